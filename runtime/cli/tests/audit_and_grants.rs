@@ -70,7 +70,7 @@ impl Place {
     }
 
     async fn run_in(&self, sink: JsonLines, writes: &[(&str, bool)]) {
-        let (runtime, people) = Runtime::builder()
+        let (runtime, authority) = Runtime::builder()
             .root("repo", self.path("repo"))
             .tools(bailiwick_fs::tools())
             .approver(Scripted::new().rule(answer))
@@ -93,28 +93,28 @@ impl Place {
             lifetime: Lifetime::Session,
             descendants: false,
         };
-        let grant = people.grant(grant).await.unwrap();
+        let grant = authority.grant(grant).await.unwrap();
         assert!(write(&worker, "/repo/granted").await);
-        people.revoke(grant).await.unwrap();
+        authority.revoke(grant).await.unwrap();
         runtime.shutdown().await;
     }
 
-    fn tell(&self, arguments: &[&str]) -> Output {
+    fn output(&self, arguments: &[&str]) -> Output {
         self.files.command(PROGRAM, arguments).output().unwrap()
     }
 
     #[track_caller]
-    fn told(&self, arguments: &[&str]) -> String {
-        temp_files::stdout(self.tell(arguments))
+    fn stdout(&self, arguments: &[&str]) -> String {
+        temp_files::stdout(self.output(arguments))
     }
 
     #[track_caller]
     fn refused(&self, arguments: &[&str], code: i32, parts: &[&str]) {
-        temp_files::assert_fails(self.tell(arguments), code, parts);
+        temp_files::assert_fails(self.output(arguments), code, parts);
     }
 
     fn lines(&self, arguments: &[&str]) -> Vec<Value> {
-        let text = self.told(arguments);
+        let text = self.stdout(arguments);
         let lines = text.lines().map(|line| serde_json::from_str(line).unwrap());
         lines.collect()
     }
@@ -202,7 +202,7 @@ async fn history_has_each_decision_of_each_run_once() {
         "--server=git",
     ] {
         assert_eq!(
-            place.told(&["history", "audit.jsonl", "--json", none]),
+            place.stdout(&["history", "audit.jsonl", "--json", none]),
             "\n",
             "{none}"
         );
@@ -219,11 +219,11 @@ async fn history_is_printed_as_escaped_columns() {
         &["history", "audit.jsonl", "--report", "--json"],
         &["history", "audit.jsonl", "--suggest"],
     ] {
-        let text = place.told(arguments);
+        let text = place.stdout(arguments);
         let acts = |line: &str| line.chars().any(bailiwick::is_deceptive);
         assert!(!text.lines().any(acts), "{text}");
     }
-    let text = place.told(&["history", "audit.jsonl"]);
+    let text = place.stdout(&["history", "audit.jsonl"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 14, "{text}");
     let at = rows[0].find("ABOUT").unwrap();
@@ -259,7 +259,7 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
     let repeated = report["repeated"].as_array().unwrap();
     let needs: Vec<&Value> = repeated.iter().map(|asked| &asked["needs"][0]).collect();
     assert_eq!(needs, ["write:file:/repo/secret", "write:file:/repo/src/a"]);
-    let text = place.told(&["history", "audit.jsonl", "--report"]);
+    let text = place.stdout(&["history", "audit.jsonl", "--report"]);
     assert!(text.contains("66%"), "{text}");
     let suggested = place.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
     assert_eq!(
@@ -273,7 +273,7 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
             "spares": 3,
         })]
     );
-    let text = place.told(&["history", "audit.jsonl", "--suggest"]);
+    let text = place.stdout(&["history", "audit.jsonl", "--suggest"]);
     assert!(
         text.ends_with(
             "for the session  write:file:/repo/src (only create or change, and everything in it)\n"
@@ -283,7 +283,7 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
     place
         .run("audit.jsonl", &[("/repo/src/secret", false)])
         .await;
-    let none = place.told(&["history", "audit.jsonl", "--suggest"]);
+    let none = place.stdout(&["history", "audit.jsonl", "--suggest"]);
     assert!(none.starts_with("No suggestions"), "{none}");
 }
 
@@ -294,7 +294,7 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
     let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
     let second = std::fs::read_to_string(place.path("audit.jsonl.2")).unwrap();
     let records = first.lines().count() + second.lines().count();
-    let text = place.told(&["verify", "audit.jsonl"]);
+    let text = place.stdout(&["verify", "audit.jsonl"]);
     assert!(
         text.starts_with(&format!("{records} records in 2 files ")),
         "{text}"
@@ -305,7 +305,10 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
     for noted in [first.lines().last(), second.lines().last()] {
         let line: Value = serde_json::from_str(noted.unwrap()).unwrap();
         let hash = line["hash"].as_str().unwrap();
-        assert_eq!(place.told(&["verify", "audit.jsonl", "--head", hash]), text);
+        assert_eq!(
+            place.stdout(&["verify", "audit.jsonl", "--head", hash]),
+            text
+        );
     }
     let none = "0".repeat(64);
     let with_none = ["verify", "audit.jsonl", "--head", &none];
@@ -314,9 +317,9 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
 
     let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
     put(&second.replacen("write_file", "read_file", 1));
-    let told = ["audit.jsonl.2", "line ", "was changed"];
-    place.refused(&["verify", "audit.jsonl"], 1, &told);
-    place.refused(&["history", "audit.jsonl"], 1, &told);
+    let parts = ["audit.jsonl.2", "line ", "was changed"];
+    place.refused(&["verify", "audit.jsonl"], 1, &parts);
+    place.refused(&["history", "audit.jsonl"], 1, &parts);
 
     // A line that is cut off is the trace of a crash, or is being written.
     put(second.get(..second.len() - 9).unwrap());
@@ -326,7 +329,7 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
         1,
         &["audit.jsonl.2", &torn, "torn"],
     );
-    let output = place.tell(&["history", "audit.jsonl"]);
+    let output = place.output(&["history", "audit.jsonl"]);
     assert_eq!(output.status.code(), Some(0));
     let warned = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -363,13 +366,13 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
         &["--suggest"],
         &["--decision", "denied", "--json"],
     ] {
-        let of = |audit: &str| place.told(&[&["history", audit][..], more].concat());
+        let of = |audit: &str| place.stdout(&[&["history", audit][..], more].concat());
         assert_eq!(of("audit.jsonl"), of("one"), "{more:?}");
     }
-    let verified = place.told(&["verify", "audit.jsonl"]);
+    let verified = place.stdout(&["verify", "audit.jsonl"]);
     let files = format!(" records in {} files ", finished + 2);
     assert!(verified.contains(&files), "{verified}");
-    let one = place.told(&["verify", "one"]);
+    let one = place.stdout(&["verify", "one"]);
     assert_eq!(
         one.replace(" in 2 files ", " in "),
         verified.replace(&files, " records in ")
@@ -380,7 +383,7 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     let noted: Value = serde_json::from_str(first.lines().last().unwrap()).unwrap();
     let noted = noted["hash"].as_str().unwrap();
     let with_head = ["verify", "audit.jsonl", "--head", noted];
-    assert_eq!(place.told(&with_head), verified);
+    assert_eq!(place.stdout(&with_head), verified);
 
     let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
     for number in [1, 2, u32::try_from(finished).unwrap()] {
@@ -410,7 +413,7 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
         );
     }
     swap(1, 2);
-    assert_eq!(place.told(commands[0]), verified);
+    assert_eq!(place.stdout(commands[0]), verified);
 }
 
 #[tokio::test]
@@ -421,7 +424,7 @@ async fn missing_audit_file_is_an_error() {
         place.run(audit, &WRITES[..1]).await;
     }
     let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
-    let whole = place.told(commands[0]);
+    let whole = place.stdout(commands[0]);
     assert!(whole.contains(" in 3 files "), "{whole}");
     let second = std::fs::read(place.path(files[1])).unwrap();
     std::fs::remove_file(place.path(files[1])).unwrap();
@@ -433,8 +436,8 @@ async fn missing_audit_file_is_an_error() {
     for other in ["audit.jsonl.05", "audit.jsonl.1", "audit.jsonl.9.bak"] {
         std::fs::write(place.path(other), "no record").unwrap();
     }
-    assert_eq!(place.told(commands[0]), whole);
-    place.told(commands[1]);
+    assert_eq!(place.stdout(commands[0]), whole);
+    place.stdout(commands[1]);
 }
 
 #[tokio::test]
@@ -464,14 +467,16 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
     let sink = appended(&place.path("audit.jsonl")).await;
     let builder = Runtime::builder().root("repo", place.path("repo"));
     let builder = builder.tools(bailiwick_fs::tools()).audit(sink);
-    let (runtime, people) = builder.build().await.unwrap();
+    let (runtime, authority) = builder.build().await.unwrap();
     let spec = WorkerSpec::new("tests").policy(Policy::new().ask("write:file:/repo"));
     let worker = runtime.spawn(spec).await.unwrap();
     let me = GrantHolder::Worker(worker.id());
     let roots = [VirtualPath::parse("/repo", None).unwrap()];
     let editor = Template::built_in().swap_remove(2);
     assert!(!write(&worker, "/repo/a").await);
-    let applied = people.apply(&editor, &roots, &me, Lifetime::Session).await;
+    let applied = authority
+        .apply(&editor, &roots, &me, Lifetime::Session)
+        .await;
     let [reading, writing] = applied.unwrap()[..] else {
         panic!("the template has two rules");
     };
@@ -480,19 +485,19 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
         pattern: Some("write:file:/repo/src".parse().unwrap()),
         ..Narrowing::default()
     };
-    people.narrow(writing, change).await.unwrap();
+    authority.narrow(writing, change).await.unwrap();
     assert!(!write(&worker, "/repo/b").await);
     assert!(write(&worker, "/repo/src/b").await);
     let filter = GrantFilter {
         worker: Some(worker.id()),
         ..GrantFilter::default()
     };
-    let meant: Vec<_> = people.grants_where(&filter).await.unwrap();
+    let meant: Vec<_> = authority.grants_where(&filter).await.unwrap();
     assert_eq!(
         meant.iter().map(|grant| grant.id).collect::<Vec<_>>(),
         [reading, writing]
     );
-    assert_eq!(people.revoke_where(filter).await.unwrap().grants, 2);
+    assert_eq!(authority.revoke_where(filter).await.unwrap().grants, 2);
     assert!(!write(&worker, "/repo/src/c").await);
     runtime.shutdown().await;
     let lines = place.lines(&["history", "audit.jsonl", "--json"]);
@@ -505,7 +510,7 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
         lines[4]["change"],
         json!({ "pattern": "write:file:/repo/src" })
     );
-    let text = place.told(&["history", "audit.jsonl"]);
+    let text = place.stdout(&["history", "audit.jsonl"]);
     assert!(text.contains("to write:file:/repo/src"), "{text}");
 }
 
@@ -515,9 +520,9 @@ fn directory_with_the_name_of_a_command_is_served() {
     let place = Place::new();
     for name in ["history", "verify", "grants", "templates", "help", "serve"] {
         std::fs::create_dir(place.path(name)).unwrap();
-        let output = place.tell(&["serve", name]);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{told}");
+        let output = place.output(&["serve", name]);
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(output.stdout.is_empty());
     }
     for (name, file) in [
@@ -527,7 +532,7 @@ fn directory_with_the_name_of_a_command_is_served() {
     ] {
         place.refused(&[name], 2, &[file]);
     }
-    let help = place.told(&["--help"]);
+    let help = place.stdout(&["--help"]);
     for name in [
         "serve",
         "check",
@@ -551,7 +556,7 @@ impl Place {
             }
         };
         let builder = Runtime::builder().root("repo", self.path("repo"));
-        let (runtime, people) = builder.grant_store(store).build().await.unwrap();
+        let (runtime, authority) = builder.grant_store(store).build().await.unwrap();
         for agent in agents {
             let grant = NewGrant {
                 pattern: "write:file:/repo/src".parse().unwrap(),
@@ -559,7 +564,7 @@ impl Place {
                 lifetime: Lifetime::Agent,
                 descendants: *agent == "tests",
             };
-            people.grant(grant).await.unwrap();
+            authority.grant(grant).await.unwrap();
         }
         runtime
     }
@@ -586,7 +591,7 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
             .iter()
             .collect::<Vec<_>>()
     );
-    let text = place.told(&["grants", "grants"]);
+    let text = place.stdout(&["grants", "grants"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("GRANT"), "{text}");
@@ -595,11 +600,11 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
         "{text}"
     );
     assert!(rows[4].contains("\\u{202e}me"), "{text}");
-    let of = |agent: &str| place.told(&["grants", "grants", "--json", "--agent", agent]);
+    let of = |agent: &str| place.stdout(&["grants", "grants", "--json", "--agent", agent]);
     assert_eq!(of("tests").lines().count(), 2);
     assert_eq!(of("tests/unit").lines().count(), 1);
     assert_eq!(of("test"), "\n");
-    let none = place.told(&["grants", "grants", "--agent", "test"]);
+    let none = place.stdout(&["grants", "grants", "--agent", "test"]);
     assert_eq!(none, "No grants.\n");
     runtime.shutdown().await;
 }
@@ -623,7 +628,7 @@ async fn grants_are_revoked_in_an_unused_store() {
     place.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
     assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
 
-    let text = place.told(&["grants", "grants", "--revoke", "g3", "5"]);
+    let text = place.stdout(&["grants", "grants", "--revoke", "g3", "5"]);
     assert!(text.starts_with("Revoked\nGRANT"), "{text}");
     assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
     assert_eq!(place.stored(), ["g1", "g2", "g4"]);
@@ -646,11 +651,11 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
     let all = ["--revoke-all", "--agent", "main"];
     let narrow = ["--narrow", "g1", "--holder-only"];
     let apply = ["--apply", "read-only", "--agent", "main", "--root", "/repo"];
-    for wish in [&[][..], &revoke, &all, &narrow, &apply] {
+    for command in [&[][..], &revoke, &all, &narrow, &apply] {
         let refused = |file: &str, parts: &[&str]| {
-            place.refused(&[&["grants", file], wish].concat(), 1, parts);
+            place.refused(&[&["grants", file], command].concat(), 1, parts);
         };
-        if wish != apply {
+        if command != apply {
             refused("none", &["`none`", "not found"]);
         }
         refused("repo", &["repo`"]);
@@ -667,8 +672,8 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
     names.sort();
     assert_eq!(names, ["damaged", "other", "repo"]);
     // A template may be the first thing that a store holds.
-    place.told(&[&["grants", "none"][..], &apply].concat());
-    assert!(place.told(&["grants", "none"]).contains("/repo"));
+    place.stdout(&[&["grants", "none"][..], &apply].concat());
+    assert!(place.stdout(&["grants", "none"]).contains("/repo"));
     for (arguments, part) in [
         (&["grants", "--revoke", "g1"][..], "FILE"),
         (&["grants", "grants", "--revoke", "main"], "such as g3"),
@@ -702,10 +707,10 @@ impl Place {
 
     fn held(&self) -> Vec<(String, bool)> {
         let grants = GrantStore::read(self.path("grants")).unwrap();
-        let told = grants
+        let held = grants
             .iter()
             .map(|grant| (grant.pattern.to_string(), grant.descendants));
-        told.collect()
+        held.collect()
     }
 }
 
@@ -735,7 +740,7 @@ async fn stored_grant_can_only_be_narrowed() {
         ("write:file:/repo/src".to_owned(), false),
     ];
     assert_eq!(place.held(), both);
-    let text = place.told(&down);
+    let text = place.stdout(&down);
     assert!(text.starts_with("Narrowed\nGRANT"), "{text}");
     assert!(
         text.trim_end().ends_with("write:file:/repo/src/a"),
@@ -772,10 +777,10 @@ async fn applied_template_adds_permanent_grants() {
     let place = Place::new();
     place.granting(&[]).await.shutdown().await;
     let editor = apply("editor", &["--root", "/repo", "/docs"]);
-    let text = place.told(&editor);
+    let text = place.stdout(&editor);
     assert!(text.starts_with("Granted\nGRANT"), "{text}");
     assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
-    assert_eq!(place.told(&editor), "Nothing to do: already granted.\n");
+    assert_eq!(place.stdout(&editor), "Nothing to do: already granted.\n");
     place.templated("docs.json", DOCS);
     let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
     assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
@@ -827,14 +832,14 @@ async fn invalid_template_adds_nothing() {
         place.refused(arguments, 2, &[part]);
     }
     assert_eq!(place.held(), []);
-    place.told(&apply("docs", &OWN));
+    place.stdout(&apply("docs", &OWN));
     assert_eq!(place.held().len(), 1);
 }
 
 #[test]
 fn templates_are_shown_and_template_files_are_checked() {
     let place = Place::new();
-    let text = place.told(&["templates"]);
+    let text = place.stdout(&["templates"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("TEMPLATE"), "{text}");
@@ -851,7 +856,7 @@ fn templates_are_shown_and_template_files_are_checked() {
     );
 
     place.templated("docs.json", DOCS);
-    let text = place.told(&["templates", "docs.json"]);
+    let text = place.stdout(&["templates", "docs.json"]);
     assert!(
         text.contains("write:file:{root}/docs  Writes the docs"),
         "{text}"

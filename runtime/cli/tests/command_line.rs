@@ -97,7 +97,7 @@ impl Place {
         temp_files::assert_fails(self.run(arguments, variables), code, expected);
     }
 
-    /// The address is served, and told on standard error alone.
+    /// The address is served and printed on standard error only.
     #[track_caller]
     fn listens(&self, address: &str) {
         let mut server = self
@@ -106,9 +106,9 @@ impl Place {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        let told = BufReader::new(server.stderr.take().unwrap()).lines();
-        let mut told = told.map(Result::unwrap);
-        assert!(told.any(|line| line.contains("serving http://127.0.0.1:")));
+        let lines = BufReader::new(server.stderr.take().unwrap()).lines();
+        let mut lines = lines.map(Result::unwrap);
+        assert!(lines.any(|line| line.contains("serving http://127.0.0.1:")));
         server.kill().unwrap();
         let output = server.wait_with_output().unwrap();
         assert!(output.stdout.is_empty());
@@ -118,8 +118,8 @@ impl Place {
     #[track_caller]
     fn accepted(&self, arguments: &[&str], variables: &[(&str, &str)]) {
         let output = self.run(arguments, variables);
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert_eq!(output.status.code(), Some(0), "{told}");
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(output.stdout.is_empty(), "{arguments:?}");
     }
 }
@@ -127,7 +127,7 @@ impl Place {
 #[test]
 fn printed_schema_matches_the_library() {
     let place = Place::new();
-    // What else is wrong does not matter to whoever asks for the schema.
+    // The schema is printed even if other configuration is invalid.
     let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
@@ -244,8 +244,8 @@ fn ai_help_shows_the_rate_limit() {
             "5/hour",
         ),
     ] {
-        let told = String::from_utf8(place.run(arguments, &[]).stdout).unwrap();
-        assert!(told.contains(&format!("**Default:** {rate}")), "{told}");
+        let stdout = String::from_utf8(place.run(arguments, &[]).stdout).unwrap();
+        assert!(stdout.contains(&format!("**Default:** {rate}")), "{stdout}");
     }
 }
 
@@ -303,10 +303,10 @@ fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String)
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let told = BufReader::new(server.stderr.take().unwrap()).lines();
-    let mut told = told.map(Result::unwrap);
+    let lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let mut lines = lines.map(Result::unwrap);
     let mut after = |start: &str| {
-        let found = told.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
+        let found = lines.find_map(|line| Some(line.split_once(start)?.1.to_owned()));
         found.unwrap()
     };
     let token = after("bearer token in: ");
@@ -345,7 +345,7 @@ fn first_signal_shuts_down_and_second_exits_at_once() {
     ] {
         let (mut server, address, _stream) = kept_waiting(&place);
         send(&server, first);
-        // It has heard the signal once it listens no more.
+        // The server has handled the signal once it no longer listens.
         while TcpStream::connect(address).is_ok() {
             std::thread::yield_now();
         }
@@ -370,12 +370,15 @@ fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
                 "io.modelcontextprotocol/clientCapabilities": {},
             }},
         });
-        let told = ask(&mut client, &listen);
-        assert!(told.to_string().contains("acknowledged"), "{told}");
+        let acknowledgement = ask(&mut client, &listen);
+        assert!(
+            acknowledgement.to_string().contains("acknowledged"),
+            "{acknowledgement}"
+        );
         send(client.process(), signal);
         let answer = client.receive();
         assert_eq!(answer["id"], "l", "{answer}");
-        // Its input is open still.
+        // Its input is still open.
         assert!(client.try_receive().is_none());
         assert_eq!(client.process().wait().unwrap().code(), Some(0));
     }
@@ -392,8 +395,8 @@ fn bearer_token_file_is_private_and_removed_at_exit() {
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let mut told = BufReader::new(server.stderr.take().unwrap()).lines();
-    let line = told.next().unwrap().unwrap();
+    let mut lines = BufReader::new(server.stderr.take().unwrap()).lines();
+    let line = lines.next().unwrap().unwrap();
     let (_, file) = line.split_once("bearer token in: ").unwrap();
     let file = Path::new(file);
     assert_eq!(file.parent(), Some(folder.as_path()));
@@ -401,7 +404,7 @@ fn bearer_token_file_is_private_and_removed_at_exit() {
     assert_eq!(mode & 0o777, 0o600);
     let token = std::fs::read_to_string(file).unwrap();
     assert!(token.len() == 64 && !line.contains(&token), "{line}");
-    let serving = told.next().unwrap().unwrap();
+    let serving = lines.next().unwrap().unwrap();
     assert!(
         serving.contains("serving http://") && !serving.contains(&token),
         "{serving}"
@@ -624,7 +627,7 @@ fn broken_audit_is_rejected_with_file_and_line() {
 #[test]
 fn rejected_handshake_prints_one_line() {
     let place = Place::new();
-    let told = |configuration: &Value| {
+    let end_with = |configuration: &Value| {
         let mut server = place
             .program(&["--trust=host", "root"])
             .stdin(Stdio::piped())
@@ -640,9 +643,9 @@ fn rejected_handshake_prints_one_line() {
             String::from_utf8(output.stderr).unwrap(),
         )
     };
-    assert_eq!(told(&json!({})), (Some(0), String::new()));
+    assert_eq!(end_with(&json!({})), (Some(0), String::new()));
     assert_eq!(
-        told(&json!({"max_calls": "x"})),
+        end_with(&json!({"max_calls": "x"})),
         (
             Some(1),
             "bailiwick: the handshake was refused: configuration (initialize): /max_calls must be a whole number, 0 or more\n"
@@ -679,7 +682,7 @@ fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
 }
 
 #[test]
-fn audit_file_at_its_size_limit_fails_calls_but_not_the_server() {
+fn full_audit_file_fails_calls_but_not_the_server() {
     let place = Place::new();
     place.file("root/a.txt", "hello");
     let mut limited = Command::new("/bin/sh");
@@ -800,7 +803,7 @@ fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
     ended(&place);
 }
 
-/// What a server with these arguments says to a write outside its root, of a client called `me`.
+/// The result of a write outside the root by the client `me`, from a server with these arguments.
 fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
     let mut client = place.client(arguments);
     ask(&mut client, &initialize(&json!({})));
@@ -999,11 +1002,11 @@ fn missing_or_unknown_command_is_rejected() {
         (output(place.command("./root")), "./root"),
         (output(place.command("--read-only")), "--read-only"),
     ] {
-        let told = String::from_utf8(refused.stderr).unwrap();
-        assert_eq!(refused.status.code(), Some(2), "{told}");
+        let stderr = String::from_utf8(refused.stderr).unwrap();
+        assert_eq!(refused.status.code(), Some(2), "{stderr}");
         assert!(
-            told.starts_with("bailiwick: ") && told.contains(part),
-            "{told}"
+            stderr.starts_with("bailiwick: ") && stderr.contains(part),
+            "{stderr}"
         );
         assert!(refused.stdout.is_empty());
     }

@@ -324,7 +324,7 @@ mod tests {
 
     #[test]
     fn unknown_and_duplicate_members_are_rejected() {
-        let said =
+        let with_answer =
             |answer: &str| format!(r#"{{"question":"a-1","session":"s","answer":{answer}}}"#);
         for (answer, fits) in [
             (r#"{"allow":{"lifetime":"once"}}"#, true),
@@ -350,7 +350,7 @@ mod tests {
             (r#"{"maybe":{}}"#, false),
             (r#"{"allow":{"lifetime":"once"},"deny":{}}"#, false),
         ] {
-            check::<AnswerRequest>(&said(answer), fits);
+            check::<AnswerRequest>(&with_answer(answer), fits);
         }
         check::<AnswerRequest>(
             r#"{"question":"a-1","session":"s","answer":{"deny":{}},"more":1}"#,

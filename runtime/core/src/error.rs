@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn what_deceives_in_a_message_is_written_out() {
+    fn message_escapes_deceptive_characters() {
         check(
             "no `a\u{202e}b\u{200b}`\u{1b}[2J",
             "no `a\\u{202e}b\\u{200b}`\\u{1b}[2J",
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_is_cut_at_a_character() {
+    fn long_message_is_cut_at_a_character_boundary() {
         let long = "é".repeat(MAX_MESSAGE);
         check(&long, &format!("{} [cut]", "é".repeat(MAX_MESSAGE / 2)));
         let full = "x".repeat(MAX_MESSAGE);

@@ -92,7 +92,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn no_text_forges_an_entry_of_a_list() {
+    fn list_entries_cannot_be_forged() {
         assert_eq!(listed(["write:file:/r/a"], ", "), "write:file:/r/a");
         assert_eq!(listed(["/r/a", "/r/b"], ", "), r#""/r/a", "/r/b""#);
         assert_eq!(listed(["/r/a, /r/b"], ", "), r#""/r/a, /r/b""#);
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_keeps_its_start_and_its_end() {
+    fn long_text_keeps_its_start_and_end() {
         assert_eq!(abbreviated("abcdef", 6), "abcdef");
         assert_eq!(abbreviated("abcdefg", 6), "ab[1 characters]defg");
     }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn every_control_character_is_written_out() {
+    fn control_characters_are_escaped() {
         for code in (0..0x20).chain(0x7f..0xa0) {
             let c = char::from_u32(code).unwrap();
             assert_eq!(escape(&c.to_string()), format!("\\u{{{code:x}}}"));
@@ -123,14 +123,14 @@ mod tests {
     }
 
     #[test]
-    fn bidirectional_and_zero_width_characters_are_written_out() {
+    fn bidirectional_and_zero_width_characters_are_escaped() {
         for c in "\u{ad}\u{61c}\u{200b}\u{200c}\u{200d}\u{200e}\u{200f}\u{2028}\u{2029}\u{202a}\u{202b}\u{202c}\u{202d}\u{202e}\u{2060}\u{2066}\u{2067}\u{2068}\u{2069}\u{feff}\u{fff9}\u{fe0f}\u{e0001}\u{e0041}".chars() {
             assert_eq!(escape(&c.to_string()), format!("\\u{{{:x}}}", u32::from(c)));
         }
     }
 
     #[test]
-    fn the_pages_take_the_same_characters_for_deceptive() {
+    fn pages_use_the_same_deceptive_characters() {
         let ranges = include_str!("../../../ui-assets/web/tests/deceptive.json");
         let ranges: Vec<[String; 2]> = serde_json::from_str(ranges).unwrap();
         let code = |text: &str| u32::from_str_radix(text, 16).unwrap();
@@ -139,20 +139,20 @@ mod tests {
             .map(|[first, last]| code(first)..=code(last))
             .collect();
         for c in '\0'..=char::MAX {
-            let told = listed.iter().any(|range| range.contains(&u32::from(c)));
-            assert_eq!(is_deceptive(c), told, "{:x}", u32::from(c));
+            let expected = listed.iter().any(|range| range.contains(&u32::from(c)));
+            assert_eq!(is_deceptive(c), expected, "{:x}", u32::from(c));
         }
     }
 
     #[test]
-    fn ordinary_text_of_any_script_stays_and_is_not_copied() {
+    fn ordinary_text_is_unchanged_and_not_copied() {
         for text in ["", "plain", "naïve é", "日本語", "עברית", "🦀", "a\u{a0}b"] {
             assert!(matches!(escape(text), Cow::Borrowed(same) if same == text));
         }
     }
 
     #[test]
-    fn only_text_of_several_lines_keeps_line_breaks_and_tabs() {
+    fn only_multiline_text_keeps_line_breaks_and_tabs() {
         check("a\n\tb", "a\\u{a}\\u{9}b", "a\n\tb");
         check("a\r\nb", "a\\u{d}\\u{a}b", "a\\u{d}\nb");
         check("\u{1b}[2J", "\\u{1b}[2J", "\\u{1b}[2J");
@@ -161,7 +161,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn what_comes_out_deceives_nobody(text in "\\PC{0,20}[\u{0}-\u{9f}\u{200b}-\u{202e}\u{e0000}-\u{e0080}]{0,20}") {
+        fn escaped_text_has_no_deceptive_characters(text in "\\PC{0,20}[\u{0}-\u{9f}\u{200b}-\u{202e}\u{e0000}-\u{e0080}]{0,20}") {
             prop_assert!(!escape(&text).chars().any(is_deceptive));
             prop_assert!(!escape_lines(&text).chars().any(|c| is_deceptive(c) && c != '\n' && c != '\t'));
         }

@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn duplicate_keys_are_refused_at_any_depth() {
+    fn duplicate_keys_are_rejected_at_any_depth() {
         for text in [
             r#"{"read_only":true,"read_only":false}"#,
             r#"{"roots":[{"path":"/a","path":"/b"}]}"#,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn other_json_is_read_as_it_is() {
+    fn json_without_duplicate_keys_is_parsed_unchanged() {
         let value = json!({ "a": [null, true, -1, 1, 1.5, "x", { "a": {} }], "b": [{ "a": 1 }, { "a": 2 }] });
         let read: Value = read_json(value.to_string().as_bytes()).unwrap();
         assert_eq!(read, value);

@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn dots_and_doubled_separators_are_resolved_by_name() {
+    fn dots_and_repeated_separators_are_resolved_lexically() {
         check("a/./b//c/", Ok("/r/a/b/c"));
         check("/p/to/../q", Ok("/p/q"));
         check(".", Ok("/r"));
@@ -284,13 +284,13 @@ mod tests {
     }
 
     #[test]
-    fn a_path_above_the_top_is_refused() {
+    fn path_above_the_top_is_rejected() {
         check("../..", Err(PathError::AboveTop));
         check("/..", Err(PathError::AboveTop));
     }
 
     #[test]
-    fn control_characters_are_refused_and_other_odd_names_are_not() {
+    fn control_characters_are_rejected_and_shell_characters_accepted() {
         check("a\0b", Err(PathError::Control(0)));
         check("a\nb", Err(PathError::Control(10)));
         check("a\u{1b}[2J", Err(PathError::Control(27)));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_and_paths_are_refused() {
+    fn empty_and_too_long_paths_are_rejected() {
         check(
             &"n".repeat(MAX_NAME),
             Ok(&format!("/r/{}", "n".repeat(MAX_NAME))),
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_at_a_component() {
+    fn prefix_ends_at_a_component_boundary() {
         let root = VirtualPath::parse("/r", None).unwrap();
         let beneath = |text| {
             VirtualPath::parse(text, None)
@@ -328,7 +328,7 @@ mod tests {
     proptest! {
         #![proptest_config(cases(256))]
         #[test]
-        fn parsing_is_idempotent_and_never_leaves_dots(text in "[a-c./\u{e9}]{0,40}") {
+        fn parsing_is_idempotent_and_removes_dots(text in "[a-c./\u{e9}]{0,40}") {
             let base = VirtualPath::parse("/r", None).unwrap();
             if let Ok(path) = VirtualPath::parse(&text, Some(&base)) {
                 prop_assert_eq!(&VirtualPath::parse(path.as_str(), None).unwrap(), &path);
@@ -337,14 +337,14 @@ mod tests {
         }
 
         #[test]
-        fn a_path_is_the_same_however_it_is_written(text in "(/[a-c\u{e9}\u{2028}]{0,2}){1,6}") {
+        fn equivalent_spellings_parse_to_the_same_path(text in "(/[a-c\u{e9}\u{2028}]{0,2}){1,6}") {
             // The same names with a trailing `.`, so that the path is not plain.
             let resolved = VirtualPath::parse(&format!("{text}/."), None);
             prop_assert_eq!(VirtualPath::parse(&text, None), resolved);
         }
 
         #[test]
-        fn the_parent_joined_with_the_name_is_the_path(text in "/[a-z]{1,3}(/[a-z]{1,3}){0,5}") {
+        fn parent_joined_with_name_is_the_path(text in "/[a-z]{1,3}(/[a-z]{1,3}){0,5}") {
             let path = VirtualPath::parse(&text, None).unwrap();
             let again = path.parent().unwrap().join(path.name().unwrap()).unwrap();
             prop_assert_eq!(again, path);

@@ -32,7 +32,7 @@ fn only_fault(built: &Built) -> &BuildFault {
 }
 
 #[track_caller]
-fn refused(built: &Built, expected: &str) {
+fn assert_unsafe_root(built: &Built, expected: &str) {
     match only_fault(built) {
         BuildFault::Root(RootError::Unsafe { reason, .. }) => {
             assert!(reason.contains(expected), "{reason}")
@@ -50,7 +50,7 @@ fn mounted(builder: RuntimeBuilder, mount: &str, host: &std::path::Path) -> Runt
 }
 
 #[tokio::test]
-async fn two_names_for_the_same_files_are_refused_and_a_root_within_a_root_is_not() {
+async fn overlapping_roots_are_rejected_unless_mounted_at_their_nested_path() {
     let world = tempfile::tempdir().unwrap();
     let inner = world.path().join("inner");
     std::fs::create_dir(&inner).unwrap();
@@ -59,19 +59,19 @@ async fn two_names_for_the_same_files_are_refused_and_a_root_within_a_root_is_no
         .root("b", world.path())
         .build()
         .await;
-    refused(&twice, "other names");
+    assert_unsafe_root(&twice, "other names");
     let nested = Runtime::builder()
         .root("a", world.path())
         .root("b", &inner)
         .build()
         .await;
-    refused(&nested, "other names");
+    assert_unsafe_root(&nested, "other names");
     let before = Runtime::builder()
         .root("b", &inner)
         .root("a", world.path())
         .build()
         .await;
-    refused(&before, "other names");
+    assert_unsafe_root(&before, "other names");
     let within = mounted(
         mounted(Runtime::builder(), "/a", world.path()),
         "/a/inner",
@@ -81,7 +81,7 @@ async fn two_names_for_the_same_files_are_refused_and_a_root_within_a_root_is_no
 }
 
 #[tokio::test]
-async fn a_root_that_holds_the_grant_store_is_refused_and_one_beside_it_is_not() {
+async fn root_containing_the_grant_store_is_rejected() {
     let world = tempfile::tempdir().unwrap();
     let root = world.path().join("root");
     let deeper = root.join("deeper");
@@ -89,7 +89,7 @@ async fn a_root_that_holds_the_grant_store_is_refused_and_one_beside_it_is_not()
     for folder in [&root, &deeper] {
         let within = GrantStore::open(folder.join("grants")).unwrap();
         let builder = Runtime::builder().root("r", &root).grant_store(within);
-        refused(&builder.build().await, "workers must not reach");
+        assert_unsafe_root(&builder.build().await, "workers must not reach");
     }
     let beside = GrantStore::open(world.path().join("grants")).unwrap();
     let builder = Runtime::builder().root("r", &root).grant_store(beside);
@@ -97,12 +97,12 @@ async fn a_root_that_holds_the_grant_store_is_refused_and_one_beside_it_is_not()
 }
 
 #[tokio::test]
-async fn a_root_that_holds_the_audit_log_is_refused_and_one_beside_it_is_not() {
+async fn root_containing_the_audit_log_is_rejected() {
     let world = tempfile::tempdir().unwrap();
     let root = world.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let within = JsonLines::create(root.join("audit.jsonl")).unwrap();
-    refused(
+    assert_unsafe_root(
         &Runtime::builder()
             .root("r", &root)
             .audit(within)
@@ -122,7 +122,7 @@ async fn a_root_that_holds_the_audit_log_is_refused_and_one_beside_it_is_not() {
 }
 
 #[tokio::test]
-async fn a_root_that_holds_what_is_to_be_kept_out_is_refused_and_one_beside_it_is_not() {
+async fn root_containing_a_kept_out_file_is_rejected() {
     let world = tempfile::tempdir().unwrap();
     let (root, beside) = (world.path().join("root"), world.path().join("beside"));
     for dir in [&root, &beside] {
@@ -131,7 +131,7 @@ async fn a_root_that_holds_what_is_to_be_kept_out_is_refused_and_one_beside_it_i
     let policy = root.join("policy.json");
     std::fs::write(&policy, "{}").unwrap();
     let keeping = |dir| Runtime::builder().keep_out(&policy).root("r", dir).build();
-    refused(&keeping(&root).await, "must not reach");
+    assert_unsafe_root(&keeping(&root).await, "must not reach");
     assert!(keeping(&beside).await.is_ok());
     let absent = Runtime::builder().keep_out(root.join("absent"));
     let built = absent.root("r", &beside).build().await;
@@ -139,7 +139,7 @@ async fn a_root_that_holds_what_is_to_be_kept_out_is_refused_and_one_beside_it_i
 }
 
 #[tokio::test]
-async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside_it_does() {
+async fn grants_never_cover_the_audit_log_or_grant_stores() {
     let world = tempfile::tempdir().unwrap();
     let world = world.path().canonicalize().unwrap();
     for dir in ["root", "logs"] {
@@ -199,7 +199,7 @@ async fn a_grant_that_holds_what_steers_the_runtime_opens_nothing_and_one_beside
 }
 
 #[tokio::test]
-async fn the_whole_machine_and_the_kernels_files_are_refused() {
+async fn host_root_and_kernel_file_systems_are_rejected_as_roots() {
     for host in ["/", "/proc", "/sys", "/proc/self"] {
         let built = Runtime::builder().root("r", host).build().await;
         assert!(matches!(only_fault(&built), BuildFault::Root(_)), "{host}");
@@ -207,7 +207,7 @@ async fn the_whole_machine_and_the_kernels_files_are_refused() {
 }
 
 #[tokio::test]
-async fn names_and_patterns_that_are_none_are_refused_by_name() {
+async fn each_invalid_builder_argument_has_its_own_fault() {
     let world = tempfile::tempdir().unwrap();
     let bad = Runtime::builder().root("", world.path()).build().await;
     assert!(matches!(only_fault(&bad), BuildFault::Mount(..)));
@@ -244,7 +244,7 @@ async fn configured(config: serde_json::Value) -> Built {
 }
 
 #[track_caller]
-fn pointed(result: Built, field: &str) {
+fn assert_invalid_field(result: Built, field: &str) {
     let data = result.unwrap_err().data("initialize").unwrap();
     assert_eq!(
         data,
@@ -255,7 +255,7 @@ fn pointed(result: Built, field: &str) {
 }
 
 #[tokio::test]
-async fn a_configured_root_is_the_directory_that_its_path_leads_to() {
+async fn configured_root_is_mounted_at_its_lexical_path() {
     let world = tempfile::tempdir().unwrap();
     let (real, link) = (world.path().join("real"), world.path().join("link"));
     std::fs::create_dir(&real).unwrap();
@@ -274,7 +274,7 @@ async fn a_configured_root_is_the_directory_that_its_path_leads_to() {
 }
 
 #[tokio::test]
-async fn a_configured_root_that_cannot_be_served_is_named_by_its_pointer() {
+async fn unusable_configured_root_is_named_by_json_pointer() {
     let world = tempfile::tempdir().unwrap();
     let (real, link) = (world.path().join("real"), world.path().join("link"));
     std::fs::create_dir(&real).unwrap();
@@ -289,7 +289,7 @@ async fn a_configured_root_that_cannot_be_served_is_named_by_its_pointer() {
         "/".into(),
         "/proc".into(),
     ] {
-        pointed(configured(roots(&second)).await, "/roots/1/path");
+        assert_invalid_field(configured(roots(&second)).await, "/roots/1/path");
     }
     let misread = serde_json::json!({ "roots": [{ "path": real, "access": "all" }] });
     let error = configured(misread).await.unwrap_err();
@@ -300,7 +300,7 @@ async fn a_configured_root_that_cannot_be_served_is_named_by_its_pointer() {
 }
 
 #[tokio::test]
-async fn a_root_that_holds_what_steers_the_runtime_is_refused_even_by_a_link() {
+async fn root_containing_a_symlinked_kept_out_path_is_rejected() {
     let world = tempfile::tempdir().unwrap();
     let (root, beside) = (world.path().join("root"), world.path().join("beside.json"));
     std::fs::create_dir(&root).unwrap();
@@ -314,16 +314,16 @@ async fn a_root_that_holds_what_steers_the_runtime_is_refused_even_by_a_link() {
             .build()
             .await
     };
-    refused(
+    assert_unsafe_root(
         &build(&root.join("within.json")).await,
         "keep that elsewhere",
     );
-    refused(&build(&root.join("link.json")).await, "keep that elsewhere");
+    assert_unsafe_root(&build(&root.join("link.json")).await, "keep that elsewhere");
     assert!(build(&beside).await.is_ok());
 }
 
 #[test]
-fn an_access_level_is_what_can_be_changed() {
+fn access_level_follows_the_effective_permissions() {
     let level =
         |config: serde_json::Value| bailiwick::Config::parse(&config).unwrap().access_level();
     use bailiwick::Access::{Full, Interact, Read};
@@ -353,7 +353,7 @@ fn an_access_level_is_what_can_be_changed() {
 }
 
 #[tokio::test]
-async fn no_order_of_configuring_loses_a_restriction() {
+async fn builder_call_order_does_not_lose_restrictions() {
     let world = tempfile::tempdir().unwrap();
     let deny = || bailiwick::Policy::new().deny("read:file:/r/secret");
     let more = || bailiwick::Policy::new().deny("read:file:/r/other");
@@ -508,7 +508,7 @@ fn building_outside_tokio_returns_an_error() {
 }
 
 #[tokio::test]
-async fn a_later_source_cannot_name_a_directory_anew_and_may_name_it_as_it_is() {
+async fn later_source_cannot_reach_a_root_by_another_path() {
     let world = tempfile::tempdir().unwrap();
     let world = world.path().canonicalize().unwrap();
     let (real, link) = (world.join("real"), world.join("link"));
@@ -550,7 +550,7 @@ async fn a_later_source_cannot_name_a_directory_anew_and_may_name_it_as_it_is() 
 }
 
 #[tokio::test]
-async fn scopes_of_other_resources_are_held_once_the_builder_allows_them() {
+async fn scopes_of_other_resources_need_builder_allow() {
     let wanted = || WorkerSpec::new("net").policy(Policy::nothing().allow("read:network"));
     let (runtime, _) = Runtime::builder().build().await.unwrap();
     let refused = runtime.spawn(wanted()).await.unwrap_err().to_string();
@@ -563,7 +563,7 @@ async fn scopes_of_other_resources_are_held_once_the_builder_allows_them() {
 }
 
 #[tokio::test]
-async fn policies_that_name_unknown_tools_are_refused() {
+async fn policies_with_unknown_tools_are_rejected() {
     let (runtime, _) = Runtime::builder().build().await.unwrap();
     let spawn = |tool| runtime.spawn(WorkerSpec::new("a").policy(Policy::inherit().tools([tool])));
     let refused = spawn("typo").await.unwrap_err().to_string();
@@ -576,7 +576,7 @@ async fn policies_that_name_unknown_tools_are_refused() {
 }
 
 #[tokio::test]
-async fn errors_read_as_sentences_in_the_form_that_main_prints() {
+async fn debug_output_of_errors_is_their_message() {
     let world = tempfile::tempdir().unwrap();
     let builder = Runtime::builder().root("repo", world.path());
     let (runtime, _) = builder.build().await.unwrap();

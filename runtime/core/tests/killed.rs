@@ -54,31 +54,31 @@ fn recorded(audit: &Path) -> BTreeSet<(String, String)> {
 }
 
 /// What a runtime to be killed prints before and after each operation.
-fn say(line: &str) {
+fn print_line(line: &str) {
     std::io::stderr()
         .write_all(format!("{line}\n").as_bytes())
         .unwrap();
 }
 
 /// Grants and revokes in a loop; only a few grants are live at a time.
-async fn gives_and_takes(grants: &GrantAuthority, name: String, mut live: VecDeque<GrantId>) {
+async fn grant_and_revoke(grants: &GrantAuthority, name: String, mut live: VecDeque<GrantId>) {
     for turn in 0.. {
         let pattern = format!("write:file:/r/{name}-{turn}");
-        say(&format!("give {pattern}"));
+        print_line(&format!("give {pattern}"));
         let id = grants.grant(for_agent(&pattern)).await.unwrap();
-        say(&format!("given {id} {pattern}"));
+        print_line(&format!("given {id} {pattern}"));
         live.push_back(id);
         while live.len() > 4 {
             let id = live.pop_front().unwrap();
-            say(&format!("take {id}"));
+            print_line(&format!("take {id}"));
             grants.revoke(id).await.unwrap();
-            say(&format!("taken {id}"));
+            print_line(&format!("taken {id}"));
         }
     }
 }
 
 #[tokio::test]
-#[ignore = "the child of the test below, which says where and kills it"]
+#[ignore = "child process of the test below"]
 async fn runtime_to_be_killed() {
     let folder = std::env::var_os("BAILIWICK_KILL_GRANTS_IN").unwrap();
     let store = GrantStore::open(Path::new(&folder).join("grants")).unwrap();
@@ -100,24 +100,24 @@ async fn runtime_to_be_killed() {
     let mine = |third: usize| live.iter().skip(third).step_by(3).copied().collect();
     let life = std::process::id();
     tokio::join!(
-        gives_and_takes(&grants, format!("{life}-a"), mine(0)),
-        gives_and_takes(&grants, format!("{life}-b"), mine(1)),
-        gives_and_takes(&grants, format!("{life}-c"), mine(2)),
+        grant_and_revoke(&grants, format!("{life}-a"), mine(0)),
+        grant_and_revoke(&grants, format!("{life}-b"), mine(1)),
+        grant_and_revoke(&grants, format!("{life}-c"), mine(2)),
     );
     drop(runtime);
 }
 
 /// The acknowledged grants, and the operation in progress when the runtime was killed.
 #[derive(Default)]
-struct Told {
+struct AcknowledgedGrants {
     live: BTreeMap<String, String>,
     giving: BTreeSet<String>,
     taking: BTreeSet<String>,
     ever: BTreeSet<String>,
 }
 
-impl Told {
-    fn hear(&mut self, line: &str) {
+impl AcknowledgedGrants {
+    fn on_line(&mut self, line: &str) {
         let words: Vec<&str> = line.split(' ').collect();
         match words.as_slice() {
             ["give", pattern] => drop(self.giving.insert((*pattern).to_owned())),
@@ -142,8 +142,8 @@ impl Told {
             assert!(kept || self.taking.contains(id), "{id} {pattern} is lost");
         }
         for (id, pattern) in &found {
-            let told = self.live.get(id) == Some(pattern) || self.giving.contains(pattern);
-            assert!(told, "{id} {pattern} has no origin");
+            let known = self.live.get(id) == Some(pattern) || self.giving.contains(pattern);
+            assert!(known, "{id} {pattern} has no origin");
         }
         self.ever.extend(found.keys().cloned());
         self.live = found;
@@ -153,10 +153,10 @@ impl Told {
 }
 
 #[test]
-fn a_killed_runtime_leaves_what_people_were_told() {
+fn killed_runtime_keeps_acknowledged_grants_and_revocations() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let mut told = Told::default();
+    let mut acknowledged = AcknowledgedGrants::default();
     for turn in 0..(cases(20_000_usize) / 100).clamp(10, 1_000) {
         let mut runtime = Command::new(std::env::current_exe().unwrap())
             .args([
@@ -172,7 +172,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
             .unwrap();
         let mut lines = BufReader::new(runtime.stderr.take().unwrap()).lines();
         for line in lines.by_ref().take(1 + turn * 7 % 40) {
-            told.hear(&line.unwrap());
+            acknowledged.on_line(&line.unwrap());
         }
         // Kill at another moment of the next write each time.
         for _ in 0..turn * 9_973 % 400_000 {
@@ -185,7 +185,7 @@ fn a_killed_runtime_leaves_what_people_were_told() {
         runtime.kill().unwrap();
         runtime.wait().unwrap();
         for line in lines {
-            told.hear(&line.unwrap());
+            acknowledged.on_line(&line.unwrap());
         }
         let on_record = recorded(&record(folder.path()));
         let found = GrantStore::read(&file).unwrap();
@@ -194,11 +194,11 @@ fn a_killed_runtime_leaves_what_people_were_told() {
             .map(|one| (one.id.to_string(), one.pattern.to_string()));
         let found: Vec<_> = found.collect();
         for grant in &found {
-            assert!(on_record.contains(grant), "no record tells of {grant:?}");
+            assert!(on_record.contains(grant), "no record of {grant:?}");
         }
-        told.check(found.into_iter().collect());
+        acknowledged.check(found.into_iter().collect());
     }
-    assert!(told.ever.len() > told.live.len());
+    assert!(acknowledged.ever.len() > acknowledged.live.len());
     drop(JsonLines::append(record(folder.path())).unwrap());
     let verified = verify_file(Head::default(), record(folder.path()), |_| ()).unwrap();
     assert!(verified.files > 2, "{verified:?}");

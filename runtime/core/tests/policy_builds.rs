@@ -5,7 +5,7 @@ use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath}
 use serde_json::json;
 
 #[test]
-fn a_policy_seen_before_compiles_no_glob_set() {
+fn repeated_policy_compiles_no_glob_set() {
     let root = RootConfig::new(VirtualPath::parse("/r", None).unwrap());
     let host = Authority::configured(&Config::new().root(root)).unwrap();
     let fragment = json!({

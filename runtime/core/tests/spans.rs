@@ -20,7 +20,7 @@ use tracing::{Event, Metadata, Subscriber};
 #[derive(Clone, Default)]
 struct Seen {
     spans: Arc<Mutex<Vec<String>>>,
-    events: Arc<Mutex<Vec<Told>>>,
+    events: Arc<Mutex<Vec<EventFields>>>,
 }
 
 impl Visit for Seen {
@@ -32,9 +32,9 @@ impl Visit for Seen {
 
 /// The fields of an event.
 #[derive(Clone, Default)]
-struct Told(BTreeMap<&'static str, String>);
+struct EventFields(BTreeMap<&'static str, String>);
 
-impl Visit for Told {
+impl Visit for EventFields {
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
         self.0.insert(field.name(), format!("{value:?}"));
     }
@@ -61,9 +61,9 @@ impl Subscriber for Seen {
     fn record_follows_from(&self, _: &Id, _: &Id) {}
 
     fn event(&self, event: &Event<'_>) {
-        let mut told = Told::default();
-        event.record(&mut told);
-        self.events.lock().unwrap().push(told);
+        let mut fields = EventFields::default();
+        event.record(&mut fields);
+        self.events.lock().unwrap().push(fields);
     }
 
     fn enter(&self, _: &Id) {}
@@ -99,7 +99,7 @@ impl ReadTool for Look {
 }
 
 #[tokio::test]
-async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
+async fn call_span_has_worker_tool_origin_and_verdict() {
     let seen = Seen::default();
     let _guard = tracing::subscriber::set_default(seen.clone());
     let root = tempfile::tempdir().unwrap();
@@ -133,7 +133,7 @@ async fn a_call_is_one_span_that_names_worker_tool_origin_and_verdict() {
     }
 }
 
-impl Told {
+impl EventFields {
     /// The name and the outcome of an event; the outcome may be empty.
     fn step(&self) -> (&str, &str) {
         let of = |key| self.0.get(key).map(String::as_str);
@@ -142,12 +142,12 @@ impl Told {
     }
 }
 
-fn steps(events: &[Told]) -> Vec<(&str, &str)> {
-    events.iter().map(Told::step).collect()
+fn steps(events: &[EventFields]) -> Vec<(&str, &str)> {
+    events.iter().map(EventFields::step).collect()
 }
 
 /// The events of one call of `look`, which a person answers if `a` is looked at.
-async fn traced(path: &str, answer: Answer) -> Vec<Told> {
+async fn traced(path: &str, answer: Answer) -> Vec<EventFields> {
     let seen = Seen::default();
     let _guard = tracing::subscriber::set_default(seen.clone());
     let root = tempfile::tempdir().unwrap();
@@ -164,7 +164,7 @@ async fn traced(path: &str, answer: Answer) -> Vec<Told> {
         .call("look", json!({ "path": format!("/r/{path}") }))
         .await;
     let events = seen.events.lock().unwrap().clone();
-    for Told(fields) in &events {
+    for EventFields(fields) in &events {
         assert_eq!(fields["worker"], worker.id().to_string(), "{fields:?}");
         assert_eq!(fields["agent"], "main", "{fields:?}");
         assert_eq!((&*fields["tool"], &*fields["call"]), ("look", "c0"));
@@ -176,8 +176,7 @@ async fn traced(path: &str, answer: Answer) -> Vec<Told> {
 }
 
 #[tokio::test]
-async fn a_call_that_a_person_allows_is_checked_blocked_shown_answered_continued_retried_and_ended()
-{
+async fn approved_call_traces_question_answer_and_retry() {
     assert_eq!(
         steps(&traced("a", Answer::ONCE).await),
         [
@@ -194,7 +193,7 @@ async fn a_call_that_a_person_allows_is_checked_blocked_shown_answered_continued
 }
 
 #[tokio::test]
-async fn a_call_that_a_person_refuses_is_neither_continued_nor_retried() {
+async fn denied_call_is_traced_without_retry() {
     assert_eq!(
         steps(&traced("a", Answer::DENY).await),
         [
@@ -208,7 +207,7 @@ async fn a_call_that_a_person_refuses_is_neither_continued_nor_retried() {
 }
 
 #[tokio::test]
-async fn a_call_that_needs_nobody_is_traced_as_checked_and_ended() {
+async fn call_without_a_question_traces_check_and_end() {
     let allowed = traced("b", Answer::DENY).await;
     assert_eq!(steps(&allowed), [("checked", "allow"), ("ended", "OK")]);
     let denied = traced("c", Answer::ONCE).await;

@@ -186,9 +186,9 @@ mod tests {
 
     use super::*;
 
-    struct Place(tempfile::TempDir, Instance);
+    struct TestDir(tempfile::TempDir, Instance);
 
-    impl Place {
+    impl TestDir {
         fn new() -> Self {
             let dir = tempfile::tempdir().unwrap();
             for name in ["one", "two"] {
@@ -208,78 +208,83 @@ mod tests {
         }
     }
 
-    /// Whether it was told of anything by now.
-    fn told(changes: &mut Changes) -> bool {
+    /// Whether a change was reported since the last check.
+    fn has_changed(changes: &mut Changes) -> bool {
         changes.hub.drain().unwrap();
-        let told = changes.told.has_changed().unwrap_or(false);
+        let changed = changes.told.has_changed().unwrap_or(false);
         changes.told.mark_unchanged();
-        told
+        changed
     }
 
     #[tokio::test]
-    async fn one_instance_tells_each_of_its_own_name_alone() {
-        let place = Place::new();
+    async fn watch_reports_only_changes_of_its_own_name() {
+        let dir = TestDir::new();
         let paths = ["one/a", "one/b", "two/a"];
-        let mut all = paths.map(|path| place.watch(path));
+        let mut all = paths.map(|path| dir.watch(path));
         assert!(all.iter().all(|one| Arc::ptr_eq(&one.hub, &all[0].hub)));
         for (index, path) in paths.iter().enumerate() {
-            place.write(path);
+            dir.write(path);
             for (other, changes) in all.iter_mut().enumerate() {
-                assert_eq!(told(changes), index == other, "{path} and {}", paths[other]);
+                assert_eq!(
+                    has_changed(changes),
+                    index == other,
+                    "{path} and {}",
+                    paths[other]
+                );
             }
         }
-        place.write("one/c");
-        assert!(!all.iter_mut().any(told));
+        dir.write("one/c");
+        assert!(!all.iter_mut().any(has_changed));
     }
 
     #[tokio::test]
-    async fn a_change_wakes_whoever_waits_for_it() {
-        let place = Place::new();
-        let (mut one, mut same) = (place.watch("one/a"), place.watch("one/a"));
-        let mut other = place.watch("two/a");
-        place.write("one/a");
+    async fn change_wakes_every_waiter_of_its_name() {
+        let dir = TestDir::new();
+        let (mut one, mut same) = (dir.watch("one/a"), dir.watch("one/a"));
+        let mut other = dir.watch("two/a");
+        dir.write("one/a");
         for changes in [&mut one, &mut same] {
-            let word = tokio::time::timeout(Duration::from_secs(30), changes.next()).await;
-            assert_eq!(word, Ok(Some(())));
+            let change = tokio::time::timeout(Duration::from_secs(30), changes.next()).await;
+            assert_eq!(change, Ok(Some(())));
             changes.gather().unwrap();
-            assert!(!told(changes));
+            assert!(!has_changed(changes));
         }
-        assert!(!told(&mut other));
+        assert!(!has_changed(&mut other));
     }
 
     #[tokio::test]
-    async fn a_watch_of_a_directory_ends_with_the_last_of_its_names() {
-        let place = Place::new();
-        let first = place.watch("one/a");
-        let mut second = place.watch("one/b");
+    async fn directory_watch_ends_with_its_last_name() {
+        let dir = TestDir::new();
+        let first = dir.watch("one/a");
+        let mut second = dir.watch("one/b");
         let instance = Arc::downgrade(&first.hub);
         drop(first);
-        place.write("one/b");
-        assert!(told(&mut second));
+        dir.write("one/b");
+        assert!(has_changed(&mut second));
         let number = second.directory;
-        let keeper = place.watch("two/a");
+        let other = dir.watch("two/a");
         drop(second);
-        assert!(!lock(&keeper.hub.table).directories.contains_key(&number));
+        assert!(!lock(&other.hub.table).directories.contains_key(&number));
         assert_eq!(
-            inotify::remove_watch(&keeper.hub.inotify, number),
+            inotify::remove_watch(&other.hub.inotify, number),
             Err(Errno::INVAL)
         );
-        drop(keeper);
+        drop(other);
         assert!(instance.upgrade().is_none());
-        let mut anew = place.watch("one/a");
-        place.write("one/a");
-        assert!(told(&mut anew));
+        let mut anew = dir.watch("one/a");
+        dir.write("one/a");
+        assert!(has_changed(&mut anew));
     }
 
     #[tokio::test]
-    async fn a_directory_that_goes_takes_nothing_else_with_it() {
-        let place = Place::new();
-        let (mut gone, mut left) = (place.watch("one/a"), place.watch("two/a"));
-        fs::remove_dir(place.0.path().join("one")).unwrap();
-        assert!(!told(&mut gone));
+    async fn removed_directory_ends_only_its_own_watches() {
+        let dir = TestDir::new();
+        let (mut gone, mut left) = (dir.watch("one/a"), dir.watch("two/a"));
+        fs::remove_dir(dir.0.path().join("one")).unwrap();
+        assert!(!has_changed(&mut gone));
         assert_eq!(gone.next().await, None);
         drop(gone);
-        place.write("two/a");
-        assert!(told(&mut left));
+        dir.write("two/a");
+        assert!(has_changed(&mut left));
     }
 }

@@ -85,10 +85,10 @@ mod tests {
     proptest! {
         #![proptest_config(crate::cases::cases(1000))]
 
-        /// In whatever order threads come to it, and however long they wait: in no span of time are more served than come
-        /// at once and are refilled, and whoever waits as long as required is served.
+        /// For every order of calls and every interval, the number of served calls is at most the burst plus the refill.
+        /// A call that waits for the returned time is served.
         #[test]
-        fn no_span_of_time_has_more_than_its_share(
+        fn served_calls_never_exceed_the_rate(
             calls in 1..5_u32,
             per in 1..1000_u64,
             times in prop::collection::vec(0..5000_u64, 1..60),
@@ -99,7 +99,7 @@ mod tests {
             let at = |millis: u64| start + Duration::from_millis(millis);
             let (mut served, mut latest) = (Vec::new(), 0);
             for time in times {
-                // Whoever looked at the clock before another, and comes after it, comes when that one does.
+                // A call with an earlier time than the call before it counts at that later time.
                 latest = time.max(latest);
                 if limiter.take_at(at(time)).is_ok() {
                     served.push(latest);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_burst_is_served_up_to_the_rate_and_time_gives_it_back() {
+    fn burst_is_limited_and_refilled_over_time() {
         let rate = Rate {
             calls: 10,
             per: Duration::from_secs(1),
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_that_is_longer_than_any_is_waited_for_as_well() {
+    fn longest_period_returns_the_maximum_wait() {
         let limiter = RateLimiter::new(&Rate {
             calls: 1,
             per: Duration::MAX,

@@ -173,7 +173,7 @@ fn positional_arguments_are_roots_and_the_first_is_the_default() {
 }
 
 #[test]
-fn flag_without_value_is_true_and_does_not_consume_a_root() {
+fn flag_without_value_is_true_and_consumes_no_root() {
     let read = config(&["--read-only", "false"]);
     assert_eq!(read["read_only"], true);
     assert_eq!(read["roots"][0]["path"], "/home/me/false");

@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_is_made_once_and_read_afterwards() {
+    fn key_is_created_once_and_read_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         let made = load_from(&path).unwrap().bytes;
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn part_of_a_key_is_replaced() {
+    fn incomplete_key_is_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         load_from(&path).unwrap();
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn key_that_others_can_read_is_refused() {
+    fn key_that_others_can_read_is_rejected() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("key");
         load_from(&path).unwrap();

@@ -89,7 +89,7 @@ async fn second_client_is_served_without_the_grant_store() {
 }
 
 #[tokio::test]
-async fn grant_store_in_use_by_another_process_is_an_error_without_its_path() {
+async fn error_for_a_grant_store_in_use_omits_its_path() {
     let folder = tempfile::tempdir().unwrap();
     let opener = opener(folder.path());
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();

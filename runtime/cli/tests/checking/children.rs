@@ -27,7 +27,7 @@ async fn number(file: &Path) -> i32 {
         .expect("the process is started")
 }
 
-/// Waits until a process has ended; whoever reaps it may be slow to do so.
+/// Waits until a process has ended. A zombie counts as ended.
 async fn assert_ends(process: i32) {
     let stat = format!("/proc/{process}/stat");
     let lives = || std::fs::read_to_string(&stat).is_ok_and(|stat| !stat.contains(") Z "));

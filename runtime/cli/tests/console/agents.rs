@@ -17,7 +17,7 @@ struct Program {
     received: String,
 }
 
-/// The address of the page that the program says it asks on: it stands in a file that only this user can read.
+/// Reads the address of the approval page from the private file that the program names.
 fn address(line: &str) -> String {
     assert!(!line.contains("http:"), "{line}");
     let (_, file) = line.split_once("approval page in: ").unwrap();
@@ -102,14 +102,14 @@ async fn agent_cannot_learn_the_page_address_or_answer_questions() {
         .server
         .send(&json!({ "jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call }));
     let question = program.question().await;
-    assert!(!path.exists(), "a client's word was taken for a person's");
-    let said = json!({
+    assert!(!path.exists(), "a client answered for a person");
+    let answer = json!({
         "question": question["tool_call"]["id"],
         "session": question["bailiwick"]["session"],
         "answer": { "allow": { "lifetime": "once" } },
     });
-    let told = program.page.post("/api/answer", &said).await;
-    assert_eq!(told.json()["status"], "granted");
+    let response = program.page.post("/api/answer", &answer).await;
+    assert_eq!(response.json()["status"], "granted");
     assert_eq!(program.receive()["result"]["isError"], false);
     assert!(path.exists());
     let Program {

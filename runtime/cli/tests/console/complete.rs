@@ -208,11 +208,11 @@ async fn sent_forged_and_missing_grants_are_shown_everywhere() {
 
 /// The entries that a console shows of the audit here, the oldest first.
 async fn on_console(place: &Path) -> Vec<String> {
-    let (runtime, people) = Runtime::builder().build().await.unwrap();
+    let (runtime, authority) = Runtime::builder().build().await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let console = Console::serve(listener).unwrap();
     let file = ConsoleAudit::File(place.join("audit.jsonl"));
-    console.add_source(ConsoleSource::new(Arc::new(people)).audit(file));
+    console.add_source(ConsoleSource::new(Arc::new(authority)).audit(file));
     let page = Page::at(console.url());
     let all = page.post("/api/history", &json!({})).await.json();
     let entries = all["entries"].as_array().unwrap().iter().rev();

@@ -84,27 +84,27 @@ async fn first_typescript_client_calls_every_tool_over_stdio() {
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_stdio_with_a_handshake() {
+async fn typescript_client_calls_every_tool_over_stdio_with_handshake() {
     typescript_over_stdio("legacy").await;
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_stdio_without_one() {
+async fn typescript_client_calls_every_tool_over_stdio_without_handshake() {
     typescript_over_stdio("modern").await;
 }
 
 #[tokio::test]
-async fn the_first_typescript_client_calls_every_tool_over_http() {
+async fn first_typescript_client_calls_every_tool_over_http() {
     typescript_over_http("v1").await;
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_http_with_a_handshake() {
+async fn typescript_client_calls_every_tool_over_http_with_handshake() {
     typescript_over_http("legacy").await;
 }
 
 #[tokio::test]
-async fn the_typescript_client_calls_every_tool_over_http_without_one() {
+async fn typescript_client_calls_every_tool_over_http_without_handshake() {
     typescript_over_http("modern").await;
 }
 
@@ -121,12 +121,12 @@ async fn python_over_stdio(mode: &str) {
 }
 
 #[tokio::test]
-async fn the_python_client_calls_every_tool_with_a_handshake() {
+async fn python_client_calls_every_tool_with_handshake() {
     python_over_stdio("legacy").await;
 }
 
 #[tokio::test]
-async fn the_python_client_calls_every_tool_without_one() {
+async fn python_client_calls_every_tool_without_handshake() {
     python_over_stdio("2026-07-28").await;
 }
 
@@ -189,12 +189,12 @@ async fn inspector(era: &str) {
 }
 
 #[tokio::test]
-async fn the_inspector_lists_calls_and_previews_with_a_handshake() {
+async fn inspector_lists_calls_and_previews_with_handshake() {
     inspector("legacy").await;
 }
 
 #[tokio::test]
-async fn the_inspector_lists_calls_and_previews_without_one() {
+async fn inspector_lists_calls_and_previews_without_handshake() {
     inspector("modern").await;
 }
 

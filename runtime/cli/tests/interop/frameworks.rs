@@ -60,32 +60,32 @@ async fn fastmcp_returns_complete_content_and_data() {
 }
 
 #[tokio::test]
-async fn models_of_pydantic_ai_receive_what_was_read() {
+async fn models_of_pydantic_ai_receive_file_content() {
     python(Environment::Current, "pydantic_ai_agent.py").await;
 }
 
 #[tokio::test]
-async fn models_of_openai_agents_receive_what_was_read_as_text_and_structured() {
+async fn models_of_openai_agents_receive_text_and_structured_content() {
     python(Environment::Current, "openai_agents.py").await;
 }
 
 #[tokio::test]
-async fn models_of_google_adk_receive_what_was_read() {
+async fn models_of_google_adk_receive_file_content() {
     python(Environment::Current, "google_adk.py").await;
 }
 
 #[tokio::test]
-async fn models_of_llama_index_receive_what_was_read() {
+async fn models_of_llama_index_receive_file_content() {
     python(Environment::Current, "llama_index_tools.py").await;
 }
 
 #[tokio::test]
-async fn models_of_agno_receive_what_was_read() {
+async fn models_of_agno_receive_file_content() {
     python(Environment::Current, "agno_tools.py").await;
 }
 
 #[tokio::test]
-async fn models_of_smolagents_receive_what_was_read_as_text_and_structured() {
+async fn models_of_smolagents_receive_text_and_structured_content() {
     python(Environment::First, "smolagents_agent.py").await;
 }
 
@@ -95,32 +95,32 @@ async fn langchain_builds_the_next_request_for_three_providers() {
 }
 
 #[tokio::test]
-async fn models_of_mcp_use_receive_what_was_read() {
+async fn models_of_mcp_use_receive_file_content() {
     python(Environment::First, "mcp_use_tools.py").await;
 }
 
 #[tokio::test]
-async fn models_of_the_ai_sdk_receive_what_was_read() {
+async fn models_of_the_ai_sdk_receive_file_content() {
     node(&["ai.mjs"]).await;
 }
 
 #[tokio::test]
-async fn mcporter_prints_what_was_read_as_text_and_json() {
+async fn mcporter_prints_file_content_as_text_and_json() {
     node(&["mcporter.mjs"]).await;
 }
 
 #[tokio::test]
-async fn models_behind_mcp_remote_receive_what_was_read_and_forged_grants_reach_nothing() {
+async fn mcp_remote_forwards_file_content_and_forged_grants_are_ignored() {
     node(&["bridges.mjs", "mcp-remote"]).await;
 }
 
 #[tokio::test]
-async fn models_behind_supergateway_receive_what_was_read_and_forged_grants_reach_nothing() {
+async fn supergateway_forwards_file_content_and_forged_grants_are_ignored() {
     node(&["bridges.mjs", "supergateway"]).await;
 }
 
 #[tokio::test]
-async fn models_behind_mcp_proxy_receive_what_was_read_and_forged_grants_reach_nothing() {
+async fn mcp_proxy_forwards_file_content_and_forged_grants_are_ignored() {
     let program = crate::installed::python_program(Environment::First, "mcp-proxy").await;
     node(&["bridges.mjs", "mcp-proxy", program.to_str().unwrap()]).await;
 }

@@ -396,7 +396,7 @@ impl ServersContext for Context<'_> {
 }
 
 #[tokio::test]
-async fn fifteen_servers_work_over_a_socket_and_end_with_their_host() {
+async fn fifteen_servers_work_over_socket_and_end_with_their_host() {
     let _alone = ALONE.lock().await;
     let servers = ThirdParty::new().await;
     let text = fs::read_to_string(servers.path("mcp.json")).unwrap();
@@ -444,7 +444,7 @@ async fn fifteen_servers_work_over_a_socket_and_end_with_their_host() {
     audited(&servers);
 }
 
-/// What a client says of itself that shows pages of MCP Apps.
+/// The configuration of a client that shows MCP Apps views.
 fn showing() -> ClientConfig {
     let types = json!({"mimeTypes": ["text/html;profile=mcp-app"]});
     let capabilities = json!({"extensions": {"io.modelcontextprotocol/ui": types}});

@@ -434,7 +434,7 @@ fn invalid_lines_of_a_slow_reader_are_all_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
+async fn every_request_of_a_burst_over_socket_gets_one_response() {
     let workspace = Workspace::new();
     let (_runtime, worker) = workspace.worker().await;
     let endpoint = Endpoint::open(&worker, about(), None).await.unwrap();
@@ -457,9 +457,9 @@ async fn every_request_of_a_burst_over_a_socket_gets_one_response() {
 
 /// The answer to one line after a handshake of `version`.
 fn answer_to(workspace: &Workspace, version: &str, line: &str) -> Value {
-    let mut greeting = Era::Handshake.initialize("initialize");
-    greeting["params"]["protocolVersion"] = json!(version);
-    let sent = [greeting.to_string(), line.to_owned()];
+    let mut initialize_request = Era::Handshake.initialize("initialize");
+    initialize_request["params"]["protocolVersion"] = json!(version);
+    let sent = [initialize_request.to_string(), line.to_owned()];
     let came = over_stdio(workspace, &sent, false);
     assert_eq!(came.len(), 2, "{came:?}");
     let came = came
@@ -567,8 +567,8 @@ async fn duplicate_open_request_id_in_an_http_session_is_rejected() {
         Http::without_token(),
     )
     .await;
-    let (session, _) = server.greet().await;
-    let (other, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
+    let (other, _) = server.open_session().await;
     let server = Arc::new(server);
     let mut first = JoinSet::new();
     let call = slow_call("same", &until);
@@ -594,7 +594,7 @@ async fn duplicate_open_request_id_in_an_http_session_is_rejected() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn response_of_a_cancelled_request_is_not_sent_for_its_reused_id() {
+async fn cancelled_response_is_not_sent_for_a_reused_id() {
     let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
     let until = workspace.path("outside/f");
     let mut client = workspace.client(Trust::Host);

@@ -312,12 +312,12 @@ fn tally(sent: &[Sent]) -> (HashMap<String, usize>, HashSet<String>) {
 }
 
 /// The name of a session of this era's revision.
-async fn greet(server: &Served, era: Era) -> String {
+async fn open_session(server: &Served, era: Era) -> String {
     if era != Era::Batches {
-        return server.greet().await.0;
+        return server.open_session().await.0;
     }
-    let greeted = server.right(&[], &era.initialize("greeting")).await;
-    let session = greeted.header("mcp-session-id").unwrap().to_owned();
+    let response = server.right(&[], &era.initialize("greeting")).await;
+    let session = response.header("mcp-session-id").unwrap().to_owned();
     let ready = json!([{"jsonrpc": "2.0", "method": "notifications/initialized"}]);
     let accepted = server.right(&[("Mcp-Session-Id", &session)], &ready).await;
     assert_eq!(accepted.status, 202, "{accepted:?}");
@@ -325,7 +325,7 @@ async fn greet(server: &Served, era: Era) -> String {
 }
 
 async fn exchange(server: &Arc<Served>, era: Era, kinds: &[(Kind, usize)]) {
-    let session = greet(server, era).await;
+    let session = open_session(server, era).await;
     let listening = listen(server, &session);
     let places = Arc::new(Semaphore::new(AT_ONCE));
     let sent = burst(era, kinds);
@@ -414,11 +414,11 @@ async fn batch_over_http_is_rejected_except_in_2025_03_26_sessions() {
     .await;
     let list = |id: &str| Era::Batches.request(id, "tools/list", json!({}));
     let batch = json!([list("a"), list("b")]);
-    let greeted = server
+    let response = server
         .right(&[], &Era::Batches.initialize("greeting"))
         .await;
-    let accepts = greeted.header("mcp-session-id").unwrap().to_owned();
-    let (other, _) = server.greet().await;
+    let accepts = response.header("mcp-session-id").unwrap().to_owned();
+    let (other, _) = server.open_session().await;
     let unknown = "00000000-0000-0000-0000-000000000000";
     for (session, status) in [
         (Some(accepts.as_str()), 200),

@@ -25,7 +25,7 @@ fn writing(workspace: &Workspace, name: &str) -> Value {
     json!({"name": "write_file", "arguments": {"path": path.to_str().unwrap(), "content": "x"}})
 }
 
-async fn greeted(workspace: &Workspace) -> Client {
+async fn connected(workspace: &Workspace) -> Client {
     let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
     client
         .initialize("2025-11-25", json!({"elicitation": {}}))
@@ -58,7 +58,7 @@ async fn elicitation_answer_decides_the_call() {
         ("cancel", "allow", false),
     ] {
         let workspace = Workspace::new();
-        let mut client = greeted(&workspace).await;
+        let mut client = connected(&workspace).await;
         send(&mut client, "c", writing(&workspace, "new")).await;
         let question = client.receive().await;
         answer(
@@ -81,11 +81,11 @@ async fn call_right_after_the_handshake_is_asked_about() {
     let gateway = workspace.asking_gateway(Trust::Host);
     for number in 0..cases().min(100) {
         let mut client = Client::new(&gateway);
-        let greeting = json!({
+        let initialize_params = json!({
             "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
             "clientInfo": {"name": "raw", "version": "1"},
         });
-        client.request("initialize", greeting).await;
+        client.request("initialize", initialize_params).await;
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         let params = writing(&workspace, &format!("new-{number}"));
         let call = json!({"jsonrpc": "2.0", "id": "c", "method": "tools/call", "params": params});
@@ -103,14 +103,14 @@ async fn call_right_after_the_handshake_is_asked_about() {
 }
 
 #[tokio::test]
-async fn call_before_the_end_of_the_handshake_is_not_asked_about() {
+async fn call_before_the_handshake_ends_is_not_asked_about() {
     let workspace = Workspace::new();
     let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
-    let greeting = json!({
+    let initialize_params = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "raw", "version": "1"},
     });
-    client.request("initialize", greeting).await;
+    client.request("initialize", initialize_params).await;
     send(&mut client, "c", writing(&workspace, "new")).await;
     assert_eq!(code(&client.receive().await), "SCOPE_REQUIRED");
 }
@@ -118,7 +118,7 @@ async fn call_before_the_end_of_the_handshake_is_not_asked_about() {
 #[tokio::test]
 async fn form_for_paths_outside_the_roots_offers_only_this_call() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace).await;
+    let mut client = connected(&workspace).await;
     send(&mut client, "first", writing(&workspace, "new")).await;
     let question = client.receive().await;
     let form = &question["params"]["requestedSchema"]["properties"];
@@ -138,7 +138,7 @@ async fn form_for_paths_outside_the_roots_offers_only_this_call() {
 #[tokio::test]
 async fn note_reaches_the_agent() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace).await;
+    let mut client = connected(&workspace).await;
     send(&mut client, "c", writing(&workspace, "new")).await;
     let question = client.receive().await;
     let no = json!({"decision": "deny", "note": "write beneath /r"});
@@ -166,7 +166,7 @@ async fn so_far(client: &mut Client) -> Vec<Value> {
 #[tokio::test]
 async fn questions_are_sequential_and_each_call_is_approved_separately() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace).await;
+    let mut client = connected(&workspace).await;
     for (id, name) in [("a1", "a"), ("a2", "a"), ("b", "b")] {
         send(&mut client, id, writing(&workspace, name)).await;
     }
@@ -202,7 +202,7 @@ async fn questions_are_sequential_and_each_call_is_approved_separately() {
 #[tokio::test]
 async fn three_denials_do_not_stop_questions() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace).await;
+    let mut client = connected(&workspace).await;
     for name in ["a", "b", "c", "d"] {
         send(&mut client, name, writing(&workspace, name)).await;
         let question = client.receive().await;
@@ -215,7 +215,7 @@ async fn three_denials_do_not_stop_questions() {
 #[tokio::test]
 async fn cancelled_form_is_not_a_denial() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace).await;
+    let mut client = connected(&workspace).await;
     for name in ["a", "b", "c", "d"] {
         send(&mut client, name, writing(&workspace, name)).await;
         let question = client.receive().await;
@@ -480,7 +480,7 @@ async fn question_for_a_client_commit_does_not_name_a_page() {
         .await;
         assert_eq!(client.receive().await["id"], "c");
         assert_eq!(workspace.read("r/a.txt"), text);
-        // A model of the same worker needs no word for it.
+        // The model of the same worker needs no approval.
         let model =
             json!({"name": "write_file", "arguments": {"path": "/r/m.txt", "content": "x"}});
         let done = client.request("tools/call", model).await;
@@ -519,7 +519,7 @@ fn finding(workspace: &Workspace) -> Vec<(Value, IsDone)> {
 async fn needs_found_during_a_call_are_asked_about() {
     for decision in ["allow", "deny"] {
         let workspace = Workspace::new();
-        let mut client = greeted(&workspace).await;
+        let mut client = connected(&workspace).await;
         for (call, is_done) in finding(&workspace) {
             send(&mut client, "c", call.clone()).await;
             let question = client.receive().await;
@@ -534,7 +534,7 @@ async fn needs_found_during_a_call_are_asked_about() {
 }
 
 #[tokio::test]
-async fn needs_found_during_a_call_are_asked_of_a_stateless_client() {
+async fn stateless_client_is_asked_about_needs_found_during_a_call() {
     for decision in ["allow", "deny"] {
         let workspace = Workspace::new();
         let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
@@ -583,7 +583,7 @@ fn ignored_grants_are_audited_for_each_request() {
 }
 
 #[test]
-fn denied_write_of_a_protected_file_says_why() {
+fn denied_write_of_a_protected_file_names_the_reason() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
     let mut program = program::start(&["--ask=replay", root.to_str().unwrap()], &[]);

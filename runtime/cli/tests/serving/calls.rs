@@ -8,7 +8,7 @@ use bailiwick_test_support::workspace::Workspace;
 use serde_json::Value;
 use serde_json::json;
 
-async fn greeted(workspace: &Workspace, trust: Trust) -> Client {
+async fn connected(workspace: &Workspace, trust: Trust) -> Client {
     let mut client = workspace.client(trust);
     client.initialize("2025-11-25", json!({})).await;
     client
@@ -23,7 +23,7 @@ fn code(answer: &Value) -> &str {
 #[tokio::test]
 async fn preview_has_the_result_of_the_call_and_changes_nothing() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let edit = json!({"path": "/r/a.txt", "edits": [{"old_text": "two", "new_text": "2"}]});
     let before = std::fs::metadata(workspace.path("r/a.txt"))
         .unwrap()
@@ -79,7 +79,7 @@ async fn preview_has_the_result_of_the_call_and_changes_nothing() {
 }
 
 #[tokio::test]
-async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
+async fn artifacts_are_in_meta_for_calls_that_use_only_meta() {
     let write = |name: &str| json!({"path": format!("/r/{name}"), "content": "x"});
     for (trust, meta, listed) in [
         (Trust::Client, json!({}), false),
@@ -90,7 +90,7 @@ async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
         (Trust::Host, json!({}), true),
     ] {
         let workspace = Workspace::new();
-        let mut client = greeted(&workspace, trust).await;
+        let mut client = connected(&workspace, trust).await;
         let answer = client.call("write_file", write("new"), meta.clone()).await;
         let artifacts = answer["result"]["_meta"]["artifacts"].as_array();
         assert_eq!(artifacts.is_some(), listed, "{trust:?} {meta}: {answer}");
@@ -106,7 +106,7 @@ async fn artifacts_are_in_meta_for_hosts_and_calls_that_use_meta_alone() {
 #[tokio::test]
 async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let path = workspace.path("outside/new");
     let path = path.to_str().unwrap();
     let write = json!({"path": path, "content": "x"});
@@ -156,7 +156,7 @@ async fn call_outside_the_roots_succeeds_when_replayed_with_its_scope() {
 #[tokio::test]
 async fn agent_grants_are_ignored_and_denials_request_no_scopes() {
     let workspace = Workspace::new();
-    let mut agent = greeted(&workspace, Trust::Agent).await;
+    let mut agent = connected(&workspace, Trust::Agent).await;
     let path = workspace.path("outside/new");
     let write = json!({"path": path.to_str().unwrap(), "content": "x"});
     let refused = agent
@@ -165,7 +165,7 @@ async fn agent_grants_are_ignored_and_denials_request_no_scopes() {
     assert_eq!(refused["result"]["isError"], true);
     assert!(!workspace.path("outside/new").exists());
 
-    let mut host = greeted(&workspace, Trust::Host).await;
+    let mut host = connected(&workspace, Trust::Host).await;
     let secret = json!({"path": "/r/secret/key"});
     let denied = host
         .call("read_file", secret, json!({"granted_scopes": ["*"]}))
@@ -181,7 +181,7 @@ async fn agent_grants_are_ignored_and_denials_request_no_scopes() {
 #[tokio::test]
 async fn call_policy_narrows_and_expansion_is_rejected_up_front() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let write = json!({"path": "/r/b", "content": "x"});
     let narrowed = client
         .call(
@@ -229,7 +229,7 @@ async fn call_policy_narrows_and_expansion_is_rejected_up_front() {
 #[tokio::test]
 async fn client_errors_have_specific_messages() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let unknown = client.call("no_such_tool", json!({}), json!({})).await;
     assert_eq!(unknown["error"]["code"], -32602, "{unknown}");
     let malformed = client.request("tools/call", json!({"name": 7})).await;
@@ -280,7 +280,7 @@ async fn rate_limit_error_says_when_to_retry() {
 #[tokio::test]
 async fn log_messages_respect_the_requested_level() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let read = |path: &str| json!({"name": "read_file", "arguments": {"path": path}});
     let none = client
         .request("logging/setLevel", json!({"level": "nonsense"}))
@@ -340,7 +340,7 @@ async fn cancelled_call_gets_no_response_and_the_next_one_does() {
 #[tokio::test]
 async fn file_that_cannot_be_opened_fails_without_requested_scopes() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let meta = json!({"granted_scopes": ["read:file"]});
     // The root has this file by another name, under which its rules would not hold.
     let path = workspace.path("r/a.txt").canonicalize().unwrap();
@@ -355,9 +355,9 @@ async fn file_that_cannot_be_opened_fails_without_requested_scopes() {
 }
 
 #[tokio::test]
-async fn granted_symlink_outside_the_roots_is_followed_to_a_granted_target() {
+async fn granted_symlink_to_a_granted_target_outside_roots_is_followed() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let link = workspace.path("link");
     std::os::unix::fs::symlink(workspace.path("outside"), &link).unwrap();
     let path = link.join("f");
@@ -378,7 +378,7 @@ async fn granted_symlink_outside_the_roots_is_followed_to_a_granted_target() {
 #[tokio::test]
 async fn request_policy_narrows_resources_and_completions() {
     let workspace = Workspace::new();
-    let mut client = greeted(&workspace, Trust::Host).await;
+    let mut client = connected(&workspace, Trust::Host).await;
     let path = json!({
         "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
         "argument": {"name": "path", "value": "r/"},

@@ -59,8 +59,8 @@ fn stateless_client_sends_its_roots_with_a_call() {
 fn client_without_roots_gets_a_hint() {
     let (_temp, [one, _]) = folders();
     let mut program = program::start(&[], &[]);
-    let greeting = program.initialize(&json!({}));
-    let instructions = greeting["result"]["instructions"].as_str().unwrap();
+    let initialized = program.initialize(&json!({}));
+    let instructions = initialized["result"]["instructions"].as_str().unwrap();
     assert!(
         instructions.contains("has no root directory"),
         "{instructions}"
@@ -93,8 +93,8 @@ fn client_roots_that_cannot_be_opened_are_skipped_and_named() {
 fn clients_without_roots_support_get_no_hint() {
     for (arguments, hinted) in [(&[][..], true), (&["--trust", "agent"], false)] {
         let mut program = program::start(arguments, &[]);
-        let greeting = program.initialize(&json!({}));
-        let instructions = greeting["result"]["instructions"].as_str().unwrap();
+        let initialized = program.initialize(&json!({}));
+        let instructions = initialized["result"]["instructions"].as_str().unwrap();
         assert!(
             instructions.contains("start it with a directory"),
             "{instructions}"
@@ -116,7 +116,7 @@ fn root_that_cannot_be_served_is_named_with_the_reason() {
 }
 
 #[test]
-fn client_roots_are_used_only_without_a_root_argument_and_not_for_agents() {
+fn root_argument_and_agent_trust_disable_client_roots() {
     let (_temp, [one, two]) = folders();
     let named = two.to_str().unwrap();
     for (arguments, read) in [(vec![named], "two"), (vec!["--trust", "agent"], "")] {
@@ -148,13 +148,13 @@ fn client_configuration_sets_roots_and_widens_nothing_else() {
         json!({"roots": roots, "allow": ["read:network"]}),
     ] {
         let mut program = program::start(&[], &[]);
-        let greeting = program.initialize(&configured(wider));
-        assert_eq!(greeting["error"]["code"], -32602, "{greeting}");
+        let initialized = program.initialize(&configured(wider));
+        assert_eq!(initialized["error"]["code"], -32602, "{initialized}");
     }
     let mut program = program::start(&[two.to_str().unwrap()], &[]);
-    let greeting = program.initialize(&configured(json!({"roots": roots})));
+    let initialized = program.initialize(&configured(json!({"roots": roots})));
     assert_eq!(
-        greeting["error"]["data"]["kind"], "policy_expansion",
-        "{greeting}"
+        initialized["error"]["data"]["kind"], "policy_expansion",
+        "{initialized}"
     );
 }

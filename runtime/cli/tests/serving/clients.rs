@@ -110,7 +110,7 @@ async fn exercised_over_http(mode: ClientLifecycleMode) {
 }
 
 #[tokio::test]
-async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
+async fn rmcp_client_calls_every_tool_over_pipes_in_both_lifecycles() {
     for mode in [ClientLifecycleMode::Initialize, modern()] {
         let workspace = Workspace::new();
         let gateway = workspace.gateway(Trust::Agent).build();
@@ -120,22 +120,22 @@ async fn rmcps_client_calls_every_tool_over_pipes_in_both_lifecycles() {
 }
 
 #[tokio::test]
-async fn rmcps_client_calls_every_tool_over_stdio_with_a_handshake() {
+async fn rmcp_client_calls_every_tool_over_stdio_with_handshake() {
     exercised_over_stdio(ClientLifecycleMode::Initialize).await;
 }
 
 #[tokio::test]
-async fn rmcps_client_calls_every_tool_over_stdio_without_one() {
+async fn rmcp_client_calls_every_tool_over_stdio_without_handshake() {
     exercised_over_stdio(modern()).await;
 }
 
 #[tokio::test]
-async fn rmcps_client_calls_every_tool_over_http_with_a_handshake() {
+async fn rmcp_client_calls_every_tool_over_http_with_handshake() {
     exercised_over_http(ClientLifecycleMode::Initialize).await;
 }
 
 #[tokio::test]
-async fn rmcps_client_calls_every_tool_over_http_without_one() {
+async fn rmcp_client_calls_every_tool_over_http_without_handshake() {
     exercised_over_http(modern()).await;
 }
 
@@ -172,7 +172,7 @@ async fn shows_views(client: &Running) {
 }
 
 #[tokio::test]
-async fn rmcps_client_shows_views_over_pipes_and_http_in_both_lifecycles() {
+async fn rmcp_client_shows_views_over_pipes_and_http() {
     for mode in [ClientLifecycleMode::Initialize, modern()] {
         let workspace = Workspace::new();
         let gateway = workspace.gateway(Trust::Agent).build();

@@ -154,7 +154,7 @@ async fn request_target_must_not_name_another_host() {
 async fn handshake_beyond_the_session_limit_gets_503() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token().max_sessions(2)).await;
-    let ((first, _), (second, _)) = (server.greet().await, server.greet().await);
+    let ((first, _), (second, _)) = (server.open_session().await, server.open_session().await);
     let refused = server.right(&[], &initialize()).await;
     assert_eq!(refused.status, 503, "{refused:?}");
     assert!(refused.header("retry-after").is_some(), "{refused:?}");
@@ -167,7 +167,7 @@ async fn handshake_beyond_the_session_limit_gets_503() {
     let headers = [("Host", host.as_str()), ("Mcp-Session-Id", first.as_str())];
     let deleted = request(server.address, "DELETE", &headers, "").await;
     assert_eq!(deleted.status, 204, "{deleted:?}");
-    let (third, _) = server.greet().await;
+    let (third, _) = server.open_session().await;
     assert!(![first, second].contains(&third));
 }
 
@@ -178,7 +178,7 @@ async fn idle_session_ends_and_frees_its_slot() {
         .idle(Duration::from_secs(1))
         .max_sessions(1);
     let server = served(&workspace, http).await;
-    let (session, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
     let host = server.host();
     let headers = [
         ("Host", host.as_str()),
@@ -360,13 +360,13 @@ async fn invalid_message_is_rejected_with_its_id() {
 async fn experimental_capabilities_may_be_plain_true_over_http() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token()).await;
-    let mut greeting = initialize();
-    greeting["params"]["capabilities"] = json!({"experimental": {"policy": true}});
-    let greeted = server.right(&[], &greeting).await;
-    assert_eq!(greeted.status, 200, "{greeted:?}");
-    assert!(greeted.message()["result"].is_object(), "{greeted:?}");
-    greeting["params"]["capabilities"] = json!({"experimental": {"configuration": true}});
-    let refused = server.right(&[], &greeting).await;
+    let mut initialize_request = initialize();
+    initialize_request["params"]["capabilities"] = json!({"experimental": {"policy": true}});
+    let response = server.right(&[], &initialize_request).await;
+    assert_eq!(response.status, 200, "{response:?}");
+    assert!(response.message()["result"].is_object(), "{response:?}");
+    initialize_request["params"]["capabilities"] = json!({"experimental": {"configuration": true}});
+    let refused = server.right(&[], &initialize_request).await;
     let answer: Value = serde_json::from_str(&refused.body).unwrap();
     assert_eq!(answer["id"], 1);
     assert_eq!(
@@ -444,7 +444,7 @@ fn writing(arguments: &str, more: &str) -> String {
 async fn duplicate_json_key_is_rejected_as_over_stdio() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token()).await;
-    let (session, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
     let within = [("Mcp-Session-Id", session.as_str())];
     let path = r#""path":"/r/new""#;
     let other = r#""p\u0061th":"/r/b.txt""#;

@@ -83,10 +83,11 @@ impl Session {
             gateway.serve_http(listener, http, stopped).await.unwrap();
         });
         let server = http::Served::reached(address);
-        let mut greeting = initialize();
-        greeting["params"]["capabilities"] = json!({"experimental": {"configuration": {}}});
-        let greeted = server.right(&[], &greeting).await;
-        let name = greeted.header("mcp-session-id").unwrap().to_owned();
+        let mut initialize_request = initialize();
+        initialize_request["params"]["capabilities"] =
+            json!({"experimental": {"configuration": {}}});
+        let response = server.right(&[], &initialize_request).await;
+        let name = response.header("mcp-session-id").unwrap().to_owned();
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
         server.right(&[("Mcp-Session-Id", &name)], &ready).await;
         let call = json!({"name": "read_file", "arguments": {"path": "/r/a.txt"}});

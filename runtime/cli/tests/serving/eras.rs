@@ -92,7 +92,7 @@ async fn probe_and_unexpected_notification_do_not_end_the_connection() {
 }
 
 #[tokio::test]
-async fn raw_client_gets_a_plain_flag_and_typed_client_an_object() {
+async fn raw_client_gets_a_flag_and_typed_client_an_object() {
     let workspace = Workspace::new();
     let answer = workspace
         .client(Trust::Host)
@@ -189,7 +189,7 @@ async fn configuration_of_a_stateless_request_denies_its_write() {
     }
 }
 
-/// What `list_roots` says, and whether a file could be read, of a request with this `_meta`.
+/// The text of `list_roots` and whether a file could be read, for requests with this `_meta`.
 async fn oriented(client: &mut Client, meta: &Value, file: &str) -> (String, bool) {
     let roots = json!({"name": "list_roots", "arguments": {}});
     let answer = client
@@ -328,8 +328,8 @@ async fn removed_methods_are_unknown_in_the_stateless_revision() {
     modern
         .request_stateless("tools/list", json!({}), json!({}))
         .await;
-    let mut greeted = workspace.client(Trust::Host);
-    greeted.initialize("2025-11-25", json!({})).await;
+    let mut handshake_client = workspace.client(Trust::Host);
+    handshake_client.initialize("2025-11-25", json!({})).await;
     let uri = json!({"uri": "file:///r/a.txt"});
     for (method, fitting) in [
         ("ping", json!({})),
@@ -341,10 +341,12 @@ async fn removed_methods_are_unknown_in_the_stateless_revision() {
             let gone = modern.request_stateless(method, params, json!({})).await;
             assert_eq!(gone["error"]["code"], -32601, "{method}: {gone}");
         }
-        let there = greeted.request(method, fitting).await;
+        let there = handshake_client.request(method, fitting).await;
         assert!(there["result"].is_object(), "{method}: {there}");
     }
-    let misfit = greeted.request("logging/setLevel", json!({})).await;
+    let misfit = handshake_client
+        .request("logging/setLevel", json!({}))
+        .await;
     assert_eq!(misfit["error"]["code"], -32602, "{misfit}");
 }
 
@@ -390,15 +392,18 @@ async fn host_errors_are_not_exposed_and_client_errors_are() {
             .await;
         assert_eq!(listed["error"], fixed, "{listed}");
         for capabilities in [json!({}), configuring(json!({"read_only": true}))] {
-            let greeted = Client::new(&gateway)
+            let initialized = Client::new(&gateway)
                 .initialize("2025-11-25", capabilities)
                 .await;
-            assert_eq!(greeted["error"], fixed, "{greeted}");
+            assert_eq!(initialized["error"], fixed, "{initialized}");
         }
         let wrong = configuring(json!({"read_only": 1}));
-        let greeted = Client::new(&gateway).initialize("2025-11-25", wrong).await;
-        assert_eq!(greeted["error"]["code"], -32602, "{greeted}");
-        assert_eq!(greeted["error"]["data"]["field"], "/read_only", "{greeted}");
+        let initialized = Client::new(&gateway).initialize("2025-11-25", wrong).await;
+        assert_eq!(initialized["error"]["code"], -32602, "{initialized}");
+        assert_eq!(
+            initialized["error"]["data"]["field"], "/read_only",
+            "{initialized}"
+        );
     }
 }
 

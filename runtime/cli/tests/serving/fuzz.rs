@@ -238,7 +238,7 @@ async fn random_requests_are_answered_and_change_nothing() {
 }
 
 #[tokio::test]
-async fn response_has_the_id_of_its_request_and_invalid_ids_are_rejected() {
+async fn response_has_its_request_id_and_invalid_ids_are_rejected() {
     let workspace = Workspace::new();
     let mut client = Client::new(&gateway(&workspace));
     client.initialize("2025-11-25", json!({})).await;
@@ -269,8 +269,8 @@ async fn random_handshakes_are_answered_and_the_next_is_served() {
         check(&asked, &client.request("initialize", params).await);
     }
     let mut client = Client::new(&gateway);
-    let greeted = client.initialize("2025-11-25", json!({})).await;
-    assert!(greeted["result"].is_object(), "{greeted}");
+    let initialized = client.initialize("2025-11-25", json!({})).await;
+    assert!(initialized["result"].is_object(), "{initialized}");
     unchanged(&workspace);
 }
 

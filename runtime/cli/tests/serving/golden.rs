@@ -74,7 +74,7 @@ async fn responses_match_the_golden_files() {
     for era in ["handshake", "stateless"] {
         let workspace = Workspace::new();
         let mut client = workspace.client(Trust::Host);
-        let greeting = if era == "handshake" {
+        let initialized = if era == "handshake" {
             let params = json!({
                 "protocolVersion": "2025-11-25", "capabilities": {"experimental": {"policy": {}}},
                 "clientInfo": {"name": "raw", "version": "1"},
@@ -83,7 +83,7 @@ async fn responses_match_the_golden_files() {
         } else {
             answer(&mut client, era, "server/discover", json!({})).await
         };
-        check(&workspace, &format!("{era}-greeting"), &greeting);
+        check(&workspace, &format!("{era}-greeting"), &initialized);
         let outside = workspace.path("outside/new");
         let outside = outside.to_str().unwrap();
         let edit = json!({

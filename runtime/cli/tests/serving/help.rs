@@ -18,13 +18,13 @@ fn described(workspace: &Workspace) -> Client {
 async fn handshake_describes_the_server_for_raw_and_typed_clients() {
     let workspace = Workspace::new();
     let mut legacy = described(&workspace);
-    let greeted = legacy.initialize("2025-11-25", json!({})).await["result"].clone();
+    let initialized = legacy.initialize("2025-11-25", json!({})).await["result"].clone();
     let mut modern = described(&workspace);
     let discovered = modern
         .request_stateless("server/discover", json!({}), json!({}))
         .await["result"]
         .clone();
-    for result in [greeted, discovered] {
+    for result in [initialized, discovered] {
         assert_eq!(result["dashdash"], result["_meta"]["dashdash"]);
         assert_eq!(result["dashdash"]["specVersion"], "0.2.0", "{result}");
         assert_eq!(result["dashdash"]["identity"]["name"], "bailiwick-test");

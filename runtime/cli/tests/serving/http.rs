@@ -77,7 +77,7 @@ impl Served {
     }
 
     /// A handshake; the session's name and the answer.
-    pub(crate) async fn greet(&self) -> (String, Value) {
+    pub(crate) async fn open_session(&self) -> (String, Value) {
         let reply = self.right(&[], &initialize()).await;
         let session = reply.header("mcp-session-id").unwrap().to_owned();
         let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
@@ -348,7 +348,7 @@ async fn rejected_bodies_get_json_rpc_errors() {
 async fn large_message_is_answered_in_both_eras() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token()).await;
-    let (session, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
     let write = |path: &str| {
         let arguments = json!({"path": path, "content": "x".repeat(300_000)});
         json!({"name": "write_file", "arguments": arguments})
@@ -415,7 +415,7 @@ async fn session_id_does_not_replace_the_token() {
 async fn oversized_body_is_rejected() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token().max_body(10_000)).await;
-    let (session, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
     let call = |bytes: usize| {
         let arguments = json!({"path": "/r/big", "content": "x".repeat(bytes)});
         let params = json!({"name": "write_file", "arguments": arguments});
@@ -444,7 +444,7 @@ async fn accept_content_type_and_revision_headers_are_checked() {
     let text = ("Content-Type", "text/plain");
     let untyped = server.post(&[host, text, ACCEPT], &initialize()).await;
     assert_eq!(untyped.status, 415, "{untyped:?}");
-    let (session, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     for (version, status) in [("2025-11-25", 200), ("1999-01-01", 400), ("x", 400)] {
         let headers = [
@@ -460,7 +460,7 @@ async fn accept_content_type_and_revision_headers_are_checked() {
 async fn deleted_and_unknown_sessions_are_not_found() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token()).await;
-    let (session, _) = server.greet().await;
+    let (session, _) = server.open_session().await;
     let host = server.host();
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     let own = [("Mcp-Session-Id", session.as_str())];
@@ -480,11 +480,11 @@ async fn lists_are_the_same_over_stdio_and_http() {
     let workspace = Workspace::new();
     let gateway = workspace.gateway(Trust::Agent).build();
     let server = Served::of(&gateway, Http::without_token()).await;
-    let (session, greeting) = server.greet().await;
+    let (session, over_http) = server.open_session().await;
     let mut lines = Client::new(&gateway);
-    let greeted = lines.initialize("2025-11-25", json!({})).await;
-    assert_eq!(greeting["result"], greeted["result"]);
-    assert!(greeting["result"]["capabilities"]["configSchema"].is_object());
+    let over_stdio = lines.initialize("2025-11-25", json!({})).await;
+    assert_eq!(over_http["result"], over_stdio["result"]);
+    assert!(over_http["result"]["capabilities"]["configSchema"].is_object());
     for method in [
         "tools/list",
         "resources/list",
@@ -520,7 +520,7 @@ async fn only_loopback_listeners_are_served() {
     );
     let (session, _) = served(&workspace, Http::without_token())
         .await
-        .greet()
+        .open_session()
         .await;
     assert!(!session.is_empty());
 }
@@ -529,7 +529,7 @@ async fn only_loopback_listeners_are_served() {
 async fn each_session_has_its_own_worker() {
     let workspace = Workspace::new();
     let server = served(&workspace, Http::without_token()).await;
-    let ((one, _), (other, _)) = (server.greet().await, server.greet().await);
+    let ((one, _), (other, _)) = (server.open_session().await, server.open_session().await);
     let arguments = json!({"path": "/r/new", "content": "x"});
     let write = json!({"name": "write_file", "arguments": arguments});
     let written = server.ask(&one, "tools/call", write).await;

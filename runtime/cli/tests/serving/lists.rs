@@ -393,8 +393,8 @@ async fn narrowed_connection_lists_its_directory() {
     let workspace = Workspace::new();
     let mut client = workspace.client(Trust::Agent);
     let configuration = json!({"experimental": {"configuration": {"roots": [{"path": "/r/src"}]}}});
-    let greeting = client.initialize("2025-11-25", configuration).await;
-    let instructions = greeting["result"]["instructions"].as_str().unwrap();
+    let initialized = client.initialize("2025-11-25", configuration).await;
+    let instructions = initialized["result"]["instructions"].as_str().unwrap();
     assert!(
         instructions
             .contains("Open to you: `/r/src` (read and write); relative paths begin in `/r/src`."),
@@ -415,8 +415,8 @@ async fn narrowed_connection_lists_its_directory() {
 async fn connection_to_a_whole_root_lists_the_root() {
     let workspace = Workspace::new();
     let mut client = workspace.client(Trust::Agent);
-    let greeting = client.initialize("2025-11-25", json!({})).await;
-    let instructions = greeting["result"]["instructions"].as_str().unwrap();
+    let initialized = client.initialize("2025-11-25", json!({})).await;
+    let instructions = initialized["result"]["instructions"].as_str().unwrap();
     assert!(
         instructions.contains("Open to you: `/r` ("),
         "{instructions}"

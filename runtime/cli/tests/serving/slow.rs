@@ -145,7 +145,7 @@ async fn long_read_becomes_a_task_for_clients_with_tasks() {
     assert_eq!(ignorant["error"]["code"], -32021, "{ignorant}");
 }
 
-/// Plans until its call is gone, and says with files beside `until` that it began and ended.
+/// Plans until its call ends. Creates files next to `until` when it begins and ends.
 pub(crate) struct Plans;
 
 impl WriteTool for Plans {

@@ -20,7 +20,7 @@ use serde_json::json;
 
 const MIME: &str = "text/html;profile=mcp-app";
 
-/// What a client says of itself that shows views.
+/// The capabilities of a client that shows views.
 pub(crate) fn showing() -> Value {
     json!({"extensions": {"io.modelcontextprotocol/ui": {"mimeTypes": [MIME]}}})
 }
@@ -79,10 +79,10 @@ fn tools() -> ToolSet {
     bailiwick_fs::tools().reader(Peek)
 }
 
-/// A client of either era that says `capabilities` of itself.
+/// A client of either era with `capabilities`.
 struct Either {
     client: Client,
-    /// What it says with each request, if it had no handshake.
+    /// Sent with each request if there was no handshake.
     capabilities: Option<Value>,
 }
 
@@ -229,7 +229,7 @@ async fn read(client: &mut Either, uri: &str) -> Value {
 }
 
 #[tokio::test]
-async fn review_is_linked_in_content_only_for_clients_that_show_it() {
+async fn review_is_linked_only_for_clients_that_show_it() {
     for (capabilities, meta, linked) in [
         (json!({}), json!({"preview": true}), 0),
         (json!({}), json!({}), 0),
@@ -426,7 +426,7 @@ async fn previewed(client: &mut Either) -> Value {
 }
 
 #[tokio::test]
-async fn commit_of_a_view_needs_approval_even_if_the_model_does_not() {
+async fn view_commit_needs_approval_even_if_the_model_does_not() {
     for era in ["handshake", "stateless"] {
         let workspace = Workspace::new();
         let mut shows = Either::new(&workspace, era, showing()).await;
@@ -497,7 +497,7 @@ async fn view_can_commit_only_mutating_calls() {
     let edit = json!({"tool": "write_file", "arguments": {"path": "/r/b.txt", "content": "x"}});
     let refused = tool(&mut plain, "commit_call", edit).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
-    // An agent says of itself what it likes: it is asked about as any view, and brings no person's word.
+    // An agent can declare any capabilities: its calls need approval like those of a view, and its grants are ignored.
     let mut agent = workspace.client(Trust::Agent);
     agent.initialize("2025-11-25", showing()).await;
     let mut call = commit(&Value::Null);

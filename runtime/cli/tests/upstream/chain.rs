@@ -36,7 +36,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap()
 }
 
-/// A host that says yes to everything, and uses the program on that folder as a server.
+/// A host that approves everything and uses the program on that folder as a server.
 async fn through(folder: &Path) -> TestRuntime {
     let servers = start([file_server(PROGRAM, "disk", folder, &[])]).await;
     test_runtime(servers, |builder| builder.approver(allow_once().0)).await
@@ -137,10 +137,10 @@ async fn requested_scopes_of_a_server_are_asked_and_replayed() {
     assert!(!temp.path().join("c.txt").try_exists().unwrap());
 }
 
-/// A person who says the same to every form.
-struct Says(&'static str);
+/// A host that gives the same answer to every form.
+struct FixedAnswer(&'static str);
 
-impl ServerRequests for Says {
+impl ServerRequests for FixedAnswer {
     fn capabilities(&self) -> RequestCapabilities {
         RequestCapabilities::ALL
     }
@@ -154,7 +154,7 @@ impl ServerRequests for Says {
 
 #[tokio::test]
 async fn elicitation_of_a_server_reaches_the_host() {
-    for (says, expected) in [("allow", Ok(())), ("deny", Err(Code::ServerFailed))] {
+    for (decision, expected) in [("allow", Ok(())), ("deny", Err(Code::ServerFailed))] {
         let temp = folder(&[]);
         let flags = [
             "--ask",
@@ -166,7 +166,11 @@ async fn elicitation_of_a_server_reaches_the_host() {
         ];
         let builder =
             Upstreams::builder().server(file_server(PROGRAM, "disk", temp.path(), &flags));
-        let upstreams = builder.requests(Says(says)).start().await.unwrap();
+        let upstreams = builder
+            .requests(FixedAnswer(decision))
+            .start()
+            .await
+            .unwrap();
         let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
         let worker = stage.worker(Policy::new()).await;
         let write = json!({"path": "b.txt", "content": "two\n"});

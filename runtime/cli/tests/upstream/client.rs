@@ -33,12 +33,12 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::Mutex;
 
-/// A host that says yes, and keeps what it was asked.
+/// A host that returns `response` to each form and records its requests.
 #[derive(Clone, Default)]
 struct Host {
     asked: Arc<Mutex<Vec<Elicitation>>>,
     sampled: Arc<Mutex<Vec<Sampling>>>,
-    says: ElicitationResponse,
+    response: ElicitationResponse,
 }
 
 impl ServerRequests for Host {
@@ -48,7 +48,7 @@ impl ServerRequests for Host {
 
     fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         self.asked.lock().unwrap().push(request);
-        Box::pin(std::future::ready(self.says.clone()))
+        Box::pin(std::future::ready(self.response.clone()))
     }
 
     fn sample(&self, request: Sampling) -> BoxFuture<'_, Option<SamplingResponse>> {
@@ -117,7 +117,7 @@ async fn form_names_its_server_and_has_three_answers() {
     let name = || form(&json!({"name": {"type": "string"}}));
     let yes = Map::from_iter([("name".to_owned(), json!("Ada"))]);
     let host = Host {
-        says: ElicitationResponse::Accept(yes.clone()),
+        response: ElicitationResponse::Accept(yes.clone()),
         ..Host::default()
     };
     let (_stage, worker) = with(host.clone()).await;
@@ -133,7 +133,7 @@ async fn form_names_its_server_and_has_three_answers() {
     );
     assert!(matches!(asked.kind, ElicitationKind::Form(_)));
 
-    for (says, expected) in [
+    for (response, expected) in [
         (ElicitationResponse::Decline, "decline"),
         (ElicitationResponse::Cancel, "cancel"),
         (
@@ -146,7 +146,7 @@ async fn form_names_its_server_and_has_three_answers() {
         ),
     ] {
         let host = Host {
-            says,
+            response,
             ..Host::default()
         };
         let (_stage, worker) = with(host).await;
@@ -190,12 +190,12 @@ async fn nested_forms_secret_forms_and_invalid_urls_are_rejected() {
 async fn sampling_request_has_preferences_and_no_tools() {
     let host = Host::default();
     let (_stage, worker) = with(host.clone()).await;
-    let wish = json!({
+    let sampling = json!({
         "messages": [{"role": "user", "content": {"type": "text", "text": "2+2?"}}],
         "modelPreferences": {"hints": [{"name": "small"}], "costPriority": 0.5, "speedPriority": 1.0},
         "systemPrompt": "Be brief.", "maxTokens": 9,
     });
-    let answer = response_to(&worker, "sampling/createMessage", wish.clone()).await;
+    let answer = response_to(&worker, "sampling/createMessage", sampling.clone()).await;
     assert_eq!(answer["model"], "scripted");
     assert_eq!(answer["content"]["text"], "four");
     let asked = host.sampled.lock().unwrap().pop().unwrap();
@@ -210,16 +210,16 @@ async fn sampling_request_has_preferences_and_no_tools() {
         (asked.models, asked.max_tokens),
         (vec!["small".to_owned()], 9)
     );
-    let wished = Priorities {
+    let expected = Priorities {
         cost: Some(0.5),
         speed: Some(1.0),
         intelligence: None,
     };
-    assert_eq!(asked.priorities, wished);
+    assert_eq!(asked.priorities, expected);
 
-    let mut with_tools = wish.clone();
+    let mut with_tools = sampling.clone();
     with_tools["tools"] = json!([{"name": "t", "inputSchema": {"type": "object"}}]);
-    let mut with_image = wish;
+    let mut with_image = sampling;
     with_image["messages"][0]["content"] =
         json!({"type": "image", "data": "AA==", "mimeType": "image/png"});
     for refused in [with_tools, with_image] {
@@ -282,11 +282,11 @@ async fn request_within_a_call_is_answered_and_the_call_continues() {
 }
 
 #[tokio::test]
-async fn task_is_polled_until_it_ends_and_its_requests_are_answered() {
+async fn task_is_polled_to_its_end_and_its_requests_answered() {
     let seen = tempfile::NamedTempFile::new().unwrap();
-    let says = ElicitationResponse::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
+    let response = ElicitationResponse::Accept(Map::from_iter([("name".to_owned(), json!("Ada"))]));
     let host = Host {
-        says,
+        response,
         ..Host::default()
     };
     let (_stage, worker) = modern(host, seen.path()).await;

@@ -163,7 +163,7 @@ async fn write_without_a_known_failure_may_have_happened() {
     assert_eq!(misfit, (Code::ServerFault, yes.clone()));
     let long = began("h__edit", json!({"do": "long"})).await;
     assert_eq!(long, (Code::TooLarge, yes));
-    // Nothing is changed by what only reads, and the server itself says here that it failed.
+    // A read has no effect, and the last failure is reported by the server itself.
     let read = began("h__note", json!({"do": "long"})).await;
     assert_eq!(read, (Code::TooLarge, None));
     let failed = began("h__edit", json!({"do": "fail"})).await;
@@ -209,7 +209,7 @@ async fn dropping_and_revoking_cancel_a_call() {
 }
 
 #[tokio::test]
-async fn crash_within_a_call_fails_the_call_and_restarts_the_server() {
+async fn crash_during_a_call_fails_it_and_restarts_the_server() {
     let (stage, worker) = alone("plain").await;
     let error = act(&worker, "h__edit", "die").await.unwrap_err();
     assert_eq!(error.code(), Code::ServerGone);
@@ -448,7 +448,7 @@ async fn tool_with_the_name_of_another_is_withheld() {
 }
 
 #[tokio::test]
-async fn only_sent_calls_are_audited_as_sent() {
+async fn only_sent_calls_are_audited_as_remote_calls() {
     let (stage, worker) = alone("plain").await;
     let sent = async || {
         let steps = stage.steps().await;

@@ -20,11 +20,11 @@ struct Client(client::Client);
 
 impl Client {
     /// One that had its handshake.
-    async fn greeted(worker: &Worker) -> Self {
+    async fn connected(worker: &Worker) -> Self {
         let mut client = client::Client::new(&gateway(worker));
-        let greeting = client.initialize("2025-11-25", json!({})).await;
-        let tools = &greeting["result"]["capabilities"]["tools"];
-        assert_eq!(*tools, json!({"listChanged": true}), "{greeting}");
+        let initialized = client.initialize("2025-11-25", json!({})).await;
+        let tools = &initialized["result"]["capabilities"]["tools"];
+        assert_eq!(*tools, json!({"listChanged": true}), "{initialized}");
         // What comes after an answer comes after that was taken up.
         client.request_next("ping", json!({})).await;
         Self(client)
@@ -44,7 +44,7 @@ impl Client {
     }
 
     /// The next message that is not about the resources or prompts of servers, which come and go with their tools.
-    async fn hears_of_tools(&mut self) -> Value {
+    async fn next_except_other_lists(&mut self) -> Value {
         loop {
             let message = self.0.receive().await;
             let method = message["method"].as_str().unwrap_or_default();
@@ -56,16 +56,19 @@ impl Client {
         }
     }
 
-    async fn is_told(&mut self) {
-        let told = self.hears_of_tools().await;
-        assert_eq!(told["method"], "notifications/tools/list_changed", "{told}");
+    async fn assert_notified(&mut self) {
+        let message = self.next_except_other_lists().await;
+        assert_eq!(
+            message["method"], "notifications/tools/list_changed",
+            "{message}"
+        );
     }
 
-    /// Nothing was told: what comes next is the answer to what is asked now.
-    async fn is_told_nothing(&mut self) {
+    /// The next message is the response to this ping, not a notification.
+    async fn assert_no_notification(&mut self) {
         let ping = json!({"jsonrpc": "2.0", "id": "next", "method": "ping"});
         self.0.send(&ping).await;
-        let next = self.hears_of_tools().await;
+        let next = self.next_except_other_lists().await;
         assert_eq!(next["id"], "next", "{next}");
     }
 }
@@ -81,12 +84,12 @@ fn offered(worker: &Worker) -> bool {
 async fn clients_are_notified_of_withheld_and_approved_tools() {
     let (stage, worker) = alone("changes").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::connected(&worker).await,
         Client::listening(&worker).await,
     ];
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(!offered(&worker));
     let tools = stage.upstreams.tools("h");
@@ -94,7 +97,7 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
     let approved = stage.upstreams.approve("h", "note", note.fingerprint);
     assert!(approved.await.unwrap());
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(offered(&worker));
 }
@@ -103,23 +106,23 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
 async fn clients_are_notified_of_lost_and_restored_servers() {
     let (stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::connected(&worker).await,
         Client::listening(&worker).await,
     ];
     let server: i32 = text(act(&worker, "h__edit", "pid").await).parse().unwrap();
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
     until(|| !offered(&worker)).await;
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(offered(&worker));
     stage.upstreams.shutdown().await;
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert!(!offered(&worker));
 }
@@ -130,11 +133,11 @@ async fn clients_without_access_to_a_server_get_no_notifications() {
     let other = stage
         .worker(Policy::new().deny("read:mcp").deny("write:mcp"))
         .await;
-    let mut theirs = Client::greeted(&worker).await;
-    let mut other = Client::greeted(&other).await;
+    let mut theirs = Client::connected(&worker).await;
+    let mut other = Client::connected(&other).await;
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
-    theirs.is_told().await;
-    other.is_told_nothing().await;
+    theirs.assert_notified().await;
+    other.assert_no_notification().await;
 }
 
 /// Answers as a page that offers one tool more each time it is asked.
@@ -159,7 +162,7 @@ fn acts(mut link: ViewChannel) {
 async fn clients_are_notified_of_app_tools() {
     let (_stage, worker) = alone("plain").await;
     let mut clients = [
-        Client::greeted(&worker).await,
+        Client::connected(&worker).await,
         Client::listening(&worker).await,
     ];
     let spec = ViewSpec::new("page");
@@ -183,18 +186,18 @@ async fn clients_are_notified_of_app_tools() {
         of_page.count()
     };
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert_eq!(offered(), 1);
     let more = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     assert!(sender.send(more.to_string()).await);
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert_eq!(offered(), 2);
     view.close().await;
     for client in &mut clients {
-        client.is_told().await;
+        client.assert_notified().await;
     }
     assert_eq!(offered(), 0);
 }

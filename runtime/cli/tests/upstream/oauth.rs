@@ -47,7 +47,7 @@ const LANDING: &str = "http://127.0.0.1:9/back";
 /// What a person does with an address: where their browser ends.
 type Browser = Arc<dyn Fn(String) -> Option<String> + Send + Sync>;
 
-/// A person who says yes as often as they may, and what they were asked.
+/// A host that allows a limited number of sign-ins and records each request.
 #[derive(Clone)]
 struct Person {
     asked: Arc<Mutex<Vec<SignIn>>>,
@@ -133,11 +133,11 @@ async fn used(server: &OAuthServer, person: &Person) -> (TestRuntime, Worker) {
 }
 
 /// The audit records of sign-ins.
-async fn words(stage: &TestRuntime) -> Vec<Value> {
+async fn sign_in_records(stage: &TestRuntime) -> Vec<Value> {
     let lines = stage.lines().await;
     let events = lines.into_iter().map(|line| line["event"].clone());
-    let words = events.filter(|event| event["step"] == "signed_in");
-    words.collect()
+    let records = events.filter(|event| event["step"] == "signed_in");
+    records.collect()
 }
 
 /// Nobody is let in, and nobody was asked for their name.
@@ -204,11 +204,11 @@ async fn protected_resource_metadata_is_found_at_its_well_known_url() {
     assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 1);
     assert_eq!(person.asked()[0].issuer, server.origin);
-    // A token that it refuses without a word is renewed as any other.
+    // A token that is rejected without a challenge is refreshed, too.
     server.revoke();
     assert_eq!(text(worker.call("remote__look", json!({})).await), "look");
     assert_eq!(person.asked().len(), 1);
-    // It is trusted no further than one that says it.
+    // This server is not trusted more than one that names its authorization server.
     let elsewhere = Some(json!({"authorization_servers": ["https://10.0.0.1"]}));
     unasked(Behavior {
         resource: elsewhere,
@@ -294,7 +294,7 @@ async fn sign_in_requires_consent() {
     assert_eq!(state(&server, &no).await, ServerState::GivenUp);
     assert_eq!(no.asked().len(), 1);
     assert!(server.seen().tokens.is_empty());
-    // Without a host that lets people sign in nobody is asked.
+    // A host without support for sign-in is not asked.
     let nobody = Upstreams::builder().server(ServerSpec::http("remote", server.url()));
     let nobody = nobody.requests(no.clone()).start().await.unwrap();
     assert_ne!(nobody.state("remote"), Some(ServerState::Ready));
@@ -410,7 +410,7 @@ async fn authorisation_endpoint_must_belong_to_the_issuer() {
             ..Behavior::default()
         })
         .await;
-        // The host says that it knows this one.
+        // The host has configured this issuer.
         let person = Person::new(|_| None);
         let oauth = OAuth::new(LANDING).issuer("remote", &server.origin);
         signed(&server, oauth, &person).await;
@@ -497,7 +497,7 @@ async fn sign_in_is_retried_after_a_network_failure() {
 }
 
 #[tokio::test]
-async fn server_that_rejects_every_token_is_given_up() {
+async fn server_that_rejects_every_token_is_not_retried() {
     let other = Some("https://other.example/mcp".to_owned());
     for behavior in [
         Behavior {
@@ -607,7 +607,7 @@ async fn call_that_needs_more_scopes_waits_for_consent() {
         record(&["read"], None),
         record(&["read", "write"], Some("change")),
     ];
-    assert_eq!(words(&stage).await, expected);
+    assert_eq!(sign_in_records(&stage).await, expected);
     assert_eq!(
         text(worker.call("remote__change", json!({})).await),
         "change"
@@ -617,7 +617,7 @@ async fn call_that_needs_more_scopes_waits_for_consent() {
 }
 
 #[tokio::test]
-async fn call_without_consent_for_more_scopes_fails_alone() {
+async fn missing_consent_for_more_scopes_fails_only_that_call() {
     let server = OAuthServer::new(Behavior::default()).await;
     let person = Person {
         times: 1,
@@ -633,10 +633,10 @@ async fn call_without_consent_for_more_scopes_fails_alone() {
         );
     }
     assert_eq!(person.asked().len(), 2);
-    let words = words(&stage).await;
-    assert_eq!(words.len(), 2);
+    let sign_ins = sign_in_records(&stage).await;
+    assert_eq!(sign_ins.len(), 2);
     assert_eq!(
-        [&words[1]["allowed"], &words[1]["by"]],
+        [&sign_ins[1]["allowed"], &sign_ins[1]["by"]],
         [&json!(false), &json!("person")]
     );
     assert_eq!(stage.upstreams.state("remote"), Some(ServerState::Ready));
@@ -995,7 +995,7 @@ async fn browser_is_redirected_to_loopback() {
                     let (at, _) = back.split_once('?').unwrap();
                     let host = at.strip_prefix("http://").unwrap();
                     let (host, _) = host.split_once('/').unwrap();
-                    // One that says nothing is in nobody's way.
+                    // An idle connection does not block others.
                     let _silent = TcpStream::connect(host).await.unwrap();
                     let strange = opened(&format!("{at}?code=x&state=y")).await;
                     assert!(strange.starts_with("HTTP/1.1 404"), "{strange}");

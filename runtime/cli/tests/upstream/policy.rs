@@ -181,7 +181,7 @@ async fn explain_does_not_send_the_call() {
 }
 
 #[tokio::test]
-async fn begun_call_waits_for_its_question() {
+async fn pending_server_call_resumes_after_approval() {
     let stage = test_runtime(start([hostile("h", "plain")]).await, |builder| {
         builder.approver(bailiwick::Deferred)
     })
@@ -243,7 +243,7 @@ fn grant(pattern: &str) -> NewGrant {
 }
 
 #[tokio::test]
-async fn grant_does_not_apply_to_another_program_with_the_same_name() {
+async fn grant_does_not_apply_to_another_program_of_its_name() {
     for (same, expected) in [(true, Ok(())), (false, Err(Code::ScopeRequired))] {
         let before = start([hostile("h", "plain")]).await;
         let label = before.label("h").unwrap().to_owned();

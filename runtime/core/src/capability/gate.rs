@@ -110,7 +110,7 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     #[tokio::test]
-    async fn closed_gate_waits_for_passes_and_hands_out_none() {
+    async fn closed_gate_waits_for_passes_and_issues_none() {
         let gate = Arc::new(Gate::default());
         let pass = gate.pass().unwrap();
         assert!(gate.close());

@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refused_charge_leaves_every_meter_as_it_was() {
+    fn rejected_charge_changes_no_meter() {
         let (parent, child) = family();
         let over = Cost { bytes: 5, files: 3 };
         let refused = |meter: &Meter, cost| meter.charge_effect(cost).unwrap_err();
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn unkept_charge_is_refunded_to_every_meter() {
+    fn unused_charge_is_refunded_to_every_meter() {
         let (parent, child) = family();
         let all = Cost {
             bytes: 10,
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn charge_refused_by_a_parent_is_never_visible() {
+    fn charge_rejected_by_a_parent_is_never_visible() {
         let budget = |bytes_written| Budget {
             bytes_written: Some(bytes_written),
             ..Budget::default()

@@ -105,13 +105,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hash_is_read_as_it_is_written() {
+    fn hash_round_trips_through_text() {
         let hash = ContentHash::of(b"content");
         assert_eq!(hash.to_string().parse(), Ok(hash));
     }
 
     #[test]
-    fn nothing_else_is_read_as_a_hash() {
+    fn invalid_hash_text_is_rejected() {
         let plain = "0f".repeat(32);
         assert!(plain.parse::<ContentHash>().is_ok());
         for odd in ["+f", "0F", "0 ", "0g", "", "0"] {

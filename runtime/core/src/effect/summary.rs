@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deleted_directory_is_described_with_counts_size_and_names() {
+    fn deleted_directory_summary_has_counts_size_and_names() {
         let mut change = deleted_directory("/r/old", 12, 3);
         assert_eq!(
             change.summary(100),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_binary_change_is_described_with_type_size_and_hash() {
+    fn binary_change_summary_has_type_size_and_hash() {
         let change = Change {
             path: VirtualPath::parse("/r/i.png", None).unwrap(),
             op: Op::Modify,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_change_is_described_with_its_lines_and_the_end_of_a_long_path() {
+    fn text_change_summary_has_line_counts_and_shortened_path() {
         let mut change = Change {
             path: VirtualPath::parse(&format!("/r/{}/name.rs", "d".repeat(200)), None).unwrap(),
             op: Op::Create,

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_cannot_forge_an_entry_of_a_refusal() {
+    fn approval_message_entries_cannot_be_forged() {
         let check = |needs: &[&str], expected: &str| {
             let needs: Vec<Scope> = needs.iter().map(|need| need.parse().unwrap()).collect();
             assert_eq!(

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequent_restarts_are_refused_and_rare_ones_are_not() {
+    fn only_frequent_restarts_are_rejected() {
         let mut often = Restarts::default();
         let allowed = (0..10)
             .filter(|n| often.allow(Duration::from_secs(*n) / 10))

@@ -22,7 +22,7 @@ async fn runtime(audit: &MemoryAudit) -> (Runtime, Hold, tempfile::TempDir) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_authority() {
+async fn killed_worker_fails_open_calls_and_restarts_with_same_authority() {
     let audit = MemoryAudit::new(1000);
     let (runtime, hold, _root) = runtime(&audit).await;
     let policy = Policy::new().allow("read:file:/r/a");
@@ -45,7 +45,7 @@ async fn a_killed_worker_answers_what_was_in_flight_and_lives_on_with_the_same_a
         Code::WorkerRestarted
     );
     hold.release();
-    // Until the supervisor has heard of the death, calls meet the dead actor.
+    // Calls reach the dead actor until the supervisor is notified.
     let answer = loop {
         match worker.call("hold", json!({ "path": "/r/a/x" })).await {
             Err(error) if error.code() == Code::WorkerRestarted => tokio::task::yield_now().await,
@@ -94,7 +94,7 @@ fn ends(audit: &MemoryAudit, call: u64) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_open_call_of_a_killed_worker_has_one_end_in_the_audit() {
+async fn killed_worker_has_one_audited_end_per_open_call() {
     // Calls that the dead worker refuses are recorded, too, as many as there are until it is restarted.
     let audit = MemoryAudit::new(1_000_000);
     let (runtime, hold, _root) = runtime(&audit).await;
@@ -110,7 +110,7 @@ async fn each_open_call_of_a_killed_worker_has_one_end_in_the_audit() {
     }
     hold.holds(2).await;
     worker.kill_actor();
-    // The caller of one of them leaves when the worker is dead, so nobody hears how the call ended.
+    // One caller drops its call after the worker died, so no caller receives that result.
     while call("x").await.is_err() {
         tokio::task::yield_now().await;
     }
@@ -141,7 +141,7 @@ async fn each_open_call_of_a_killed_worker_has_one_end_in_the_audit() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_worker_that_keeps_dying_loses_its_authority() {
+async fn repeatedly_killed_worker_is_revoked() {
     let audit = MemoryAudit::new(1000);
     let (runtime, _, _root) = runtime(&audit).await;
     let worker = runtime
@@ -173,7 +173,7 @@ async fn poll_once_without_budget<F: Future>(future: std::pin::Pin<&mut F>) -> P
 }
 
 #[tokio::test]
-async fn a_spawn_that_is_dropped_leaves_no_worker_and_costs_no_child() {
+async fn dropped_spawn_leaves_no_worker_and_uses_no_budget() {
     let audit = MemoryAudit::new(1000);
     let (runtime, _, _root) = runtime(&audit).await;
     let parent = WorkerSpec::new("main").budget(Budget {

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subtree_is_revoked_with_its_top_and_the_rest_is_not() {
+    fn revoking_a_worker_revokes_only_its_subtree() {
         let mut tree = family();
         let parents_first: Vec<_> = tree.revoke(WorkerId(2)).iter().map(|it| it.id.0).collect();
         assert_eq!(parents_first, [2, 3]);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_revocation_returns_what_has_not_ended() {
+    fn second_revocation_returns_workers_that_have_not_ended() {
         let mut tree = family();
         assert_eq!(revoke(&mut tree, 2), [(2, true), (3, true)]);
         assert_eq!(revoke(&mut tree, 2), [(2, false), (3, false)]);
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_beneath_a_revoked_worker() {
+    fn revoked_worker_gets_no_new_descendants() {
         let mut tree = family();
         tree.revoke(WorkerId(2));
         assert_eq!(
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_added_once_it_is_closed() {
+    fn closed_tree_accepts_no_workers() {
         let mut tree = family();
         assert_eq!(insert(&mut tree, 6, None), Ok(()));
         assert_eq!(tree.close().len(), 6);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn openai_strict_requires_every_argument_and_lets_optional_ones_be_null() {
+    fn openai_strict_makes_all_arguments_required_and_optional_ones_nullable() {
         let expected = json!({"type": "function", "function": {
             "name": "search", "description": "Searches.", "strict": true,
             "parameters": {
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_that_openai_cannot_hold_a_model_to_is_not_strict() {
+    fn schema_unsupported_by_openai_strict_mode_is_not_strict() {
         for member in [
             json!({"type": "object", "additionalProperties": {"type": "string"}}),
             json!({"oneOf": [{"type": "string"}]}),
@@ -298,14 +298,14 @@ mod tests {
     }
 
     #[test]
-    fn anthropic_takes_the_schema_as_it_is() {
+    fn anthropic_gets_the_schema_unchanged() {
         let expected =
             json!({"name": "search", "description": "Searches.", "input_schema": schema()});
         assert_eq!(info(schema()).anthropic(), expected);
     }
 
     #[test]
-    fn gemini_takes_its_own_dialect() {
+    fn gemini_gets_its_own_schema_dialect() {
         let expected = json!({
             "name": "search", "description": "Searches.",
             "parameters": {

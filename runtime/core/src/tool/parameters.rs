@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_string_is_absent_for_an_optional_argument_with_listed_values() {
+    fn empty_string_is_absent_for_an_optional_enum_argument() {
         let empty = read(&json!({"path": "", "mode": ""})).unwrap();
         assert_eq!(empty, read(&json!({"path": ""})).unwrap());
         let refused = read(&json!({"path": "a", "mode": " "})).unwrap_err();
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn clear_values_of_another_type_are_read() {
+    fn unambiguous_values_of_another_type_are_converted() {
         let args = read(&json!({
             "path": "a", "paths": "b", "limit": "5", "offset": -2.0, "all": "true",
             "edits": [{"old_text": "x", "all": "False"}],
@@ -483,7 +483,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_arguments_stay_refused() {
+    fn unknown_arguments_are_rejected() {
         check(
             &json!({"path": "a", "pth": 1}),
             "/pth",

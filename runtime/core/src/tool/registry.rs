@@ -507,7 +507,7 @@ mod tests {
     }
 
     #[test]
-    fn destructive_reader_is_refused() {
+    fn destructive_read_tool_is_rejected() {
         let tools = |sentence| ToolSet::new().reader(Saying(sentence));
         let fault = RegistryError::DestructiveReader("saying".to_owned());
         assert_eq!(tools("Destroy").faults(), [fault]);
@@ -515,7 +515,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sentence_that_is_no_template_is_refused() {
+    fn invalid_intent_template_is_rejected() {
         let fault = RegistryError::Intent {
             tool: "saying".to_owned(),
             source: IntentError {

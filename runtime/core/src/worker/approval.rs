@@ -320,7 +320,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_question_has_at_most_twenty_needs_of_eight_kibibytes() {
+    fn needs_of_a_question_are_limited_in_number_and_size() {
         let needs = |count: usize, length: usize| -> Vec<Scope> {
             let folders = format!("/{}", "d".repeat(99)).repeat(length / 100);
             let need = |n| format!("read:file:{folders}/{n}").parse().unwrap();
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn denial_tells_the_agent_who_denied_without_bypass() {
+    fn denial_message_and_details_name_who_denied() {
         for (decision, by, code, expected) in [
             (
                 Decision::Denied,

@@ -246,7 +246,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_app_that_is_gone_says_nothing_of_the_one_that_has_its_name_now() {
+    fn closed_app_does_not_affect_its_successor_of_equal_name() {
         let apps = Apps::default();
         let name: Arc<str> = "app_a".into();
         let set_tools = |label: &str| apps.set_tools(&name, label, std::iter::once(calling()));

@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_at_once() {
+    fn full_queue_rejects_jobs_at_once() {
         let pool = Pool::new("test", SMALL);
         let hung: Vec<_> = (0..2).map(|_| hang(&pool, None)).collect();
         hung.iter()
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_thread_is_replaced_up_to_the_cap_and_given_back() {
+    fn lost_threads_are_replaced_up_to_the_hard_cap() {
         let pool = Pool::new("test", SMALL);
         let hung: Vec<_> = (0..2).map(|_| hang(&pool, None)).collect();
         hung.iter()
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn one_hung_root_leaves_threads_for_the_others() {
+    fn hung_root_leaves_threads_for_other_roots() {
         let pool = Pool::new("test", SMALL);
         let first = hang(&pool, Some("/hung"));
         first.1.recv_timeout(SOON).unwrap();
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abandoned_job_that_did_not_begin_never_runs() {
+    fn abandoned_queued_job_never_runs() {
         let pool = Pool::new(
             "test",
             PoolSize {
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panicking_job_does_not_take_its_thread_along() {
+    fn thread_survives_a_panicking_job() {
         let pool = Pool::new(
             "test",
             PoolSize {

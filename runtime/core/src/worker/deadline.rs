@@ -140,36 +140,36 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn the_earlier_deadline_calls_back_first_and_a_dropped_one_never() {
+    fn earlier_deadline_fires_first_and_dropped_deadline_never() {
         let deadlines = Deadlines::default();
-        let (tell, told) = mpsc::channel();
+        let (fired_tx, fired) = mpsc::channel();
         let arm = |millis, name: &'static str| {
-            let tell = tell.clone();
+            let fired_tx = fired_tx.clone();
             deadlines.arm(Duration::from_millis(millis), move || {
-                tell.send(name).unwrap()
+                fired_tx.send(name).unwrap()
             })
         };
         let _late = arm(40, "late");
         drop(arm(1, "dropped"));
         let _early = arm(20, "early");
-        assert_eq!(told.recv().unwrap(), "early");
-        assert_eq!(told.recv().unwrap(), "late");
+        assert_eq!(fired.recv().unwrap(), "early");
+        assert_eq!(fired.recv().unwrap(), "late");
     }
 
     #[test]
-    fn the_thread_sleeps_until_the_next_deadline() {
+    fn deadline_thread_sleeps_until_the_next_deadline() {
         let deadlines = Deadlines::default();
-        let (tell, told) = mpsc::channel();
+        let (fired_tx, fired) = mpsc::channel();
         let arm = |millis| {
-            let tell = tell.clone();
+            let fired_tx = fired_tx.clone();
             deadlines.arm(Duration::from_millis(millis), move || {
-                tell.send(millis).unwrap()
+                fired_tx.send(millis).unwrap()
             })
         };
         let _hour = arm(3_600_000);
         let _soon = arm(300);
         let later: Vec<_> = (0..100).map(|n| arm(1_000_000 + n)).collect();
-        assert_eq!(told.recv().unwrap(), 300);
+        assert_eq!(fired.recv().unwrap(), 300);
         drop(later);
         let looks = deadlines.lock().looks;
         // At its start, when an earlier deadline is armed, and when that is due; with room for spurious wakes.

@@ -121,7 +121,7 @@ mod tests {
     use std::task::{Context, Waker};
 
     #[test]
-    fn no_step_of_a_future_runs_after_its_gate_is_closed_and_idle() {
+    fn future_is_not_polled_after_its_gate_is_closed() {
         let gates = [Arc::<Gate>::default(), Arc::default()];
         let steps = Arc::new(AtomicUsize::new(0));
         let context = &mut Context::from_waker(Waker::noop());

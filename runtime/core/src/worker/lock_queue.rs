@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_excludes_itself_its_ancestors_and_what_lies_beneath() {
+    fn path_lock_excludes_itself_ancestors_and_descendants() {
         let mut locks = LockQueue::default();
         assert!(lock(&mut locks, 1, "/r/a/b"));
         assert!(!lock(&mut locks, 2, "/r/a/b"));

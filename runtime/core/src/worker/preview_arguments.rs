@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_longer_than_a_model_receives_is_cut() {
+    fn single_overlong_line_is_cut() {
         let cut = cut(format!("+{}\n", "\u{e9}".repeat(MOST_BYTES)));
         assert!(cut.len() < MOST_BYTES + 200);
         assert!(cut.ends_with(

@@ -138,7 +138,7 @@ fn check(error: &CallError, code: Code, begun: bool, done: Option<u64>) {
 }
 
 #[tokio::test]
-async fn an_allowed_act_is_audited_before_and_after_its_effect() {
+async fn allowed_act_is_audited_before_and_after_its_effect() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.open().await;
     let outcome = worker.call("send", at("now")).await.unwrap();
@@ -158,7 +158,7 @@ async fn an_allowed_act_is_audited_before_and_after_its_effect() {
 }
 
 #[tokio::test]
-async fn a_person_judges_an_act_by_what_it_foresees() {
+async fn question_about_an_act_has_its_foreseen_changes() {
     let asked = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&asked);
     let approver = Scripted::new().rule(move |question| {
@@ -195,7 +195,7 @@ async fn a_person_judges_an_act_by_what_it_foresees() {
 }
 
 #[tokio::test]
-async fn tools_made_of_functions_and_data_are_asked_about_and_carried_out() {
+async fn function_and_data_tools_are_approved_and_run() {
     let name = |kind: &str| format!("{kind}_{}", "orders");
     let need = |path: &str, verb| -> Result<Vec<Scope>, CallError> {
         let path = VirtualPath::parse(path, None).unwrap();
@@ -236,7 +236,7 @@ async fn tools_made_of_functions_and_data_are_asked_about_and_carried_out() {
 }
 
 #[tokio::test]
-async fn a_required_preview_counts_for_acts() {
+async fn required_preview_applies_to_acts() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.worker(Policy::new().require_preview(true)).await;
     let blind = worker.call("send", at("now")).await.unwrap_err();
@@ -263,7 +263,7 @@ async fn a_required_preview_counts_for_acts() {
 }
 
 #[tokio::test]
-async fn a_model_previews_an_act_by_arguments() {
+async fn act_can_be_previewed_by_arguments() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.worker(Policy::new().require_preview(true)).await;
     let preview = json!({ "path": "now", "preview": true });
@@ -288,7 +288,7 @@ async fn a_model_previews_an_act_by_arguments() {
 }
 
 #[tokio::test]
-async fn a_preview_of_an_act_asks_nobody() {
+async fn act_preview_does_not_ask() {
     let (stage, wire) = acting(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let preview = worker.preview("send", at("src/now")).await.unwrap();
@@ -300,7 +300,7 @@ async fn a_preview_of_an_act_asks_nobody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_yes_lets_exactly_one_of_several_equal_acts_through() {
+async fn one_approval_allows_one_of_several_equal_acts() {
     let (stage, wire) = acting(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let calls: Vec<_> = (0..8).map(|_| begin(&worker, "src/now")).collect();
@@ -328,7 +328,7 @@ async fn one_yes_lets_exactly_one_of_several_equal_acts_through() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_revocation_returns_once_the_act_is_dropped() {
+async fn revocation_returns_after_the_act_is_dropped() {
     let (stage, wire) = acting(|builder| builder).await;
     for (path, begun) in [("hangs", true), ("waits", false)] {
         let worker = stage.open().await;
@@ -345,7 +345,7 @@ async fn a_revocation_returns_once_the_act_is_dropped() {
 }
 
 #[tokio::test]
-async fn a_cancelled_act_is_dropped_and_recorded_as_begun() {
+async fn cancelled_act_is_dropped_and_audited() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.open().await;
     let call = begin(&worker, "hangs");
@@ -361,7 +361,7 @@ async fn a_cancelled_act_is_dropped_and_recorded_as_begun() {
 }
 
 #[tokio::test]
-async fn a_deadline_drops_an_act_and_says_whether_it_began() {
+async fn deadline_drops_an_act_and_says_whether_it_began() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.open().await;
     for (path, begun) in [("waits", false), ("hangs", true)] {
@@ -377,7 +377,7 @@ async fn a_deadline_drops_an_act_and_says_whether_it_began() {
 }
 
 #[tokio::test]
-async fn a_failed_or_panicking_act_says_how_far_it_got() {
+async fn failed_or_panicking_act_reports_its_progress() {
     let (stage, wire) = acting(|builder| builder).await;
     let worker = stage.open().await;
     for (path, code, begun) in [

@@ -31,7 +31,7 @@ fn asking() -> Policy {
 }
 
 #[tokio::test]
-async fn a_person_judges_a_write_by_its_preview_and_then_it_is_done() {
+async fn approved_write_is_previewed_once_and_applied() {
     let (approver, asked) = always(Answer::ONCE);
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
@@ -51,7 +51,7 @@ async fn a_person_judges_a_write_by_its_preview_and_then_it_is_done() {
 }
 
 #[tokio::test]
-async fn a_call_with_too_many_needs_is_refused_before_anyone_is_asked() {
+async fn call_with_too_many_needs_is_rejected_before_asking() {
     let (approver, asked) = always(Answer::ONCE);
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(Policy::new().ask("read:file")).await;
@@ -67,7 +67,7 @@ async fn a_call_with_too_many_needs_is_refused_before_anyone_is_asked() {
 }
 
 #[tokio::test]
-async fn a_deferred_question_is_refused_once_nobody_can_answer_it() {
+async fn deferred_question_is_denied_after_the_grant_authority_is_dropped() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let CallProgress::Pending(waiting) =
@@ -91,7 +91,7 @@ async fn a_deferred_question_is_refused_once_nobody_can_answer_it() {
 }
 
 #[tokio::test]
-async fn arguments_of_the_tools_own_type_are_shown_and_told_apart() {
+async fn typed_arguments_are_shown_and_have_different_hashes() {
     let (approver, asked) = always(Answer::ONCE);
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
@@ -111,7 +111,7 @@ async fn arguments_of_the_tools_own_type_are_shown_and_told_apart() {
 }
 
 #[tokio::test]
-async fn a_refusal_changes_nothing_and_carries_the_note() {
+async fn denial_changes_nothing_and_includes_the_note() {
     let (approver, _) = always(Answer::deny(Some("not there".into())));
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
@@ -123,7 +123,7 @@ async fn a_refusal_changes_nothing_and_carries_the_note() {
 }
 
 #[tokio::test]
-async fn what_is_denied_is_never_asked() {
+async fn calls_denied_by_policy_are_not_asked_about() {
     let (approver, asked) = always(Answer::ONCE);
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;
@@ -136,7 +136,7 @@ async fn what_is_denied_is_never_asked() {
 }
 
 #[tokio::test]
-async fn a_grant_of_two_uses_asks_again_at_the_third() {
+async fn grant_with_two_uses_asks_again_at_the_third() {
     let uses = Lifetime::Uses(NonZeroU32::new(2).unwrap());
     let patterns = vec!["write:file:/r/src".parse().unwrap()];
     let (approver, asked) = always(Answer::Allow {
@@ -154,7 +154,7 @@ async fn a_grant_of_two_uses_asks_again_at_the_third() {
 }
 
 #[tokio::test]
-async fn a_yes_for_the_session_serves_its_worker_and_no_sibling_of_the_same_name() {
+async fn session_grant_does_not_apply_to_siblings_of_equal_name() {
     for (lifetime, asked_in_all) in [(Lifetime::Session, 2), (Lifetime::Agent, 1)] {
         let (approver, asked) = always(Answer::Allow {
             patterns: vec!["write:file:/r/src".parse().unwrap()],
@@ -178,7 +178,7 @@ async fn a_yes_for_the_session_serves_its_worker_and_no_sibling_of_the_same_name
 }
 
 #[tokio::test]
-async fn a_grant_reaches_its_holder_and_no_other_worker() {
+async fn grant_applies_to_its_holder_only() {
     let stage = stage(|builder| builder).await;
     let (holder, other) = (stage.worker(asking()).await, stage.worker(asking()).await);
     let grant = NewGrant {
@@ -234,7 +234,7 @@ async fn grant_does_not_override_a_deny() {
 }
 
 #[tokio::test]
-async fn a_protected_name_needs_a_grant_that_names_it() {
+async fn broad_grant_does_not_cover_protected_names() {
     let (approver, asked) = always(Answer::ONCE);
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.open().await;
@@ -266,7 +266,7 @@ async fn a_protected_name_needs_a_grant_that_names_it() {
 }
 
 #[tokio::test]
-async fn other_calls_go_on_while_one_waits_for_a_person() {
+async fn other_calls_run_while_one_waits_for_approval() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking().allow("write:file:/r/free")).await;
     let waiting = tokio::spawn({
@@ -296,7 +296,7 @@ async fn other_calls_go_on_while_one_waits_for_a_person() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_person_ends_with_its_worker() {
+async fn revocation_cancels_a_call_waiting_for_approval() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     let waiting = tokio::spawn({
@@ -312,7 +312,7 @@ async fn a_call_that_waits_for_a_person_ends_with_its_worker() {
 }
 
 #[tokio::test]
-async fn a_question_that_nobody_answers_ends() {
+async fn unanswered_question_expires() {
     let patience = Duration::from_millis(20);
     let stage = stage(|builder| {
         builder
@@ -348,7 +348,7 @@ async fn flood_of_questions_is_limited() {
 }
 
 #[tokio::test]
-async fn a_preview_of_what_may_be_read_asks_nobody() {
+async fn preview_of_readable_targets_does_not_ask() {
     let (approver, asked) = always(Answer::DENY);
     let stage = stage(|builder| builder.approver(approver)).await;
     let worker = stage.worker(asking()).await;

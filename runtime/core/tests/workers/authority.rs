@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::{at, stage};
 
 #[tokio::test]
-async fn a_child_that_asks_for_more_is_refused_and_one_that_asks_for_less_is_not() {
+async fn child_policy_may_narrow_but_not_widen() {
     let stage = stage(|builder| builder).await;
     let parent = stage
         .worker(Policy::new().allow("read:file").allow("write:file:/r/src"))
@@ -53,7 +53,7 @@ async fn coordinator_delegates_scopes_that_it_may_not_use() {
 }
 
 #[tokio::test]
-async fn a_worker_without_a_policy_must_ask_for_everything() {
+async fn worker_without_a_policy_must_ask_for_everything() {
     let stage = stage(|builder| builder).await;
     let worker = stage.runtime.spawn(WorkerSpec::new("new")).await.unwrap();
     let error = worker.call("echo", at("x")).await.unwrap_err();
@@ -65,7 +65,7 @@ async fn a_worker_without_a_policy_must_ask_for_everything() {
 }
 
 #[tokio::test]
-async fn a_call_policy_narrows_one_call_and_cannot_widen_it() {
+async fn call_policy_narrows_one_call_and_cannot_widen_it() {
     let stage = stage(|builder| builder).await;
     let worker = stage.worker(Policy::new().allow("read:file:/r/src")).await;
     let with = |policy| {
@@ -93,7 +93,7 @@ async fn a_call_policy_narrows_one_call_and_cannot_widen_it() {
 }
 
 #[tokio::test]
-async fn the_limits_of_a_call_policy_hold_for_the_one_call() {
+async fn call_policy_limits_apply_to_one_call() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let with = |policy| {
@@ -182,7 +182,7 @@ async fn child_charges_its_parents_budget() {
 }
 
 #[tokio::test]
-async fn a_preview_changes_nothing_and_ties_the_call_to_what_it_showed() {
+async fn preview_changes_nothing_and_its_token_fits_only_its_call() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let preview = worker.preview("post", at("x")).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_preview_changes_nothing_and_ties_the_call_to_what_it_showed() {
 }
 
 #[tokio::test]
-async fn unknown_tools_and_those_a_policy_leaves_out_are_told_apart_by_nobody() {
+async fn hidden_and_unknown_tools_get_the_same_error() {
     let stage = stage(|builder| builder).await;
     let worker = stage.worker(Policy::new().tools(["echo"])).await;
     let hidden = worker.call("post", at("x")).await.unwrap_err();
@@ -239,7 +239,7 @@ async fn unknown_tools_and_those_a_policy_leaves_out_are_told_apart_by_nobody() 
 }
 
 #[tokio::test]
-async fn arguments_that_do_not_fit_are_refused_by_name() {
+async fn invalid_arguments_are_rejected() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     for arguments in [
@@ -258,7 +258,7 @@ async fn arguments_that_do_not_fit_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn explain_names_the_verdict_without_an_effect() {
+async fn explain_returns_the_verdict_without_planning() {
     let stage = stage(|builder| builder).await;
     let worker = stage
         .worker(Policy::new().allow("read:file").ask("write:file:/r/src"))
@@ -276,7 +276,7 @@ async fn explain_names_the_verdict_without_an_effect() {
 }
 
 #[tokio::test]
-async fn the_limits_of_a_policy_bind_the_worker_and_its_children() {
+async fn policy_limits_apply_to_the_worker_and_its_children() {
     let stage = stage(|builder| builder).await;
     let few = stage.worker(Policy::new().max_calls(2)).await;
     let child = few
@@ -298,7 +298,7 @@ async fn the_limits_of_a_policy_bind_the_worker_and_its_children() {
 }
 
 #[tokio::test]
-async fn a_worker_ends_when_its_time_is_over() {
+async fn worker_ends_after_its_ttl() {
     let stage = stage(|builder| builder).await;
     let (brief, long) = (
         stage.worker(Policy::new().ttl_ms(30)).await,
@@ -315,7 +315,7 @@ async fn a_worker_ends_when_its_time_is_over() {
 }
 
 #[tokio::test]
-async fn what_a_link_leads_to_is_judged_even_if_no_need_names_the_link() {
+async fn link_target_is_judged_without_a_declared_need() {
     let stage = stage(|builder| builder).await;
     let kept_out = stage
         .worker(Policy::new().deny("write:file:/r/secret"))
@@ -330,7 +330,7 @@ async fn what_a_link_leads_to_is_judged_even_if_no_need_names_the_link() {
 }
 
 #[tokio::test]
-async fn arguments_are_read_by_name_and_never_by_position() {
+async fn positional_arguments_are_rejected() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     for arguments in [json!(["x"]), json!([]), json!("x"), json!(1)] {
@@ -342,7 +342,7 @@ async fn arguments_are_read_by_name_and_never_by_position() {
 }
 
 #[tokio::test]
-async fn a_call_that_nests_deeper_than_json_is_read_is_refused() {
+async fn too_deeply_nested_arguments_are_rejected() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     // `json!` would serialise the value and recurse through all of its levels.

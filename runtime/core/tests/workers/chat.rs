@@ -38,7 +38,7 @@ async fn waiting() -> (Stage, Worker) {
 }
 
 #[tokio::test]
-async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
+async fn answered_permission_block_continues_the_call_once() {
     let (stage, worker) = waiting().await;
     let pending = pending(&worker, "post", "src/x").await;
     let card = ServerCard::default();
@@ -68,7 +68,7 @@ async fn a_chat_pauses_on_a_block_and_its_word_carries_the_call_on_once() {
 }
 
 #[tokio::test]
-async fn second_of_two_questions_is_answered_first() {
+async fn questions_can_be_answered_out_of_order() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(Policy::new().ask("read:file:/r/src")).await;
     let (first, second) = (
@@ -88,7 +88,7 @@ async fn second_of_two_questions_is_answered_first() {
 }
 
 #[tokio::test]
-async fn other_conversations_can_neither_answer_nor_read() {
+async fn other_sessions_cannot_answer_a_question() {
     let (stage, worker) = waiting().await;
     let pending = pending(&worker, "post", "src/x").await;
     let handle = pending.question().handle();
@@ -114,7 +114,7 @@ async fn other_conversations_can_neither_answer_nor_read() {
 }
 
 #[tokio::test]
-async fn a_block_of_an_earlier_run_has_expired() {
+async fn permission_block_of_an_earlier_run_is_expired() {
     let (before, worker) = waiting().await;
     let pending = pending(&worker, "post", "src/x").await;
     let (session, handle) = (session(&pending), pending.question().handle());

@@ -13,7 +13,7 @@ fn verdicts(worker: &Worker, path: &str) -> (Verdict, Verdict) {
 }
 
 #[tokio::test]
-async fn a_verdict_is_that_of_the_policies_until_the_worker_is_revoked() {
+async fn verdicts_follow_the_policies_until_revocation() {
     let stage = stage(|builder| builder).await;
     let policy = Policy::new()
         .allow("read:file")
@@ -33,7 +33,7 @@ async fn a_verdict_is_that_of_the_policies_until_the_worker_is_revoked() {
 }
 
 #[tokio::test]
-async fn the_workers_beneath_one_are_its_children_and_theirs_alone() {
+async fn beneath_returns_only_live_descendants() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let spec = |name| WorkerSpec::new(name).policy(Policy::new());

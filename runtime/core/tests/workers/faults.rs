@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use super::{Board, Latch, at, stage, stage_with};
 
 #[tokio::test]
-async fn a_panicking_tool_fails_its_call_and_the_worker_lives() {
+async fn panicking_tool_fails_its_call_but_not_the_worker() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     for path in ["inline", "pool", "early"] {
@@ -77,7 +77,7 @@ async fn worker_with_all_jobs_hung_answers_inline_calls() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn each_of_ten_thousand_calls_is_answered_or_refused_at_once() {
+async fn each_of_10000_calls_gets_a_result_or_busy() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let mut calls = JoinSet::new();
@@ -110,7 +110,7 @@ async fn each_of_ten_thousand_calls_is_answered_or_refused_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
+async fn call_limit_of_one_worker_does_not_affect_others() {
     let bounds = Admission {
         calls: 3,
         ..Admission::default()
@@ -136,7 +136,7 @@ async fn beyond_its_bound_a_worker_refuses_and_its_neighbour_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_gives_up_before_the_effect_prevents_it() {
+async fn call_abandoned_before_its_effect_has_no_effect() {
     let latch = Latch::default();
     let board = Board {
         before: Some(latch.clone()),
@@ -157,7 +157,7 @@ async fn a_caller_that_gives_up_before_the_effect_prevents_it() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn writes_of_one_worker_come_one_after_the_other() {
+async fn concurrent_writes_of_one_worker_are_serialised() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let mut calls = JoinSet::new();
@@ -172,7 +172,7 @@ async fn writes_of_one_worker_come_one_after_the_other() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deadline_within_an_effect_does_not_call_it_undone() {
+async fn deadline_error_says_whether_the_effect_began() {
     let (begun, in_time) = (Latch::default(), Latch::default());
     let board = Board {
         within: Some(begun.clone()),

@@ -92,7 +92,7 @@ async fn history(stage: &Stage) -> History {
 }
 
 /// The entries of the history: kind, outcome, decider and code. The report counts each of them.
-async fn told(stage: &Stage) -> Vec<String> {
+async fn history_lines(stage: &Stage) -> Vec<String> {
     let history = history(stage).await;
     let report = history.report(&HistoryFilter::default());
     let (mut calls, mut questions) = (0, 0);
@@ -132,7 +132,7 @@ async fn code(worker: &Worker, call: Call) -> Code {
 }
 
 #[tokio::test]
-async fn every_error_code_of_every_origin_has_an_entry_with_its_actor() {
+async fn every_error_code_and_origin_has_a_history_entry() {
     let stage = stage(|builder| builder.tools(ToolSet::new().reader(Fails))).await;
     let worker = stage.open().await;
     let origins = [Origin::Human, Origin::Host, Origin::Model, Origin::View];
@@ -180,7 +180,7 @@ async fn every_error_code_of_every_origin_has_an_entry_with_its_actor() {
 
 #[tokio::test]
 #[expect(clippy::too_many_lines, reason = "one scenario, step by step")]
-async fn brought_and_standing_grants_and_denials_without_a_question_have_entries() {
+async fn grants_and_denials_without_questions_have_history_entries() {
     let stage = stage(|builder| builder).await;
     let policy = Policy::new()
         .allow("read:file")
@@ -190,7 +190,7 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
     let worker = stage.worker(policy).await;
     // Allowed reads have no entry.
     worker.call("echo", at("y")).await.unwrap();
-    assert!(told(&stage).await.is_empty());
+    assert!(history_lines(&stage).await.is_empty());
 
     let with = |policy: Value| CallMeta {
         policy: Some(policy),
@@ -268,11 +268,11 @@ async fn brought_and_standing_grants_and_denials_without_a_question_have_entries
     assert_eq!(code(&worker, call()).await, Code::Cancelled);
     expected.push("revoked host".to_owned());
     expected.push("call failed nobody CANCELLED".to_owned());
-    assert_eq!(told(&stage).await, expected);
+    assert_eq!(history_lines(&stage).await, expected);
 }
 
 #[tokio::test]
-async fn calls_refused_for_their_number_or_pace_have_entries() {
+async fn busy_and_rate_limited_calls_have_history_entries() {
     let bounds = Admission {
         calls: 0,
         ..Admission::default()
@@ -280,14 +280,17 @@ async fn calls_refused_for_their_number_or_pace_have_entries() {
     let busy = stage(|builder| builder.admission(bounds)).await;
     let worker = busy.open().await;
     assert_eq!(code(&worker, Call::new("echo", at("x"))).await, Code::Busy);
-    assert_eq!(told(&busy).await, ["call failed nobody BUSY"]);
+    assert_eq!(history_lines(&busy).await, ["call failed nobody BUSY"]);
 
     let paced = stage(|builder| builder).await;
     let worker = paced.worker(Policy::new().min_interval_ms(3_600_000)).await;
     worker.call("echo", at("x")).await.unwrap();
     let early = Call::new("echo", at("x"));
     assert_eq!(code(&worker, early).await, Code::RateLimited);
-    assert_eq!(told(&paced).await, ["call denied rule RATE_LIMITED"]);
+    assert_eq!(
+        history_lines(&paced).await,
+        ["call denied rule RATE_LIMITED"]
+    );
 }
 
 fn asking() -> Policy {
@@ -295,7 +298,7 @@ fn asking() -> Policy {
 }
 
 #[tokio::test]
-async fn answers_of_a_host_have_entries_however_often_it_refuses() {
+async fn each_answer_of_a_host_approver_has_an_entry() {
     let approver = Scripted::new().rule(|question| {
         let no = question.request.needs[0].to_string().contains("no");
         Some(if no { Answer::DENY } else { Answer::ONCE })
@@ -308,7 +311,7 @@ async fn answers_of_a_host_have_entries_however_often_it_refuses() {
         assert_eq!(code(&worker, call).await, Code::PermissionDenied);
     }
     assert_eq!(
-        told(&stage).await,
+        history_lines(&stage).await,
         [
             "question granted host 1",
             "question denied host 0",
@@ -319,7 +322,7 @@ async fn answers_of_a_host_have_entries_however_often_it_refuses() {
 }
 
 #[tokio::test]
-async fn grant_of_a_host_is_told_as_the_hosts_and_one_of_a_person_as_theirs() {
+async fn grant_entry_names_host_or_person_as_its_actor() {
     let for_session = || Answer::Allow {
         patterns: vec!["write:file:/r/src".parse().unwrap()],
         lifetime: Lifetime::Session,
@@ -351,12 +354,12 @@ async fn grant_of_a_host_is_told_as_the_hosts_and_one_of_a_person_as_theirs() {
             panic!("{report:?}");
         };
         assert_eq!((grant.by.as_str(), grant.uses), (by, 2));
-        let told = told(&stage).await;
+        let lines = history_lines(&stage).await;
         let expected = [
             format!("question granted {by} 1"),
             format!("call applied {by} -"),
         ];
-        assert_eq!(told, expected);
+        assert_eq!(lines, expected);
     }
 }
 
@@ -375,7 +378,7 @@ async fn pending(worker: &Worker, path: &str, asks: Asks) -> PendingCall {
 }
 
 #[tokio::test]
-async fn answers_of_people_and_questions_without_one_have_entries() {
+async fn answered_and_cancelled_questions_have_history_entries() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
     for (path, asks) in [("src/a", Asks::Wait), ("src/b", Asks::WaitAlone)] {
@@ -395,7 +398,7 @@ async fn answers_of_people_and_questions_without_one_have_entries() {
     }
     worker.revoke().await;
     assert_eq!(
-        told(&stage).await,
+        history_lines(&stage).await,
         [
             "question granted person 1",
             "question granted person 1",
@@ -406,12 +409,12 @@ async fn answers_of_people_and_questions_without_one_have_entries() {
 }
 
 #[tokio::test]
-async fn question_that_nobody_answers_in_time_has_one_entry() {
+async fn expired_question_has_one_history_entry() {
     let limits = AskLimits::default();
     let patience = Duration::from_millis(1);
     let stage = stage(|builder| builder.approver(Deferred).asks(limits, patience)).await;
     let worker = stage.worker(asking()).await;
     let late = code(&worker, meta(CallMeta::default(), "src/x")).await;
     assert_eq!(late, Code::PermissionDenied);
-    assert_eq!(told(&stage).await, ["question expired nobody 0"]);
+    assert_eq!(history_lines(&stage).await, ["question expired nobody 0"]);
 }

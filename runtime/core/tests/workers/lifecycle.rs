@@ -8,7 +8,7 @@ use bailiwick_test_support::cases;
 use super::{Board, Latch, Stage, at, stage, stage_with};
 
 #[tokio::test]
-async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
+async fn revocation_ends_the_subtree_of_a_worker_only() {
     let stage = stage(|builder| builder).await;
     let (parent, other) = (stage.open().await, stage.open().await);
     let child = parent
@@ -39,7 +39,7 @@ async fn revoking_a_worker_takes_its_subtree_along_and_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not() {
+async fn revocation_waits_for_a_begun_effect_and_prevents_later_ones() {
     let (before, within) = (Latch::default(), Latch::default());
     let board = Board {
         before: Some(before.clone()),
@@ -76,7 +76,7 @@ async fn revocation_waits_for_an_effect_that_began_and_prevents_one_that_did_not
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn revocation_waits_for_a_change_that_is_prepared_and_prevents_it() {
+async fn revocation_waits_for_a_prepared_change_and_prevents_it() {
     let before = Latch::default();
     let board = Board {
         before: Some(before.clone()),
@@ -129,7 +129,7 @@ async fn let_others_run() {
 }
 
 #[tokio::test]
-async fn every_revoker_at_the_same_time_waits_for_the_effect_that_began() {
+async fn concurrent_revocations_all_wait_for_a_begun_effect() {
     let (stage, within, parent, child) = with_an_effect_under_way().await;
     let revoke = |worker: &Worker| {
         let worker = worker.clone();
@@ -161,7 +161,7 @@ async fn every_revoker_at_the_same_time_waits_for_the_effect_that_began() {
 }
 
 #[tokio::test]
-async fn a_revocation_after_the_runtime_is_gone_waits_for_the_effect_that_began() {
+async fn revocation_after_runtime_drop_waits_for_a_begun_effect() {
     let (stage, within, parent, child) = with_an_effect_under_way().await;
     let board = stage.board.clone();
     drop(stage);
@@ -175,7 +175,7 @@ async fn a_revocation_after_the_runtime_is_gone_waits_for_the_effect_that_began(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_effect_comes_after_a_raced_revoke_returned() {
+async fn no_effect_follows_a_concurrent_revocation() {
     for round in 0..cases(200) {
         let stage = stage(|builder| builder).await;
         let parent = stage.open().await;
@@ -232,7 +232,7 @@ async fn dropping_the_last_handle_revokes_all_workers() {
 }
 
 #[tokio::test]
-async fn shutdown_ends_every_worker_and_its_end_is_audited() {
+async fn shutdown_revokes_every_worker_and_audits_it() {
     let stage = stage(|builder| builder).await;
     let parent = stage.open().await;
     parent
@@ -285,7 +285,7 @@ async fn each_step_of_a_call_is_audited_in_order() {
 }
 
 #[tokio::test]
-async fn the_audit_says_with_what_a_worker_began_what_decided_and_that_it_ended() {
+async fn audit_has_policy_deciding_rules_and_end_of_a_worker() {
     let stage = stage(|builder| builder).await;
     let worker = stage
         .worker(
@@ -332,7 +332,7 @@ async fn the_audit_says_with_what_a_worker_began_what_decided_and_that_it_ended(
 }
 
 #[tokio::test]
-async fn what_is_refused_before_it_begins_is_audited_too() {
+async fn rejected_spawns_and_calls_are_audited() {
     let stage = stage(|builder| {
         builder.admission(Admission {
             calls: 0,

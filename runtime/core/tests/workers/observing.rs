@@ -83,7 +83,7 @@ async fn activity_names_intent_and_state_of_open_and_ended_calls() {
 }
 
 #[tokio::test]
-async fn changed_paths_include_those_of_descendants_that_ended() {
+async fn changed_paths_include_those_of_revoked_descendants() {
     let stage = stage(|builder| builder).await;
     let (main, other) = (stage.open().await, stage.open().await);
     let spec = || WorkerSpec::new("child").policy(Policy::inherit());
@@ -107,7 +107,7 @@ async fn changed_paths_include_those_of_descendants_that_ended() {
 }
 
 #[tokio::test]
-async fn change_whose_caller_gave_up_is_reported() {
+async fn change_of_an_abandoned_call_is_reported() {
     let within = Latch::default();
     let board = Board {
         within: Some(within.clone()),
@@ -140,7 +140,7 @@ async fn next(events: &mut Events, count: usize) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn events_tell_of_workers_calls_questions_and_grants_in_order() {
+async fn events_of_workers_calls_questions_and_grants_are_in_order() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let mut events = stage.runtime.events();
     let policy = Policy::new().ask("write:file");
@@ -161,14 +161,14 @@ async fn events_tell_of_workers_calls_questions_and_grants_in_order() {
     let grant = stage.grants.grants().await.unwrap()[0].id;
     stage.grants.revoke(grant).await.unwrap();
     worker.revoke().await;
-    let told = next(&mut events, 8).await;
+    let seen = next(&mut events, 8).await;
     assert!(
-        told.iter().all(|it| it.worker == Some(worker.id())),
-        "{told:?}"
+        seen.iter().all(|it| it.worker == Some(worker.id())),
+        "{seen:?}"
     );
     let of = |found: fn(&EventKind) -> bool| {
-        let position = told.iter().position(|event| found(&event.kind));
-        position.unwrap_or_else(|| panic!("{told:?}"))
+        let position = seen.iter().position(|event| found(&event.kind));
+        position.unwrap_or_else(|| panic!("{seen:?}"))
     };
     let started = of(|it| matches!(it, EventKind::WorkerStarted { parent: None, .. }));
     let received = of(|it| matches!(it, EventKind::CallStarted { .. }));
@@ -190,11 +190,11 @@ async fn events_tell_of_workers_calls_questions_and_grants_in_order() {
         revoked,
         ended,
     ];
-    assert!(order.is_sorted(), "{told:?}");
+    assert!(order.is_sorted(), "{seen:?}");
 }
 
 #[tokio::test]
-async fn slow_reader_of_events_is_told_how_many_it_lost_and_continues() {
+async fn slow_event_reader_gets_the_lost_count_and_continues() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let mut events = stage.runtime.events();
@@ -216,7 +216,7 @@ async fn events_end_with_the_runtime() {
 }
 
 #[tokio::test]
-async fn metrics_count_calls_by_result_and_what_is_open() {
+async fn metrics_count_results_bytes_and_open_questions() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let policy = Policy::new().allow("read:file").ask("write:file:/r/asked");
     let worker = stage.worker(policy.allow("write:file:/r/a")).await;
@@ -240,7 +240,7 @@ async fn metrics_count_calls_by_result_and_what_is_open() {
 }
 
 #[tokio::test]
-async fn default_audit_can_be_read_and_another_sink_is_read_by_its_owner() {
+async fn audit_records_are_available_for_the_default_sink_only() {
     let (runtime, _grants) = Runtime::builder().build().await.unwrap();
     runtime.spawn(WorkerSpec::new("main")).await.unwrap();
     runtime.flush_audit().await.unwrap();

@@ -23,7 +23,7 @@ async fn child(parent: &Worker, name: &str) -> Worker {
 }
 
 /// A call of `post` that waits for a person.
-async fn asks(worker: &Worker, path: &str) -> PendingCall {
+async fn pending_post(worker: &Worker, path: &str) -> PendingCall {
     match worker.begin(Call::new("post", at(path))).await.unwrap() {
         CallProgress::Pending(pending) => *pending,
         CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
@@ -38,14 +38,14 @@ async fn ended(pending: PendingCall) -> Result<Outcome, CallError> {
 }
 
 #[tokio::test]
-async fn questions_of_a_whole_family_name_the_way_to_each_and_are_answered_in_any_order() {
+async fn questions_of_nested_workers_are_answered_in_any_order() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let main = stage.worker(asking()).await;
     let tests = child(&main, "tests").await;
     let helper = child(&tests, "helper").await;
-    let of_main = asks(&main, "src/a").await;
-    let of_tests = asks(&tests, "src/b").await;
-    let of_helper = asks(&helper, "src/c").await;
+    let of_main = pending_post(&main, "src/a").await;
+    let of_tests = pending_post(&tests, "src/b").await;
+    let of_helper = pending_post(&helper, "src/c").await;
     let expected = ["main", "main/tests", "main/tests/helper"];
     assert_eq!(stage.open_questions().await, expected);
     let sessions = [&of_main, &of_tests, &of_helper].map(|one| &one.question().request.session);
@@ -65,10 +65,13 @@ async fn questions_of_a_whole_family_name_the_way_to_each_and_are_answered_in_an
 }
 
 #[tokio::test]
-async fn of_two_questions_in_one_session_the_second_is_answered_first_and_the_first_still_waits() {
+async fn answering_the_second_question_leaves_the_first_open() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
-    let (first, second) = (asks(&worker, "src/a").await, asks(&worker, "src/b").await);
+    let (first, second) = (
+        pending_post(&worker, "src/a").await,
+        pending_post(&worker, "src/b").await,
+    );
     let (one, two) = (&first.question().request, &second.question().request);
     assert_eq!(one.session, two.session);
     stage.answer(&second, Answer::DENY).await;
@@ -111,7 +114,7 @@ async fn transcript(stage: &Stage, policy: Policy) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn what_a_model_reads_does_not_tell_that_a_person_allowed_it() {
+async fn model_output_does_not_reveal_approvals() {
     let allowing = Policy::new().allow("read:file").allow("write:file:/r/src");
     let silent = stage(|builder| builder).await;
     let unasked = transcript(&silent, allowing).await;
@@ -130,11 +133,11 @@ async fn what_a_model_reads_does_not_tell_that_a_person_allowed_it() {
     }
     let stage = stage(|builder| builder.approver(Scripted::new())).await;
     let refused = transcript(&stage, asking()).await;
-    assert_ne!(refused, unasked, "a no is told");
+    assert_ne!(refused, unasked, "a denial is visible");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
+async fn grant_with_ten_uses_allows_ten_of_64_concurrent_calls() {
     let stage = stage(|builder| builder).await;
     let mut workers = Vec::new();
     for _ in 0..8 {
@@ -166,7 +169,7 @@ async fn a_grant_of_ten_uses_lets_ten_of_sixty_four_calls_at_once_through() {
 }
 
 /// Lets `count` equal calls wait for one question, and answers it for one of them, then for two.
-async fn one_then_two_of(
+async fn approve_one_then_two(
     count: usize,
     stage: &Stage,
     worker: &Worker,
@@ -180,7 +183,11 @@ async fn one_then_two_of(
     stage.grants.answer(question, Answer::ONCE).await.unwrap();
     assert!(calls.join_next().await.unwrap().unwrap().is_ok());
     let question = stage.question_of(count - 1).await;
-    assert_eq!(stage.board.posted(), ["/r/src/x"], "one word, one effect");
+    assert_eq!(
+        stage.board.posted(),
+        ["/r/src/x"],
+        "one approval, one effect"
+    );
     let two = Answer::Allow {
         patterns: Vec::new(),
         lifetime: Lifetime::Waiting(NonZeroU32::new(2).unwrap()),
@@ -192,10 +199,10 @@ async fn one_then_two_of(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_yes_is_one_effect_of_sixty_four_equal_calls_that_were_previewed() {
+async fn one_approval_allows_one_of_64_equal_previewed_calls() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
-    let mut calls = one_then_two_of(64, &stage, &worker).await;
+    let mut calls = approve_one_then_two(64, &stage, &worker).await;
     for _ in 0..2 {
         // The first one changed the state that these two were previewed with.
         let stale = calls.join_next().await.unwrap().unwrap().unwrap_err();
@@ -206,11 +213,11 @@ async fn one_yes_is_one_effect_of_sixty_four_equal_calls_that_were_previewed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_yes_is_one_effect_of_sixty_four_equal_calls_without_a_preview() {
+async fn one_approval_allows_one_of_64_equal_calls_without_preview() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let blind = Policy::new().ask("write:file:/r/src");
     let worker = stage.worker(blind).await;
-    let mut calls = one_then_two_of(64, &stage, &worker).await;
+    let mut calls = approve_one_then_two(64, &stage, &worker).await;
     for _ in 0..2 {
         assert!(calls.join_next().await.unwrap().unwrap().is_ok());
     }
@@ -225,13 +232,17 @@ async fn one_yes_is_one_effect_of_sixty_four_equal_calls_without_a_preview() {
 }
 
 #[tokio::test]
-async fn a_yes_serves_its_arguments_to_the_byte() {
+async fn approval_applies_to_the_exact_arguments() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
-    let shown = asks(&worker, "src/x").await;
-    let again = asks(&worker, "src/x").await;
-    assert_eq!(again.question().id, shown.question().id, "the same is one");
-    let changed = asks(&worker, "src/X").await;
+    let shown = pending_post(&worker, "src/x").await;
+    let again = pending_post(&worker, "src/x").await;
+    assert_eq!(
+        again.question().id,
+        shown.question().id,
+        "equal calls share a question"
+    );
+    let changed = pending_post(&worker, "src/X").await;
     assert_ne!(changed.question().id, shown.question().id);
     let hash = |pending: &PendingCall| pending.question().request.arguments_hash;
     assert_ne!(hash(&changed), hash(&shown));
@@ -242,27 +253,27 @@ async fn a_yes_serves_its_arguments_to_the_byte() {
     assert_eq!(stage.grants.questions().await.unwrap().len(), 1);
     assert_eq!(stage.board.posted(), ["/r/src/x"]);
     // Nor does it serve the same call a second time.
-    let later = asks(&worker, "src/x").await;
+    let later = pending_post(&worker, "src/x").await;
     assert_eq!(stage.grants.questions().await.unwrap().len(), 2);
     drop((changed, later));
 }
 
 #[tokio::test]
-async fn a_yes_serves_the_state_that_was_shown_and_a_changed_one_is_asked_anew() {
+async fn approval_applies_to_the_shown_state_only() {
     let stage = stage(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking().allow("write:file:/r/free")).await;
-    let shown = asks(&worker, "src/x").await;
+    let shown = pending_post(&worker, "src/x").await;
     worker.call("post", at("free/y")).await.unwrap();
-    let anew = asks(&worker, "src/x").await;
-    assert_ne!(anew.question().id, shown.question().id);
+    let later = pending_post(&worker, "src/x").await;
+    assert_ne!(later.question().id, shown.question().id);
     let before = |pending: &PendingCall| pending.question().request.before.unwrap();
-    assert_ne!(before(&anew), before(&shown));
+    assert_ne!(before(&later), before(&shown));
 
     stage.answer(&shown, Answer::ONCE).await;
     let stale = ended(shown).await.unwrap_err();
     assert_eq!(stale.code(), Code::StalePreview);
     assert_eq!(stage.board.posted(), ["/r/free/y"]);
-    stage.answer(&anew, Answer::ONCE).await;
-    ended(anew).await.unwrap();
+    stage.answer(&later, Answer::ONCE).await;
+    ended(later).await.unwrap();
     assert_eq!(stage.board.posted(), ["/r/free/y", "/r/src/x"]);
 }

@@ -83,7 +83,7 @@ async fn slow_tools_do_not_delay_file_tools() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_too_long_for_a_thread_is_told_the_bound_and_its_setting() {
+async fn busy_error_names_the_thread_limit_and_its_setting() {
     let (runtime, latch, _root) = runtime().await;
     let slow = worker(&runtime, "slow").await;
     let hung = hang(&slow, LONG);
@@ -100,7 +100,7 @@ async fn a_call_that_waits_too_long_for_a_thread_is_told_the_bound_and_its_setti
 }
 
 #[tokio::test]
-async fn a_tool_runs_at_most_as_long_as_its_timeout() {
+async fn call_fails_at_the_timeout_of_its_tool() {
     let (runtime, latch, _root) = runtime().await;
     let worker = worker(&runtime, "one").await;
     let error = worker.call("limited", at("a")).await.unwrap_err();

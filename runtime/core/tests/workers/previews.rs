@@ -8,7 +8,7 @@ use serde_json::json;
 use super::{at, stage};
 
 #[tokio::test]
-async fn applied_preview_carries_out_the_previewed_call_with_its_metadata() {
+async fn applied_preview_runs_the_previewed_call_with_its_metadata() {
     let stage = stage(|builder| builder).await;
     let worker = stage.worker(Policy::new().require_preview(true)).await;
     let preview = worker.preview("post", at("a")).await.unwrap();
@@ -81,7 +81,7 @@ async fn preview_in_a_question_is_not_applied() {
 }
 
 #[tokio::test]
-async fn hunks_are_not_excluded_from_an_indivisible_change() {
+async fn excluding_hunks_of_an_indivisible_change_is_rejected() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let preview = worker.preview("post", at("a")).await.unwrap();

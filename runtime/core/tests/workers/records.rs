@@ -91,7 +91,7 @@ fn of<'e>(events: &'e [Value], step: &str) -> Vec<&'e Value> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn effect_with_failing_log_is_applied_and_caller_is_told() {
+async fn effect_with_failing_log_is_applied_and_reported_as_unrecorded() {
     let (stage, fails, before, within) = failing().await;
     before.open();
     let (worker, call) = begun(&stage, &within).await;
@@ -143,7 +143,7 @@ async fn effect_that_fails_with_failing_log_is_recorded_as_failed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn call_that_cannot_be_recorded_before_its_effect_has_none() {
+async fn call_that_cannot_be_recorded_has_no_effect() {
     let (stage, fails, before, within) = failing().await;
     let worker = stage.open().await;
     fails.store(true, Ordering::SeqCst);
@@ -262,7 +262,7 @@ async fn budgeted(stage: &Stage, files: u64) -> Worker {
 }
 
 #[tokio::test]
-async fn partial_effect_is_recorded_and_charged_as_far_as_it_got() {
+async fn partial_effect_is_recorded_and_charged_in_part() {
     let tools = ToolSet::new().writer(Tears).writer(Breaks);
     let stage = stage(|builder| builder.tools(tools)).await;
     let worker = budgeted(&stage, 137).await;
@@ -286,7 +286,7 @@ async fn partial_effect_is_recorded_and_charged_as_far_as_it_got() {
 }
 
 #[tokio::test]
-async fn effect_that_never_began_is_not_charged_and_one_that_panicked_is() {
+async fn failed_call_is_charged_only_if_its_effect_began() {
     let stage = stage(|builder| builder.tools(ToolSet::new().writer(Breaks))).await;
     let worker = budgeted(&stage, 100).await;
     for _ in 0..3 {
@@ -309,7 +309,7 @@ async fn effect_that_never_began_is_not_charged_and_one_that_panicked_is() {
 }
 
 #[tokio::test]
-async fn preview_of_reading_tool_is_refused_before_it_reads() {
+async fn preview_of_a_read_tool_is_rejected_before_it_reads() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let refused = worker.preview("hangs", at("x")).await.unwrap_err();
@@ -323,7 +323,7 @@ async fn preview_of_reading_tool_is_refused_before_it_reads() {
 }
 
 #[tokio::test]
-async fn artifact_that_has_no_room_denies_nothing() {
+async fn artifact_without_space_does_not_fail_the_call() {
     let stage = stage(|builder| builder.artifacts(10, 1)).await;
     let worker = stage.open().await;
     let outcome = worker.call("post", at("x")).await.unwrap();
@@ -393,9 +393,9 @@ fn recorded_with_full_disk(rotates: bool) -> (String, Verified) {
         child.env("BAILIWICK_FULL_LOG_ROTATES", "1");
     }
     let child = child.output().unwrap();
-    let told = String::from_utf8_lossy(&child.stdout).into_owned();
-    assert!(child.status.success(), "{told}");
-    assert!(told.contains("1 passed"), "{told}");
+    let stdout = String::from_utf8_lossy(&child.stdout).into_owned();
+    assert!(child.status.success(), "{stdout}");
+    assert!(stdout.contains("1 passed"), "{stdout}");
     let audit = folder.path().join("audit.jsonl");
     let verified = verify_file(Head::default(), &audit, |_| ()).unwrap();
     let segments = (1..verified.files).map(|number| format!("audit.jsonl.{number:08}"));

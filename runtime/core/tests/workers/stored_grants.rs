@@ -46,7 +46,7 @@ fn for_agent(pattern: &str) -> NewGrant {
 }
 
 /// An approver that allows `/r/src` to the agent permanently, and how often it was asked.
-fn for_good() -> (Scripted, Arc<AtomicUsize>) {
+fn always_allow_for_agent() -> (Scripted, Arc<AtomicUsize>) {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&asked);
     let approver = Scripted::new().rule(move |_| {
@@ -62,9 +62,9 @@ fn for_good() -> (Scripted, Arc<AtomicUsize>) {
 }
 
 /// A runtime that stores its grants in `file`, and how often its approver was asked.
-async fn began(file: &Path) -> (Stage, Arc<AtomicUsize>) {
+async fn started(file: &Path) -> (Stage, Arc<AtomicUsize>) {
     let store = GrantStore::open(file).unwrap();
-    let (approver, asked) = for_good();
+    let (approver, asked) = always_allow_for_agent();
     let stage = stage(|builder| builder.approver(approver).grant_store(store)).await;
     (stage, asked)
 }
@@ -88,17 +88,17 @@ async fn holds(file: &Path, agent: &str) {
 }
 
 #[tokio::test]
-async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
+async fn agent_grant_applies_after_restart_until_revoked() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, asked) = began(&file).await;
+    let (first, asked) = started(&file).await;
     posts(&first, "main").await;
     posts(&first, "main").await;
     assert_eq!(asked.load(Ordering::SeqCst), 1);
     let given = first.grants.grants().await.unwrap()[0].id;
     first.runtime.shutdown().await;
 
-    let (second, asked) = began(&file).await;
+    let (second, asked) = started(&file).await;
     posts(&second, "main").await;
     assert_eq!(asked.load(Ordering::SeqCst), 0);
     let restored = second.texts("grant_restored", "/event/pattern").await;
@@ -127,7 +127,7 @@ async fn a_grant_to_an_agent_holds_after_a_restart_until_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn grant_to_an_agent_is_on_disk_once_answered() {
+async fn agent_grant_is_on_disk_when_answer_returns() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let store = GrantStore::open(&file).unwrap();
@@ -179,7 +179,7 @@ impl AuditSink for Hanging {
 async fn stored_grant_is_revoked_while_the_audit_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     let given = first.grants.grant(for_agent("write")).await.unwrap();
     let kept = first
         .grants
@@ -223,13 +223,13 @@ async fn stored_grant_is_revoked_while_the_audit_hangs() {
 }
 
 #[tokio::test]
-async fn a_deny_holds_against_a_grant_that_was_stored() {
+async fn stored_grant_does_not_override_a_deny() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     first.grants.grant(for_agent("write")).await.unwrap();
     first.runtime.shutdown().await;
-    let (second, asked) = began(&file).await;
+    let (second, asked) = started(&file).await;
     let worker = second.worker(asking().deny("write:file:/r/src/no")).await;
     let refused = worker.call("post", at("src/no")).await.unwrap_err();
     assert_eq!(refused.code(), Code::PermissionDenied);
@@ -242,7 +242,7 @@ async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     std::fs::create_dir(&within).unwrap();
-    let (stage, asked) = began(&within.join("grants")).await;
+    let (stage, asked) = started(&within.join("grants")).await;
     let stored = stage.grants.grant(for_agent("read")).await.unwrap();
     std::fs::remove_dir_all(&within).unwrap();
 
@@ -256,10 +256,10 @@ async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
     let ids: Vec<GrantId> = live(stage.grants.grants().await.unwrap());
     assert_eq!(ids, [stored]);
 
-    let told = stage.grants.revoke(stored).await.unwrap_err();
+    let refused = stage.grants.revoke(stored).await.unwrap_err();
     assert!(
-        matches!(told, AuthorityError::StillStored { revoked, .. } if revoked.grants == 1),
-        "{told:?}"
+        matches!(refused, AuthorityError::StillStored { revoked, .. } if revoked.grants == 1),
+        "{refused:?}"
     );
     assert!(stage.grants.grants().await.unwrap().is_empty());
 
@@ -286,7 +286,7 @@ async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
 async fn shutdown_closes_the_grant_store() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (stage, _) = began(&file).await;
+    let (stage, _) = started(&file).await;
     let stored = stage.grants.grant(for_agent("read")).await.unwrap();
     assert!(matches!(
         GrantStore::open(&file),
@@ -305,10 +305,10 @@ async fn shutdown_closes_the_grant_store() {
 }
 
 #[tokio::test]
-async fn more_stored_grants_than_the_audit_takes_at_once_are_all_recorded() {
+async fn restored_grants_beyond_the_audit_capacity_are_all_recorded() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     let giving = (0..20).map(|n| {
         let grant = for_agent(&format!("write:file:/r/{n}"));
         first.grants.grant(grant)
@@ -328,8 +328,8 @@ async fn more_stored_grants_than_the_audit_takes_at_once_are_all_recorded() {
 /// The grants in the file: id, pattern, and whether descendants have it.
 fn stored(file: &Path) -> Vec<(GrantId, String, bool)> {
     let grants = GrantStore::read(file).unwrap().into_iter();
-    let told = grants.map(|one| (one.id, one.pattern.to_string(), one.descendants));
-    told.collect()
+    let entries = grants.map(|one| (one.id, one.pattern.to_string(), one.descendants));
+    entries.collect()
 }
 
 async fn live(stage: &Stage) -> Vec<GrantId> {
@@ -372,10 +372,10 @@ impl Replacements {
 }
 
 #[tokio::test]
-async fn what_a_grant_was_narrowed_to_holds_after_a_restart() {
+async fn narrowed_grant_stays_narrowed_after_a_restart() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     let wide = NewGrant {
         descendants: true,
         ..for_agent("write:file:/r/src")
@@ -391,7 +391,7 @@ async fn what_a_grant_was_narrowed_to_holds_after_a_restart() {
     assert_eq!(stored(&file), narrowed);
     first.runtime.shutdown().await;
 
-    let (second, asked) = began(&file).await;
+    let (second, asked) = started(&file).await;
     assert_eq!(stored(&file), narrowed);
     let worker = second.worker(asking()).await;
     worker.call("post", at("src/x")).await.unwrap();
@@ -401,10 +401,10 @@ async fn what_a_grant_was_narrowed_to_holds_after_a_restart() {
 }
 
 #[tokio::test]
-async fn a_grant_that_has_come_to_be_counted_or_timed_is_not_there_after_a_restart() {
+async fn grant_narrowed_to_uses_or_time_is_not_restored() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     let mut given = Vec::new();
     for pattern in ["write:file:/r/a", "write:file:/r/b", "write:file:/r/c"] {
         given.push(first.grants.grant(for_agent(pattern)).await.unwrap());
@@ -430,16 +430,16 @@ async fn a_grant_that_has_come_to_be_counted_or_timed_is_not_there_after_a_resta
     first.grants.narrow(given[0], again).await.unwrap();
     assert_eq!(stored(&file), kept);
     first.runtime.shutdown().await;
-    let (second, _) = began(&file).await;
+    let (second, _) = started(&file).await;
     assert_eq!(live(&second).await, given[2..]);
 }
 
 #[tokio::test]
-async fn a_grant_that_cannot_be_stored_as_it_was_narrowed_is_taken_back() {
+async fn grant_is_revoked_if_its_narrowing_cannot_be_stored() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     std::fs::create_dir(&within).unwrap();
-    let (stage, _) = began(&within.join("grants")).await;
+    let (stage, _) = started(&within.join("grants")).await;
     let grant = for_agent("write:file:/r/src");
     let id = stage.grants.grant(grant).await.unwrap();
     std::fs::remove_dir_all(&within).unwrap();
@@ -447,19 +447,19 @@ async fn a_grant_that_cannot_be_stored_as_it_was_narrowed_is_taken_back() {
         pattern: Some("write:file:/r/src/x".parse().unwrap()),
         ..Narrowing::default()
     };
-    let told = stage.grants.narrow(id, change).await.unwrap_err();
+    let refused = stage.grants.narrow(id, change).await.unwrap_err();
     assert!(
-        matches!(told, AuthorityError::StillStored { revoked, .. } if revoked.grants == 1),
-        "{told:?}"
+        matches!(refused, AuthorityError::StillStored { revoked, .. } if revoked.grants == 1),
+        "{refused:?}"
     );
     assert_eq!(live(&stage).await, []);
 }
 
 #[tokio::test]
-async fn grants_that_are_taken_back_together_leave_the_disk_together() {
+async fn grants_revoked_together_are_removed_in_one_write() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     for name in ["a", "b", "c"] {
         let grant = for_agent(&format!("write:file:/r/{name}"));
         first.grants.grant(grant).await.unwrap();
@@ -467,7 +467,7 @@ async fn grants_that_are_taken_back_together_leave_the_disk_together() {
     let kept = first.grants.grant(for_agent("read")).await.unwrap();
     first.runtime.shutdown().await;
 
-    let (second, _) = began(&file).await;
+    let (second, _) = started(&file).await;
     let filter = GrantFilter {
         verb: Some(Verb::Write),
         ..GrantFilter::default()
@@ -477,17 +477,17 @@ async fn grants_that_are_taken_back_together_leave_the_disk_together() {
     assert_eq!((revoked.grants, replacements.since()), (3, 1));
     assert_eq!(stored(&file), [(kept, "read".to_owned(), false)]);
     second.runtime.shutdown().await;
-    let (third, _) = began(&file).await;
+    let (third, _) = started(&file).await;
     assert_eq!(live(&third).await, [kept]);
 }
 
 #[tokio::test]
-async fn a_template_for_an_agent_is_stored_whole_or_not_at_all() {
+async fn agent_template_is_stored_completely_or_not_at_all() {
     let folder = tempfile::tempdir().unwrap();
     let within = folder.path().join("within");
     std::fs::create_dir(&within).unwrap();
     let file = within.join("grants");
-    let (first, _) = began(&file).await;
+    let (first, _) = started(&file).await;
     let editor = Template::built_in().swap_remove(2);
     let roots = [VirtualPath::parse("/r", None).unwrap()];
     let agent = GrantHolder::Agent("main".into());
@@ -500,7 +500,7 @@ async fn a_template_for_an_agent_is_stored_whole_or_not_at_all() {
     assert_eq!((applied.len(), replacements.since()), (2, 1));
     first.runtime.shutdown().await;
 
-    let (second, asked) = began(&file).await;
+    let (second, asked) = started(&file).await;
     assert_eq!(live(&second).await, applied);
     posts(&second, "main").await;
     assert_eq!(asked.load(Ordering::SeqCst), 0);

@@ -37,7 +37,7 @@ fn names(tools: &[bailiwick::ToolInfo]) -> Vec<&str> {
 }
 
 #[tokio::test]
-async fn a_tool_for_views_is_no_models_and_no_view_changes_anything() {
+async fn models_cannot_call_view_tools_and_views_cannot_write() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     for (tool, origin, expected) in [
@@ -64,7 +64,7 @@ async fn a_tool_for_views_is_no_models_and_no_view_changes_anything() {
 }
 
 #[tokio::test]
-async fn what_a_view_asks_to_change_a_person_allows_each_time_whatever_was_granted_before() {
+async fn view_changes_need_approval_each_time_despite_grants() {
     let session = Answer::Allow {
         patterns: Vec::new(),
         lifetime: Lifetime::Session,
@@ -100,7 +100,7 @@ async fn what_a_view_asks_to_change_a_person_allows_each_time_whatever_was_grant
 }
 
 #[tokio::test]
-async fn where_nobody_can_be_asked_a_view_brings_a_persons_word_or_is_refused() {
+async fn view_change_without_approver_needs_a_supplied_grant() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let refused = worker.submit(asked("post", "x")).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn where_nobody_can_be_asked_a_view_brings_a_persons_word_or_is_refused() 
 }
 
 #[tokio::test]
-async fn a_change_that_names_nothing_to_allow_is_no_views() {
+async fn view_change_without_needs_is_denied() {
     let root = tempfile::tempdir().unwrap();
     let built = bailiwick::Runtime::builder()
         .root("r", root.path())
@@ -134,7 +134,7 @@ async fn a_change_that_names_nothing_to_allow_is_no_views() {
 }
 
 #[tokio::test]
-async fn models_are_offered_no_tool_of_views() {
+async fn view_tools_are_not_offered_to_models() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     assert!(!names(&worker.tools()).contains(&"peek"));
@@ -233,7 +233,7 @@ impl bailiwick::WriteTool for Slips {
 }
 
 #[tokio::test]
-async fn a_tool_that_changes_something_cannot_be_for_views_alone() {
+async fn write_tool_for_views_only_is_rejected() {
     let built = |tools: ToolSet| bailiwick::Runtime::builder().tools(tools).build();
     let refused = built(ToolSet::new().reader(Peek).writer(Slips)).await;
     let fault = RegistryError::AppOnly("slips".into());

@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failed_approval_is_not_recorded_as_a_denial_by_a_person() {
+    async fn failed_approval_is_not_recorded_as_denial_by_a_person() {
         let yes = || {
             FormResponse::Answer(Answer::Allow {
                 patterns: Vec::new(),

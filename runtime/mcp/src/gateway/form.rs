@@ -333,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_of_another_resource_is_shown_and_forges_no_line() {
+    fn resource_change_is_shown_and_cannot_forge_lines() {
         let mut question = question();
         question.request = bailiwick::fixtures::shown(question.request);
         let order =
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_is_bounded_and_shows_every_need_whole() {
+    fn form_is_bounded_and_shows_every_need_in_full() {
         let mut question = question();
         let path = format!("{0}/{0}", "d".repeat(190));
         let needs = (0..20).map(|n| format!("read:file:/{n}/{path}/secret{n}"));

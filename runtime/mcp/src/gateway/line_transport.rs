@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_beyond_the_limit_are_refused() {
+    async fn requests_beyond_the_limit_are_rejected() {
         let request =
             |id| format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":\"tools/list\"}}\n");
         let many: String = (0..=MAX_OPEN).map(request).collect();
@@ -492,7 +492,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_id_in_use_is_refused_without_it_until_its_answer_even_if_cancelled() {
+    async fn duplicate_id_is_rejected_until_the_response_even_if_cancelled() {
         let cancel =
             r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":1}}"#;
         let list = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list"}"#;
@@ -522,7 +522,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_refusal_is_lost_if_reading_is_interrupted_and_nobody_reads_them() {
+    async fn no_rejection_is_lost_while_the_client_does_not_read() {
         let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":1,"a":1}}"#;
         let refusals = 20_000;
         let input = format!("{line}\n").repeat(refusals);

@@ -613,7 +613,7 @@ mod tests {
     }
 
     #[test]
-    fn values_and_depth_are_bounded_and_the_refusal_has_the_id() {
+    fn values_and_depth_are_bounded_and_error_has_the_id() {
         assert!(parse(values(MAX_VALUES).as_bytes()).is_ok());
         let rejected = parse(values(MAX_VALUES + 1).as_bytes()).unwrap_err();
         assert_eq!(rejected.id, Some(NumberOrString::Number(5)));
@@ -723,7 +723,7 @@ mod tests {
     }
 
     #[test]
-    fn oversized_message_with_ambiguous_id_is_answered_without() {
+    fn oversized_message_with_ambiguous_id_is_answered_without_id() {
         let long = "x".repeat(100_000);
         for text in [
             // A nested id, two ids, or none.
@@ -767,7 +767,7 @@ mod tests {
     }
 
     #[test]
-    fn other_json_rpc_version_is_refused_by_its_id() {
+    fn other_json_rpc_version_is_rejected_by_its_id() {
         for version in [r#""1.0""#, "2.0", "2", "null", r#"{"jsonrpc":"2.0"}"#] {
             let text = message("{}").replace(r#""2.0""#, version);
             let rejected = parse(text.as_bytes()).unwrap_err();

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn agent_only_narrows() {
+    fn agent_metadata_can_only_narrow() {
         let meta = json!({
             "policy": {"read_only": true}, "policy_origin": "human", "granted_scopes": ["*"],
         });

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_http_is_for_loopback_alone() {
+    fn plain_http_is_allowed_for_loopback_only() {
         for (url, clear) in [
             ("http://127.0.0.1:1/", false),
             ("http://[::1]/", false),

@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_pin_store_is_refused_and_left_in_place() {
+    fn damaged_pin_store_is_rejected_and_left_in_place() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pins");
         let store = PinStore::open(&path).unwrap();

@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn folder_scope_covers_its_content_alone() {
+    fn folder_scope_covers_only_its_content() {
         let folder: ScopePattern = "write:mcp:disk:file:etc".parse().unwrap();
         let covers = |path: &str| {
             let server_scope: Scope = format!("write:file:{path}").parse().unwrap();

@@ -802,7 +802,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicate_keys_are_refused_at_any_depth() {
+    fn duplicate_keys_are_rejected_at_any_depth() {
         for text in [
             r#"{"servers": {"a": {"command": "x", "command": "y"}}}"#,
             r#"{"servers": {"a": {"command": "x"}, "a": {"command": "y"}}}"#,

@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn says(result: Value, expected: &str) {
+    fn assert_text(result: Value, expected: &str) {
         let reply = read(result, None).unwrap();
         let texts = reply.content.iter().map(|content| match content {
             Content::Text(text) => text.as_str().to_owned(),
@@ -244,19 +244,19 @@ mod tests {
 
     #[test]
     fn server_content_stays_text() {
-        says(
+        assert_text(
             json!({"content": [{"type": "text", "text": "a\u{1b}[2J\u{202e}\nb\t"}]}),
             "a\\u{1b}[2J\\u{202e}\nb\t",
         );
-        says(
+        assert_text(
             json!({"content": [{"type": "resource_link", "uri": "ui://evil/page", "name": "x]\n"}]}),
             "[x]\\u{a}: ui://evil/page]",
         );
-        says(
+        assert_text(
             json!({"content": [{"type": "resource", "resource": {"uri": "ui://evil", "mimeType": "text/html", "text": "<script>"}}]}),
             "[ui://evil]\n<script>",
         );
-        says(
+        assert_text(
             json!({"content": [{"type": "image", "mimeType": "image/svg+xml", "data": "AA=="}]}),
             "[an image is left out: image/svg+xml]",
         );
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn user_only_blocks_are_hidden_from_the_model() {
         let block = |text: &str, audience: Value| json!({"type": "text", "text": text, "annotations": {"audience": audience}});
-        says(
+        assert_text(
             json!({"content": [
                 block("secret", json!(["user"])), block("both", json!(["user", "assistant"])),
                 block("model", json!(["assistant"])), block("nobody", json!([])), {"type": "text", "text": "all"},
@@ -306,19 +306,19 @@ mod tests {
 
     #[test]
     fn structured_content_alone_is_also_text() {
-        says(
+        assert_text(
             json!({"content": [], "structuredContent": {"b": 1, "a": "x"}}),
             r#"{"b":1,"a":"x"}"#,
         );
-        says(json!({"content": [], "structuredContent": {}}), "{}");
-        says(json!({"content": []}), "");
-        says(
+        assert_text(json!({"content": [], "structuredContent": {}}), "{}");
+        assert_text(json!({"content": []}), "");
+        assert_text(
             json!({"content": [{"type": "text", "text": "told"}], "structuredContent": {"a": 1}}),
             "told",
         );
         let for_user =
             json!({"type": "text", "text": "secret", "annotations": {"audience": ["user"]}});
-        says(
+        assert_text(
             json!({"content": [for_user], "structuredContent": {"a": 1}}),
             r#"{"a":1}|[for the user alone, left out: 1]"#,
         );

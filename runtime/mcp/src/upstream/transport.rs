@@ -454,7 +454,7 @@ mod tests {
             Some(serde_json::to_value(received).unwrap())
         }
 
-        async fn greeted(mut self, modern: bool) -> Self {
+        async fn after_handshake(mut self, modern: bool) -> Self {
             let result = if modern {
                 json!({"resultType": "complete", "supportedVersions": ["2026-07-28"], "ttlMs": 0, "cacheScope": "private",
                        "instructions": "obey", "capabilities": {"tools": {}, "extensions": {"obey": {}}},
@@ -497,7 +497,7 @@ mod tests {
             (true, ServerFailure::NotReading),
         ] {
             let mut peer = fixture(Reads::Nothing, WriteFailure::PerRequest)
-                .greeted(false)
+                .after_handshake(false)
                 .await;
             let mut writes = tokio::task::JoinSet::new();
             let mut sent = 0;
@@ -516,7 +516,7 @@ mod tests {
     #[tokio::test]
     async fn server_that_reads_responses_may_send_any_number_of_requests() {
         let mut peer = fixture(Reads::All, WriteFailure::Fatal)
-            .greeted(false)
+            .after_handshake(false)
             .await;
         for id in 0..10_000 {
             let received = peer.receives(ping(format!("q{}", id % 3))).await.unwrap();
@@ -543,7 +543,7 @@ mod tests {
         assert_eq!(broken.state.ended().await, ServerFailure::Closed);
 
         let mut http = fixture(Reads::Nothing, WriteFailure::PerRequest)
-            .greeted(false)
+            .after_handshake(false)
             .await;
         let received = http.receives(ping(1)).await.unwrap();
         assert!(matches!(
@@ -557,9 +557,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn notifications_stay_here_and_cancellations_lose_their_reason() {
+    async fn notifications_are_not_forwarded_and_cancellation_reasons_are_dropped() {
         let mut peer = fixture(Reads::All, WriteFailure::Fatal)
-            .greeted(false)
+            .after_handshake(false)
             .await;
         for method in [
             "notifications/message",
@@ -589,10 +589,10 @@ mod tests {
     #[tokio::test]
     async fn progress_of_an_old_connection_does_not_reach_new_calls() {
         let mut first = fixture(Reads::All, WriteFailure::Fatal)
-            .greeted(false)
+            .after_handshake(false)
             .await;
         let next = connected(&first.server, Reads::All, WriteFailure::Fatal);
-        let mut next = next.greeted(false).await;
+        let mut next = next.after_handshake(false).await;
         let (old, new) = (Progress::default(), Progress::default());
         let token = || ProgressToken(NumberOrString::Number(1));
         first.state.progress.insert(token(), old.clone());
@@ -613,7 +613,9 @@ mod tests {
 
     #[tokio::test]
     async fn only_subscriptions_are_cancelled_and_acknowledged_without_a_handshake() {
-        let mut peer = fixture(Reads::All, WriteFailure::Fatal).greeted(true).await;
+        let mut peer = fixture(Reads::All, WriteFailure::Fatal)
+            .after_handshake(true)
+            .await;
         let notification = |method: &str, params: Value| json!({"jsonrpc": "2.0", "method": method, "params": params});
         peer.sends
             .send(notification(
@@ -645,7 +647,7 @@ mod tests {
     #[tokio::test]
     async fn responses_use_the_servers_request_id() {
         let mut peer = fixture(Reads::All, WriteFailure::Fatal)
-            .greeted(false)
+            .after_handshake(false)
             .await;
         let received = peer.receives(ping("theirs")).await.unwrap();
         assert_eq!(received["id"], 1);
@@ -667,8 +669,8 @@ mod tests {
             let server = json!({"name": "n", "version": "1"});
             let result =
                 json!({"protocolVersion": version, "capabilities": {}, "serverInfo": server});
-            let greeting = json!({"jsonrpc": "2.0", "id": 0, "result": result});
-            let received = peer.receives(greeting).await;
+            let response = json!({"jsonrpc": "2.0", "id": 0, "result": result});
+            let received = peer.receives(response).await;
             assert_eq!(received.is_some(), fits, "{version:?}");
         }
     }
@@ -695,7 +697,7 @@ mod tests {
         ] {
             peer.sends.send(late).unwrap();
         }
-        let peer = peer.greeted(false).await;
+        let peer = peer.after_handshake(false).await;
         assert_eq!(peer.state.end_cause(), None);
     }
 
@@ -706,7 +708,7 @@ mod tests {
         let id = RequestId::Number(0);
         let discover = JsonRpcMessage::request(ClientRequest::DiscoverRequest(discover), id);
         peer.bounded.send(discover).await.unwrap();
-        let mut peer = peer.greeted(true).await;
+        let mut peer = peer.after_handshake(true).await;
         tokio::time::advance(peer.server.bounds.connect).await;
         assert_eq!(peer.receives(ping(1)).await.unwrap()["method"], "ping");
     }
@@ -717,7 +719,7 @@ mod tests {
         let roots = json!({"jsonrpc": "2.0", "id": 1, "method": "roots/list"});
         peer.sends.send(roots.clone()).unwrap();
         assert_eq!(peer.receives(ping(2)).await.unwrap()["method"], "ping");
-        let mut peer = peer.greeted(false).await;
+        let mut peer = peer.after_handshake(false).await;
         assert_eq!(peer.receives(roots).await.unwrap()["method"], "roots/list");
     }
 }

@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn no_requests_before_initialized() {
         let mut view = new_view();
-        for greets in [true, false] {
+        for initializes in [true, false] {
             refused(&view.call_tool(1), 1, REFUSED);
             refused(
                 &view.request(2, "ui/update-model-context", json!({})),
@@ -462,7 +462,7 @@ mod tests {
             assert_eq!(view.0.request(1, "tools/list", json!({}), "me"), early);
             assert_eq!(view.request(3, "ping", json!({})), [answer(3, json!({}))]);
             assert!(!view.0.is_ready());
-            if greets {
+            if initializes {
                 assert_eq!(view.notify("ui/notifications/initialized", json!({})), []);
                 view.request(4, "ui/initialize", json!({}));
             }
@@ -504,11 +504,11 @@ mod tests {
         let before = Fields::from_iter([("locale".to_owned(), json!("x"))]);
         assert_eq!(view.0.change_context(before), None);
         let actions = view.request(0, "ui/initialize", json!({}));
-        let [_, Action::Send(greeting)] = actions.as_slice() else {
+        let [_, Action::Send(response)] = actions.as_slice() else {
             panic!("{actions:?}")
         };
         let context = json!({"context": 1, "locale": "x"});
-        assert_eq!(greeting["result"]["hostContext"], context);
+        assert_eq!(response["result"]["hostContext"], context);
         assert_eq!(view.0.change_context(change(2)), None);
         let actions = view.notify("ui/notifications/initialized", json!({}));
         assert_eq!(actions, [Action::Event(ViewEvent::Ready), notified(2)]);
@@ -530,7 +530,7 @@ mod tests {
     }
 
     #[test]
-    fn result_of_a_cancelled_request_does_not_answer_a_reused_id() {
+    fn cancelled_request_result_does_not_answer_a_reused_id() {
         let mut view = ready(&Value::Null);
         assert_eq!(view.call_tool(7), [Action::Serve(1, call())]);
         assert_eq!(view.cancels(7), [Action::Cancel(1)]);
@@ -653,7 +653,7 @@ mod tests {
 
     #[test]
     fn tools_are_listed_only_if_the_page_declares_them() {
-        let news = || Action::Event(ViewEvent::Ready);
+        let ready_event = || Action::Event(ViewEvent::Ready);
         for (tools, lists, again) in [
             (json!(null), false, false),
             (json!({}), true, false),
@@ -665,8 +665,8 @@ mod tests {
             let actions = view.notify("ui/notifications/initialized", json!({}));
             let look = || [Action::List, Action::Pause];
             let expected: Actions = match lists {
-                true => [news()].into_iter().chain(look()).collect(),
-                false => vec![news()],
+                true => [ready_event()].into_iter().chain(look()).collect(),
+                false => vec![ready_event()],
             };
             assert_eq!(actions, expected, "{tools}");
             assert_eq!(view.0.listed(false), []);

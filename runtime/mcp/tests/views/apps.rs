@@ -11,7 +11,7 @@ use super::guest::offered;
 use super::guest::offering;
 use super::guest::opened;
 use super::guest::quick;
-use super::guest::says;
+use super::guest::text_result;
 use super::guest::tool;
 use super::guest::until;
 use super::guest::worker;
@@ -38,7 +38,7 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 #[tokio::test]
-async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
+async fn agent_calls_app_tools_like_other_tools() {
     let (approver, asked) = yes();
     let stage = apps(|builder| builder.approver(approver)).await;
     let worker = worker(&stage).await;
@@ -78,7 +78,7 @@ async fn an_agent_calls_the_tools_of_an_app_as_it_calls_any() {
 }
 
 #[tokio::test]
-async fn without_a_person_an_app_is_read_and_not_driven() {
+async fn app_writes_need_approval_but_reads_do_not() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = vec![tool("look", true), tool("push", false)];
@@ -91,7 +91,7 @@ async fn without_a_person_an_app_is_read_and_not_driven() {
 }
 
 #[tokio::test]
-async fn a_policy_speaks_of_apps_by_their_names() {
+async fn policy_selects_apps_by_name() {
     let stage = apps(|builder| builder).await;
     let some = Policy::new()
         .allow("read:mcp:app_files:look")
@@ -114,12 +114,14 @@ async fn a_policy_speaks_of_apps_by_their_names() {
 }
 
 #[tokio::test]
-async fn two_views_of_one_app_are_two() {
+async fn two_views_of_one_app_have_separate_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let whose = |name: &'static str| {
         let tools = vec![tool("who", true)];
-        offering(tools, move |_, _| Some(json!({"result": says(name)})))
+        offering(tools, move |_, _| {
+            Some(json!({"result": text_result(name)}))
+        })
     };
     let (_one, _guest) = offered(&worker, "left", whose("the left")).await;
     let (other, _other_guest) = offered(&worker, "right", whose("the right")).await;
@@ -135,7 +137,7 @@ async fn two_views_of_one_app_are_two() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so() {
+async fn tool_list_is_current_when_a_view_changes_state() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     for _ in 0..cases(50) {
@@ -152,8 +154,8 @@ async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so(
             })
         };
         let offered = once(|view| !view.tools().is_empty());
-        guest.greets(json!({"listChanged": true})).await;
-        let _guest = guest.acts(offering(vec![tool("look", true)], echo));
+        guest.initialize(json!({"listChanged": true})).await;
+        let _guest = guest.respond_with(offering(vec![tool("look", true)], echo));
         assert_eq!(offered.await.unwrap(), ["app_files__look"]);
         let closed = once(|view| view.state() == ViewState::Closed);
         view.close().await;
@@ -162,10 +164,10 @@ async fn whoever_hears_that_a_view_is_closed_or_offers_tools_finds_its_tools_so(
 }
 
 #[tokio::test]
-async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
+async fn grant_for_a_view_does_not_apply_to_its_successor() {
     let questions = Arc::new(AtomicUsize::new(0));
     let asked = Arc::clone(&questions);
-    let people = Scripted::new().rule(move |_| {
+    let approver = Scripted::new().rule(move |_| {
         asked.fetch_add(1, Ordering::SeqCst);
         Some(Answer::Allow {
             patterns: vec!["write:mcp:app_files".parse().unwrap()],
@@ -174,7 +176,7 @@ async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
             left_out: Vec::new(),
         })
     });
-    let stage = apps(|builder| builder.approver(people)).await;
+    let stage = apps(|builder| builder.approver(approver)).await;
     let worker = worker(&stage).await;
     let script = || offering(vec![tool("push", false)], echo);
     let (view, _guest) = offered(&worker, "files", script()).await;
@@ -198,14 +200,14 @@ async fn a_grant_for_one_view_is_none_for_the_next_of_its_name() {
 }
 
 #[tokio::test]
-async fn a_list_that_changes_is_looked_at_again() {
+async fn changed_tool_list_is_fetched_again() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         let name = if looks == 1 { "first" } else { "second" };
         Some(json!({"result": {"tools": [tool(name, true)]}}))
@@ -223,14 +225,14 @@ async fn a_list_that_changes_is_looked_at_again() {
 }
 
 #[tokio::test]
-async fn an_app_without_tools_is_never_asked_for_them() {
+async fn app_without_tools_is_not_asked_for_them() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     view.tool_input(serde_json::Map::new());
     assert!(view.reached(ViewState::Mounted).await);
-    let seen = guest.acts(|_, _| Some(json!({"result": {}})));
+    let seen = guest.respond_with(|_, _| Some(json!({"result": {}})));
     view.close().await;
     let seen = seen.await.unwrap();
     let methods: Vec<_> = seen
@@ -244,21 +246,21 @@ async fn an_app_without_tools_is_never_asked_for_them() {
 }
 
 #[tokio::test]
-async fn a_page_hears_of_its_call_once_it_is_ready_and_in_order() {
+async fn page_gets_tool_updates_after_initialization_in_order() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     let input = json!({"path": "/a"});
-    view.tool_result(says("done").as_object().cloned().unwrap());
+    view.tool_result(text_result("done").as_object().cloned().unwrap());
     view.tool_input(input.as_object().cloned().unwrap());
     let dark = json!({"theme": "dark"});
     view.change_context(dark.as_object().cloned().unwrap());
-    let greeting = guest.greets(Value::Null).await;
-    let told = &greeting["result"];
-    assert_eq!(told["protocolVersion"], "2026-01-26");
-    assert_eq!(told["hostContext"]["theme"], "dark");
-    assert_eq!(told["hostContext"]["displayMode"], "inline");
-    assert_eq!(told["hostCapabilities"]["openLinks"], json!({}));
+    let initialized = guest.initialize(Value::Null).await;
+    let result = &initialized["result"];
+    assert_eq!(result["protocolVersion"], "2026-01-26");
+    assert_eq!(result["hostContext"]["theme"], "dark");
+    assert_eq!(result["hostContext"]["displayMode"], "inline");
+    assert_eq!(result["hostCapabilities"]["openLinks"], json!({}));
     let first = guest.next().await.unwrap();
     assert_eq!(first["params"]["arguments"], input);
     assert_eq!(
@@ -285,19 +287,19 @@ fn person() -> Scripted {
 }
 
 #[tokio::test]
-async fn a_page_calls_what_only_reads_and_changes_what_a_person_allows() {
+async fn page_reads_freely_and_writes_with_approval() {
     let stage = apps(|builder| builder).await;
     let alone = worker(&stage).await;
     let (_view, mut guest) = opened(&alone, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for name in ["echo", "peek"] {
-        let answer = guest.calls(name, at("x")).await;
+        let answer = guest.call_tool(name, at("x")).await;
         assert_eq!(
             answer["result"]["structuredContent"],
             json!({"path": "/r/x"})
         );
     }
-    let refused = guest.calls("post", at("x")).await;
+    let refused = guest.call_tool("post", at("x")).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"],
         "SCOPE_REQUIRED"
@@ -307,9 +309,9 @@ async fn a_page_calls_what_only_reads_and_changes_what_a_person_allows() {
     let stage = apps(|builder| builder.approver(person())).await;
     let watched = worker(&stage).await;
     let (_view, mut guest) = opened(&watched, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for asked in 1..=2 {
-        let done = guest.calls("post", at("x")).await;
+        let done = guest.call_tool("post", at("x")).await;
         assert_eq!(done["result"]["isError"], json!(false));
         assert_eq!(stage.texts("asked", "/call").await.len(), asked);
     }
@@ -319,28 +321,28 @@ async fn a_page_calls_what_only_reads_and_changes_what_a_person_allows() {
 }
 
 #[tokio::test]
-async fn what_a_person_allows_is_held_to_the_policy_all_the_same() {
+async fn approval_for_a_page_does_not_override_the_policy() {
     let stage = apps(|builder| builder.approver(person())).await;
     let worker = stage.worker(Policy::new().deny("write:file")).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
-    let refused = guest.calls("post", at("x")).await;
+    guest.initialize(Value::Null).await;
+    let refused = guest.call_tool("post", at("x")).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"],
         "PERMISSION_DENIED"
     );
     assert!(stage.board.posted().is_empty());
     assert_eq!(
-        guest.calls("echo", at("x")).await["result"]["isError"],
+        guest.call_tool("echo", at("x")).await["result"]["isError"],
         json!(false)
     );
 }
 
 #[tokio::test]
-async fn what_a_page_wants_of_people_reaches_them_or_is_refused() {
+async fn page_requests_reach_the_host_or_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
-    let wishes = [
+    let requests = [
         ("ui/open-link", json!({"url": "https://example.org"})),
         (
             "ui/message",
@@ -354,38 +356,38 @@ async fn what_a_page_wants_of_people_reaches_them_or_is_refused() {
     ];
     let host = Host::yes();
     let (view, mut guest) = opened(&worker, quick("yes"), host.clone()).await;
-    guest.greets(Value::Null).await;
-    for (method, params) in &wishes {
-        let answer = guest.asks(method, params.clone()).await;
+    guest.initialize(Value::Null).await;
+    for (method, params) in &requests {
+        let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["result"].get("isError"), None, "{method}");
     }
-    assert_eq!(host.wishes.lock().unwrap().len(), wishes.len());
+    assert_eq!(host.requests.lock().unwrap().len(), requests.len());
     assert!(matches!(view.suspend().await, Err(ViewError::Pinned)));
     let script = guest
-        .asks("ui/open-link", json!({"url": "javascript:alert(1)"}))
+        .request("ui/open-link", json!({"url": "javascript:alert(1)"}))
         .await;
     assert_eq!(script["error"]["code"], json!(-32602));
 
     let (view, mut guest) = opened(&worker, quick("no"), Host::default()).await;
-    guest.greets(Value::Null).await;
-    for (method, params) in &wishes[..3] {
-        let answer = guest.asks(method, params.clone()).await;
+    guest.initialize(Value::Null).await;
+    for (method, params) in &requests[..3] {
+        let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["result"], json!({"isError": true}), "{method}");
     }
-    let pinned = guest.asks("dev.bailiwick/request-pin", json!({})).await;
+    let pinned = guest.request("dev.bailiwick/request-pin", json!({})).await;
     assert_eq!(pinned["result"], json!({"pinned": false}));
     assert!(view.suspend().await.is_ok());
 
     let (_view, mut guest) = opened(&worker, quick("none"), DenyView).await;
-    guest.greets(Value::Null).await;
-    for (method, params) in &wishes[..3] {
-        let answer = guest.asks(method, params.clone()).await;
+    guest.initialize(Value::Null).await;
+    for (method, params) in &requests[..3] {
+        let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
     }
 }
 
 #[tokio::test]
-async fn a_page_is_shown_as_its_host_says() {
+async fn display_mode_is_chosen_by_the_host() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let modes = [
@@ -393,10 +395,10 @@ async fn a_page_is_shown_as_its_host_says() {
         bailiwick_mcp::view::DisplayMode::Fullscreen,
     ];
     let (_view, mut guest) = opened(&worker, quick("files").modes(modes), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let mut mode = async |wanted: &str| {
         let answer = guest
-            .asks("ui/request-display-mode", json!({"mode": wanted}))
+            .request("ui/request-display-mode", json!({"mode": wanted}))
             .await;
         answer["result"]["mode"].as_str().unwrap().to_owned()
     };
@@ -407,31 +409,32 @@ async fn a_page_is_shown_as_its_host_says() {
 }
 
 #[tokio::test]
-async fn what_a_page_tells_the_model_replaces_what_it_told_before() {
+async fn model_context_update_replaces_the_previous_one() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
     let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert_eq!(view.model_context(), None);
     for text in ["one", "tw\u{202e}o"] {
         let content =
             json!({"content": [{"type": "text", "text": text}], "structuredContent": {"n": 1}});
-        let told = guest.asks("ui/update-model-context", content).await;
-        assert_eq!(told["result"], json!({}));
+        let answer = guest.request("ui/update-model-context", content).await;
+        assert_eq!(answer["result"], json!({}));
     }
     assert_eq!(view.model_context().unwrap().text(), "tw\\u{202e}o");
-    let news = host.news.lock().unwrap();
+    let events = host.events.lock().unwrap();
     assert_eq!(
-        news.iter()
-            .filter(|news| **news == ViewEvent::ModelContextChanged)
+        events
+            .iter()
+            .filter(|event| **event == ViewEvent::ModelContextChanged)
             .count(),
         2
     );
 }
 
 #[tokio::test]
-async fn an_app_out_of_sight_is_asked_for_nothing_until_it_is_back() {
+async fn suspended_app_is_not_called_until_resumed() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(vec![tool("look", true)], echo);
@@ -449,7 +452,7 @@ async fn an_app_out_of_sight_is_asked_for_nothing_until_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_view_that_closes_under_a_call_says_so_and_takes_its_tools_along() {
+async fn closing_a_view_fails_its_calls_and_removes_its_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let called = Arc::new(AtomicBool::new(false));
@@ -476,14 +479,14 @@ async fn a_view_that_closes_under_a_call_says_so_and_takes_its_tools_along() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_worker_or_of_the_page_is_the_end_of_the_view() {
+async fn view_ends_with_its_worker_or_page() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
     let (view, guest) = opened(&worker, quick("files"), host.clone()).await;
     drop(guest);
     view.reached(ViewState::Closed).await;
-    assert_eq!(*host.news.lock().unwrap(), [ViewEvent::Closed]);
+    assert_eq!(*host.events.lock().unwrap(), [ViewEvent::Closed]);
     let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
     worker.revoke().await;
     view.reached(ViewState::Closed).await;
@@ -493,14 +496,14 @@ async fn the_end_of_a_worker_or_of_the_page_is_the_end_of_the_view() {
 }
 
 #[tokio::test]
-async fn a_call_that_a_page_made_outlives_the_page() {
+async fn call_by_a_page_outlives_the_page() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let hang = json!({"name": "hangs", "arguments": at("x")});
     guest
-        .says(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
+        .send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
         .await;
     until(|| worker.status().in_flight == 1).await;
     view.close().await;
@@ -514,33 +517,33 @@ async fn a_call_that_a_page_made_outlives_the_page() {
 }
 
 #[tokio::test]
-async fn a_page_may_take_its_call_back() {
+async fn page_can_cancel_its_call() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let hang = json!({"name": "hangs", "arguments": at("x")});
     guest
-        .says(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
+        .send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
         .await;
     until(|| worker.status().in_flight == 1).await;
     let back =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
-    guest.says(back).await;
+    guest.send(back).await;
     until(|| worker.status().in_flight == 0).await;
     stage.latch.open();
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test]
-async fn behind_two_tools_an_app_is_found_called_and_judged_by_its_own() {
+async fn app_behind_two_tools_is_listed_called_and_judged() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = quick("files").behind_two_tools();
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(json!({})).await;
+    guest.initialize(json!({})).await;
     let tools = vec![tool("look", true), tool("push", false)];
-    let _guest = guest.acts(offering(tools, echo));
+    let _guest = guest.respond_with(offering(tools, echo));
     listed(&view).await;
     assert_eq!(names(&worker), ["list_app_tools", "call_app_tool"]);
     let listed = worker.call("list_app_tools", json!({})).await.unwrap();
@@ -570,7 +573,7 @@ async fn behind_two_tools_an_app_is_found_called_and_judged_by_its_own() {
 }
 
 #[tokio::test]
-async fn a_person_uses_the_tools_of_a_page_by_its_view() {
+async fn host_can_call_app_tools_through_the_view() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(vec![tool("push", false)], echo);

@@ -10,11 +10,12 @@ use serde_json::{Value, json};
 
 use super::at;
 use super::guest::{
-    Host, apps, echo, listed, names, offered, offering, opened, quick, says, tool, until, worker,
+    Host, apps, echo, listed, names, offered, offering, opened, quick, text_result, tool, until,
+    worker,
 };
 
 #[tokio::test]
-async fn nothing_is_answered_before_a_page_is_initialized() {
+async fn page_requests_are_rejected_before_initialization() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
@@ -24,15 +25,15 @@ async fn nothing_is_answered_before_a_page_is_initialized() {
             ("ui/message", json!({"content": []})),
             ("ui/update-model-context", json!({"content": []})),
         ] {
-            let answer = guest.asks(method, params).await;
+            let answer = guest.request(method, params).await;
             assert_eq!(answer["error"]["code"], json!(-32000), "{method}");
         }
     };
     early(&mut guest).await;
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
-    guest.notes("ui/notifications/initialized").await;
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
+    guest.notify("ui/notifications/initialized").await;
     early(&mut guest).await;
-    guest.asks("ui/initialize", json!({})).await;
+    guest.request("ui/initialize", json!({})).await;
     early(&mut guest).await;
     assert_eq!(view.state(), ViewState::Starting);
     let call = view
@@ -43,29 +44,29 @@ async fn nothing_is_answered_before_a_page_is_initialized() {
         (call.code(), &call.details()["state"]),
         (Code::ServerGone, &json!("starting"))
     );
-    guest.notes("ui/notifications/initialized").await;
-    let answer = guest.calls("echo", at("x")).await;
+    guest.notify("ui/notifications/initialized").await;
+    let answer = guest.call_tool("echo", at("x")).await;
     assert_eq!(answer["result"]["isError"], json!(false));
-    let twice = guest.asks("ui/initialize", json!({})).await;
+    let twice = guest.request("ui/initialize", json!({})).await;
     assert_eq!(twice["error"]["code"], json!(-32600));
     assert_eq!(view.model_context(), None);
 }
 
 #[tokio::test]
-async fn a_page_reaches_no_tool_that_is_not_its_servers_for_apps() {
+async fn page_cannot_call_tools_of_other_apps() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(vec![tool("look", true)], echo);
     let (_app, _other) = offered(&worker, "other", script).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for name in ["app_other__look", "no_such", "call_app_tool", "", "look"] {
-        let answer = guest.calls(name, at("x")).await;
+        let answer = guest.call_tool(name, at("x")).await;
         assert_eq!(answer["error"]["code"], json!(-32602), "{name}");
         assert_eq!(answer["error"]["data"]["code"], "UNKNOWN_TOOL", "{name}");
     }
     assert_eq!(
-        guest.calls("peek", at("x")).await["result"]["isError"],
+        guest.call_tool("peek", at("x")).await["result"]["isError"],
         json!(false)
     );
     let refused = stage.texts("denied", "/event/origin").await;
@@ -74,11 +75,11 @@ async fn a_page_reaches_no_tool_that_is_not_its_servers_for_apps() {
 }
 
 #[tokio::test]
-async fn methods_that_nobody_knows_are_refused_by_name() {
+async fn unknown_page_methods_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for method in [
         "sampling/createMessage",
         "tools/list",
@@ -86,13 +87,13 @@ async fn methods_that_nobody_knows_are_refused_by_name() {
         "ui/notifications/tool-input",
         "",
     ] {
-        let answer = guest.asks(method, json!({})).await;
+        let answer = guest.request(method, json!({})).await;
         assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
     }
 }
 
 #[tokio::test]
-async fn the_fifty_first_tool_is_none() {
+async fn tools_beyond_fifty_are_withheld() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = (0..51).map(|n| tool(&format!("t{n:02}"), true)).collect();
@@ -106,7 +107,7 @@ async fn the_fifty_first_tool_is_none() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_ends_is_cut() {
+async fn endless_tool_list_is_cut() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let mut page = 0;
@@ -120,7 +121,7 @@ async fn a_list_that_never_ends_is_cut() {
 }
 
 #[tokio::test]
-async fn names_that_deceive_or_become_the_same_are_no_tools() {
+async fn deceptive_colliding_and_invalid_tools_are_withheld() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let long = "x".repeat(80);
@@ -136,36 +137,36 @@ async fn names_that_deceive_or_become_the_same_are_no_tools() {
 }
 
 #[tokio::test]
-async fn an_answer_counts_once_and_only_to_what_was_asked() {
+async fn response_is_accepted_once_and_only_for_its_request() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({})).await;
+    guest.initialize(json!({})).await;
     let list = guest.next().await.unwrap();
     assert_eq!(list["method"], "tools/list");
     let answer = |id: &Value, name: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool(name, true)]}});
     for id in [json!(999), json!(0), json!(-1), json!("1"), json!(null)] {
-        guest.says(answer(&id, "forged")).await;
+        guest.send(answer(&id, "forged")).await;
     }
-    guest.says(answer(&list["id"], "first")).await;
-    guest.says(answer(&list["id"], "second")).await;
+    guest.send(answer(&list["id"], "first")).await;
+    guest.send(answer(&list["id"], "second")).await;
     listed(&view).await;
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
     assert_eq!(names(&worker), ["app_files__first"]);
 }
 
 #[tokio::test]
-async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
+async fn duplicate_request_id_is_rejected_and_the_first_continues() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let call = |name: &str| {
         let params = json!({"name": name, "arguments": at("x")});
         json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
     };
-    guest.says(call("hangs")).await;
-    guest.says(call("echo")).await;
+    guest.send(call("hangs")).await;
+    guest.send(call("echo")).await;
     assert_eq!(guest.next().await.unwrap()["error"]["code"], json!(-32600));
     stage.latch.open();
     let answer = guest.next().await.unwrap();
@@ -176,15 +177,15 @@ async fn a_request_whose_id_is_taken_is_refused_and_the_first_goes_on() {
 }
 
 #[tokio::test]
-async fn more_requests_than_are_served_are_refused() {
+async fn requests_beyond_the_limit_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let params = json!({"name": "hangs", "arguments": at("x")});
     for id in 0..40 {
         guest
-            .says(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
+            .send(json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}))
             .await;
     }
     for _ in 32..40 {
@@ -200,13 +201,13 @@ async fn more_requests_than_are_served_are_refused() {
 }
 
 #[tokio::test]
-async fn a_page_wants_no_more_of_people_than_they_can_bear() {
+async fn page_requests_to_the_host_are_rate_limited() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
     let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.greets(Value::Null).await;
-    let wishes = [
+    guest.initialize(Value::Null).await;
+    let requests = [
         ("ui/open-link", json!({"url": "https://example.org"})),
         ("ui/message", json!({"content": []})),
         ("ui/download-file", json!({"contents": []})),
@@ -214,11 +215,11 @@ async fn a_page_wants_no_more_of_people_than_they_can_bear() {
         ("dev.bailiwick/request-pin", json!({})),
     ];
     let mut refused = Vec::new();
-    for (method, params) in wishes.iter().cycle().take(1000) {
-        let answer = guest.asks(method, params.clone()).await;
+    for (method, params) in requests.iter().cycle().take(1000) {
+        let answer = guest.request(method, params.clone()).await;
         refused.extend(answer.get("error").cloned());
     }
-    let asked = host.wishes.lock().unwrap().len();
+    let asked = host.requests.lock().unwrap().len();
     assert!((8..100).contains(&asked), "people were asked {asked} times");
     assert_eq!(refused.len() + asked, 1000);
     for error in &refused {
@@ -229,12 +230,12 @@ async fn a_page_wants_no_more_of_people_than_they_can_bear() {
         assert!((1..=2000).contains(&wait), "{wait}");
     }
     // Pages without requests are not affected, nor are requests of other pages.
-    let called = guest.calls("echo", at("x")).await;
+    let called = guest.call_tool("echo", at("x")).await;
     assert_eq!(called["result"]["isError"], json!(false));
     let (_view, mut other) = opened(&worker, quick("other"), host.clone()).await;
-    other.greets(Value::Null).await;
-    let (method, params) = &wishes[0];
-    let answer = other.asks(method, params.clone()).await;
+    other.initialize(Value::Null).await;
+    let (method, params) = &requests[0];
+    let answer = other.request(method, params.clone()).await;
     assert_eq!(answer["result"], json!({"isError": true}));
 }
 
@@ -247,9 +248,9 @@ async fn list_changes_are_rate_limited() {
         ..ViewLimits::default()
     });
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
-    let seen = guest.acts(offering(vec![tool("look", true)], echo));
+    let seen = guest.respond_with(offering(vec![tool("look", true)], echo));
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     for _ in 0..5000 {
         assert!(sender.send(changed.to_string()).await);
@@ -265,13 +266,13 @@ async fn list_changes_are_rate_limited() {
 }
 
 #[tokio::test]
-async fn a_page_that_never_said_that_its_list_changes_is_not_heard_of_it() {
+async fn undeclared_list_changes_are_ignored() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({})).await;
+    guest.initialize(json!({})).await;
     let sender = guest.sender();
-    let seen = guest.acts(offering(vec![tool("look", true)], echo));
+    let seen = guest.respond_with(offering(vec![tool("look", true)], echo));
     listed(&view).await;
     let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     sender.send(changed.to_string()).await;
@@ -288,29 +289,29 @@ async fn a_page_that_never_said_that_its_list_changes_is_not_heard_of_it() {
 }
 
 #[tokio::test]
-async fn a_flood_of_notices_is_cut_before_its_host_hears_it() {
+async fn notification_flood_is_limited_before_the_host() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let host = Host::default();
     let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     for _ in 0..1000 {
-        guest.notes("notifications/message").await;
+        guest.notify("notifications/message").await;
     }
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
-    let heard = host.news.lock().unwrap().len();
-    assert!((1..500).contains(&heard), "{heard} were heard");
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
+    let received = host.events.lock().unwrap().len();
+    assert!((1..500).contains(&received), "{received} were received");
 }
 
 #[tokio::test]
-async fn eleven_megabytes_are_refused_and_nobody_waits_for_them() {
+async fn oversized_results_and_requests_are_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let long = "x".repeat(11 << 20);
     let tools = vec![tool("long", true), tool("look", true)];
     let script = offering(tools, move |name, _| {
         let text = if name == "long" { &long } else { "short" };
-        Some(json!({"result": says(text)}))
+        Some(json!({"result": text_result(text)}))
     });
     let (_view, _guest) = offered(&worker, "files", script).await;
     let failed = worker.call("app_files__long", json!({})).await.unwrap_err();
@@ -318,14 +319,14 @@ async fn eleven_megabytes_are_refused_and_nobody_waits_for_them() {
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
 
     let (_other, mut guest) = opened(&worker, quick("other"), Host::yes()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let text = "x".repeat(11 << 20);
-    let refused = guest.calls("echo", json!({ "path": text })).await;
+    let refused = guest.call_tool("echo", json!({ "path": text })).await;
     assert_eq!(refused["error"]["code"], json!(-32600));
 }
 
 #[tokio::test]
-async fn a_tool_that_hangs_is_given_up_and_told_so() {
+async fn hanging_tool_times_out_and_is_cancelled() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let script = offering(
@@ -345,23 +346,23 @@ async fn a_tool_that_hangs_is_given_up_and_told_so() {
 }
 
 #[tokio::test]
-async fn a_page_that_reads_nothing_is_closed() {
+async fn page_that_does_not_read_is_closed() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     let sender = guest.sender();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
-    let mut said = 0;
+    let mut sent = 0;
     while sender.send(ping.clone()).await {
-        said += 1;
-        assert!(said < 100_000, "it goes on for ever");
+        sent += 1;
+        assert!(sent < 100_000, "the page is not closed");
     }
     assert_eq!(view.state(), ViewState::Closed);
 }
 
 #[tokio::test]
-async fn what_is_no_message_is_passed_over() {
+async fn invalid_messages_are_ignored() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
@@ -377,11 +378,11 @@ async fn what_is_no_message_is_passed_over() {
     ] {
         assert!(guest.sender().send(noise).await);
     }
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test]
-async fn answers_that_are_no_results_go_no_further() {
+async fn invalid_results_are_rejected_and_text_is_escaped() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let mut promised = tool("promised", true);
@@ -431,11 +432,13 @@ async fn answers_that_are_no_results_go_no_further() {
 }
 
 #[tokio::test]
-async fn an_app_cannot_take_the_name_of_another_tool() {
+async fn app_cannot_replace_another_tool() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let tools = vec![tool("echo", true), tool("post", true)];
-    let script = offering(tools, |_, _| Some(json!({"result": says("the app")})));
+    let script = offering(tools, |_, _| {
+        Some(json!({"result": text_result("the app")}))
+    });
     let (_view, _guest) = offered(&worker, "files", script).await;
     assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
     assert_eq!(
@@ -450,14 +453,14 @@ async fn an_app_cannot_take_the_name_of_another_tool() {
 }
 
 #[tokio::test]
-async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
+async fn list_change_during_suspension_is_fetched_after_resume() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         let name = if looks == 1 { "first" } else { "second" };
         Some(json!({"result": {"tools": [tool(name, true)]}}))
@@ -474,20 +477,20 @@ async fn a_change_of_a_list_out_of_sight_is_looked_at_once_the_page_is_back() {
 }
 
 #[tokio::test]
-async fn a_look_that_fails_takes_no_tool_away() {
+async fn failed_list_refresh_keeps_the_tools() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         Some(match (method, looks) {
             ("tools/list", 1) => json!({"result": {"tools": [tool("first", true)]}}),
             ("tools/list", 2) => json!({"error": {"code": 1, "message": "no"}}),
             ("tools/list", _) => json!({"result": {"tools": [tool("third", true)]}}),
-            _ => json!({"result": says(&looks.to_string())}),
+            _ => json!({"result": text_result(&looks.to_string())}),
         })
     });
     listed(&view).await;
@@ -506,7 +509,7 @@ async fn a_look_that_fails_takes_no_tool_away() {
 }
 
 #[tokio::test]
-async fn a_list_of_far_more_than_may_be_offered_is_none() {
+async fn oversized_tool_list_is_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let many = |count: usize| (0..count).map(|n| tool(&format!("t{n}"), true)).collect();
@@ -514,10 +517,10 @@ async fn a_list_of_far_more_than_may_be_offered_is_none() {
     assert_eq!((view.tools().len(), names(&worker).len()), (200, 50));
     view.close().await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
+    guest.initialize(json!({"listChanged": true})).await;
     let sender = guest.sender();
     let mut looks = 0;
-    let _guest = guest.acts(move |method, _| {
+    let _guest = guest.respond_with(move |method, _| {
         looks += usize::from(method == "tools/list");
         let tools: Vec<_> = if looks == 1 { many(201) } else { many(1) };
         (method == "tools/list").then(|| json!({"result": {"tools": tools}}))
@@ -534,7 +537,7 @@ async fn closed_channel_ends_the_view() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
     let sender = guest.sender();
     drop(guest);
@@ -544,15 +547,15 @@ async fn closed_channel_ends_the_view() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_a_person_goes_with_the_page() {
+async fn call_waiting_for_approval_ends_with_the_page() {
     let stage = apps(|builder| builder.approver(Deferred)).await;
     let worker = worker(&stage).await;
     let post = json!({"name": "post", "arguments": at("x")});
     let post = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": post});
     for closes in [true, false] {
         let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-        guest.greets(Value::Null).await;
-        guest.says(post.clone()).await;
+        guest.initialize(Value::Null).await;
+        guest.send(post.clone()).await;
         let question = loop {
             if let Some(question) = stage.grants.questions().await.unwrap().pop() {
                 break question.id;
@@ -579,7 +582,7 @@ async fn a_call_that_waits_for_a_person_goes_with_the_page() {
 }
 
 #[tokio::test]
-async fn a_grant_without_a_mark_is_refused_where_it_would_bind_nothing() {
+async fn grant_for_an_absent_app_is_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let grant = async |pattern: &str| {
@@ -599,7 +602,7 @@ async fn a_grant_without_a_mark_is_refused_where_it_would_bind_nothing() {
 }
 
 #[tokio::test]
-async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
+async fn view_of_an_unattached_server_is_rejected() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let others = Upstreams::builder().start().await.unwrap();
@@ -610,11 +613,11 @@ async fn a_page_of_a_server_that_the_runtime_has_not_is_not_shown() {
 }
 
 #[tokio::test]
-async fn page_that_was_told_to_close_stays_suspended() {
+async fn closing_page_stays_suspended() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
     view.suspend().await.unwrap();
     let closing = view.clone();
@@ -623,19 +626,19 @@ async fn page_that_was_told_to_close_stays_suspended() {
         guest.next().await.unwrap()["method"],
         "ui/resource-teardown"
     );
-    let answer = guest.calls("echo", at("x")).await;
+    let answer = guest.call_tool("echo", at("x")).await;
     assert_eq!(answer["error"]["code"], json!(-32000), "{answer}");
     closing.await.unwrap();
 }
 
 #[tokio::test]
-async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
+async fn call_through_two_tools_is_explained_as_the_app_tool() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = quick("files").behind_two_tools();
     let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(json!({})).await;
-    let _guest = guest.acts(offering(vec![tool("push", false)], echo));
+    guest.initialize(json!({})).await;
+    let _guest = guest.respond_with(offering(vec![tool("push", false)], echo));
     listed(&view).await;
     let by_two = Call::new("call_app_tool", json!({"name": "app_files__push"}));
     let by_two = worker.explain(&by_two).unwrap();
@@ -647,7 +650,7 @@ async fn a_call_by_two_names_is_explained_as_that_of_the_tool_it_is_for() {
 }
 
 #[tokio::test]
-async fn a_text_that_no_view_could_read_is_not_taken() {
+async fn oversized_message_is_not_sent() {
     let stage = apps(|builder| builder).await;
     let worker = worker(&stage).await;
     let spec = ViewSpec::new("files").limits(ViewLimits {
@@ -655,8 +658,8 @@ async fn a_text_that_no_view_could_read_is_not_taken() {
         ..ViewLimits::default()
     });
     let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.greets(Value::Null).await;
+    guest.initialize(Value::Null).await;
     assert!(!guest.sender().send("x".repeat(2049)).await);
     assert!(guest.sender().send("x".repeat(2048)).await);
-    assert_eq!(guest.asks("ping", json!({})).await["result"], json!({}));
+    assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }

@@ -28,15 +28,15 @@ impl Guest {
         self.link.sender()
     }
 
-    pub(super) async fn says(&self, message: Value) {
+    pub(super) async fn send(&self, message: Value) {
         assert!(
             self.sender().send(message.to_string()).await,
-            "nobody hears"
+            "the channel is closed"
         );
     }
 
-    pub(super) async fn notes(&self, method: &str) {
-        self.says(json!({"jsonrpc": "2.0", "method": method})).await;
+    pub(super) async fn notify(&self, method: &str) {
+        self.send(json!({"jsonrpc": "2.0", "method": method})).await;
     }
 
     /// The next message to it.
@@ -46,9 +46,9 @@ impl Guest {
     }
 
     /// The answer to one request; other messages are ignored.
-    pub(super) async fn asks(&mut self, method: &str, params: Value) -> Value {
+    pub(super) async fn request(&mut self, method: &str, params: Value) -> Value {
         let request = json!({"jsonrpc": "2.0", "id": method, "method": method, "params": params});
-        self.says(request).await;
+        self.send(request).await;
         loop {
             let message = self.next().await.unwrap();
             if message.get("id") == Some(&method.into()) {
@@ -58,22 +58,22 @@ impl Guest {
     }
 
     /// Calls a tool of its server.
-    pub(super) async fn calls(&mut self, name: &str, arguments: Value) -> Value {
+    pub(super) async fn call_tool(&mut self, name: &str, arguments: Value) -> Value {
         let params = json!({"name": name, "arguments": arguments});
-        self.asks("tools/call", params).await
+        self.request("tools/call", params).await
     }
 
     /// Initializes, offering these tools.
-    pub(super) async fn greets(&mut self, tools: Value) -> Value {
+    pub(super) async fn initialize(&mut self, tools: Value) -> Value {
         let info = json!({"name": "board", "version": "2"});
         let params = json!({"appInfo": info, "appCapabilities": {"tools": tools}, "protocolVersion": "2026-01-26"});
-        let greeting = self.asks("ui/initialize", params).await;
-        self.notes("ui/notifications/initialized").await;
-        greeting
+        let response = self.request("ui/initialize", params).await;
+        self.notify("ui/notifications/initialized").await;
+        response
     }
 
     /// Answers each request by `script`; unanswered requests hang. Returns all received messages once the view is closed.
-    pub(super) fn acts(
+    pub(super) fn respond_with(
         mut self,
         mut script: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
     ) -> JoinHandle<Vec<Value>> {
@@ -118,10 +118,10 @@ pub(super) fn offering(
 }
 
 pub(super) fn echo(_: &str, arguments: &Value) -> Option<Value> {
-    Some(json!({"result": says(&arguments.to_string())}))
+    Some(json!({"result": text_result(&arguments.to_string())}))
 }
 
-pub(super) fn says(text: &str) -> Value {
+pub(super) fn text_result(text: &str) -> Value {
     json!({"content": [{"type": "text", "text": text}]})
 }
 
@@ -129,8 +129,8 @@ pub(super) fn says(text: &str) -> Value {
 #[derive(Clone, Default)]
 pub(super) struct Host {
     pub(super) yes: bool,
-    pub(super) wishes: Arc<Mutex<Vec<ViewRequest>>>,
-    pub(super) news: Arc<Mutex<Vec<ViewEvent>>>,
+    pub(super) requests: Arc<Mutex<Vec<ViewRequest>>>,
+    pub(super) events: Arc<Mutex<Vec<ViewEvent>>>,
     pub(super) messages: Arc<Mutex<Vec<bool>>>,
 }
 
@@ -148,13 +148,13 @@ impl ViewHost for Host {
         ViewCapabilities::ALL
     }
 
-    fn on_request(&self, wish: ViewRequest) -> BoxFuture<'_, bool> {
-        self.wishes.lock().unwrap().push(wish);
+    fn on_request(&self, request: ViewRequest) -> BoxFuture<'_, bool> {
+        self.requests.lock().unwrap().push(request);
         Box::pin(std::future::ready(self.yes))
     }
 
-    fn on_event(&self, news: ViewEvent) {
-        self.news.lock().unwrap().push(news);
+    fn on_event(&self, event: ViewEvent) {
+        self.events.lock().unwrap().push(event);
     }
 
     fn on_message(&self, of_app: bool, _: &str) {
@@ -196,8 +196,8 @@ pub(super) async fn offered(
     script: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
 ) -> (View, JoinHandle<Vec<Value>>) {
     let (view, mut guest) = opened(worker, quick(name), Host::default()).await;
-    guest.greets(json!({"listChanged": true})).await;
-    let guest = guest.acts(script);
+    guest.initialize(json!({"listChanged": true})).await;
+    let guest = guest.respond_with(script);
     listed(&view).await;
     (view, guest)
 }

@@ -223,7 +223,7 @@ fn kernel_that_does_not_confine_paths_blocks_serve() {
 }
 
 #[test]
-fn procfs_that_is_absent_is_limited_and_procfs_that_is_denied_blocks_serve() {
+fn absent_procfs_is_limited_and_denied_procfs_blocks_serve() {
     is_limited("procfs", "mount procfs", |it| {
         calls(it).reopen = Err(Errno::NOENT);
     });
@@ -268,7 +268,7 @@ fn state_folder_that_other_users_can_change_is_limited() {
 }
 
 #[test]
-fn state_folder_that_does_not_exist_is_ok_if_it_can_be_created() {
+fn absent_state_folder_is_ok_if_it_can_be_created() {
     let create = |it: &mut Facts| state(it).existing[0] = directory("/home/me", ME, 0o755);
     let (line, _) = line("state folder", create);
     assert!(line.starts_with("ok "), "{line}");

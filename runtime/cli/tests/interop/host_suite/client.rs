@@ -87,7 +87,7 @@ fn arguments(schema: &Value) -> Value {
     all.into()
 }
 
-/// Connects, signs in if it is asked to, and calls what the suite says, or every tool once.
+/// Connects, signs in on request, and calls the tools that the suite names, or each tool once.
 pub(crate) async fn run(url: &str) {
     let context = std::env::var("MCP_CONFORMANCE_CONTEXT").ok();
     let context: Value = context

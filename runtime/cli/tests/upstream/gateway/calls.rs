@@ -80,7 +80,7 @@ fn crashed_server_is_reported_and_others_continue() {
 }
 
 #[test]
-fn server_that_fails_to_start_is_reported_and_others_are_offered() {
+fn server_start_failure_is_reported_and_others_are_offered() {
     let servers = json!({"gone": {"command": "/nonexistent"}, "notes": hostile(&["plain"])});
     let workspace = Workspace::new(&json!({ "servers": servers }));
     let mut client = workspace.client(&["--allow", "read:mcp"]);

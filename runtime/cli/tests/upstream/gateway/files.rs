@@ -19,15 +19,15 @@ fn invalid_entries_are_named_with_the_reason() {
         names.iter().all(|name| name.starts_with("notes__")),
         "{names:?}"
     );
-    let said = client.end().1;
+    let stderr = client.end().1;
     let hint = "the server `asks` is not used: the input `api-key` has no value, which /servers/asks/env/KEY names; set the \
                 variable `BAILIWICK_INPUT_API_KEY`";
-    assert!(said.contains(hint), "{said}");
+    assert!(stderr.contains(hint), "{stderr}");
     assert!(
-        said.contains("the server `old` is not used") && said.contains("HTTP+SSE"),
-        "{said}"
+        stderr.contains("the server `old` is not used") && stderr.contains("HTTP+SSE"),
+        "{stderr}"
     );
-    assert!(!said.contains("`off`"), "{said}");
+    assert!(!stderr.contains("`off`"), "{stderr}");
     let with = [("BAILIWICK_INPUT_API_KEY", "secret")];
     let mut client = workspace.client_with(&[], &with, &json!({}));
     let names = list(&mut client, "tools", "name");
@@ -44,9 +44,9 @@ fn unreadable_servers_file_is_an_error() {
     ] {
         workspace.write("bad.json", text);
         let ended = workspace.run(&["serve", "--servers", "bad.json"], &[]);
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{said}");
-        assert!(said.contains(expected), "{said}");
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{stderr}");
+        assert!(stderr.contains(expected), "{stderr}");
     }
 }
 
@@ -85,12 +85,12 @@ fn changed_tool_is_withheld_until_approval() {
     assert!(
         !names.contains(&"notes__note".to_owned()) && names.contains(&"notes__edit".to_owned())
     );
-    let said = client.end().1;
+    let stderr = client.end().1;
     assert!(
-        said.contains("the tool `note` of the server `notes` is withheld: it changed"),
-        "{said}"
+        stderr.contains("the tool `note` of the server `notes` is withheld: it changed"),
+        "{stderr}"
     );
-    assert!(said.contains("bailiwick servers"), "{said}");
+    assert!(stderr.contains("bailiwick servers"), "{stderr}");
 
     let line = shown_note(&workspace);
     assert_eq!(line["offered"], false);
@@ -221,11 +221,11 @@ fn root_that_contains_the_pin_store_is_rejected() {
     for root in ["state", "state/bailiwick"] {
         std::fs::create_dir_all(workspace.path("state/bailiwick")).unwrap();
         let ended = workspace.run(&["serve", "--servers", "mcp.json", root], &[]);
-        let said = String::from_utf8(ended.stderr).unwrap();
-        assert_eq!(ended.status.code(), Some(2), "{said}");
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert_eq!(ended.status.code(), Some(2), "{stderr}");
         assert!(
-            said.contains("it contains") && said.contains("--pins"),
-            "{said}"
+            stderr.contains("it contains") && stderr.contains("--pins"),
+            "{stderr}"
         );
     }
     let mut other = workspace.client(&["repo"]);

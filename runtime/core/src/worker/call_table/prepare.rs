@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_deadline_holds_while_a_policy_waits_to_be_compiled() {
+    async fn deadline_applies_while_a_policy_waits_for_compilation() {
         let runtime = runtime().await;
         let worker = worker(&runtime, "one").await;
         let threads = occupied(&worker);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_with_a_policy_is_judged_on_the_pool_after_an_answer_too() {
+    async fn call_with_policy_is_judged_on_the_pool_after_approval() {
         let root = tempfile::tempdir().unwrap();
         let builder = Runtime::builder()
             .root("r", root.path())
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn policies_of_one_worker_delay_no_other() {
+    async fn policies_of_one_worker_do_not_delay_other_workers() {
         let runtime = runtime().await;
         let flooding = worker(&runtime, "flooding").await;
         let other = worker(&runtime, "other").await;

@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn early_sign_ins_wait_for_a_runtime_that_can_record_them() {
+    async fn early_sign_ins_wait_for_a_runtime_to_record_them() {
         let audit = SignInAudit::default();
         audit.record(step("early")).await.unwrap();
         let full = Audit::start(Full, 10).unwrap();
