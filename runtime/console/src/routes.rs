@@ -1,5 +1,22 @@
 //! HTTP routes of the console.
 
+use crate::READ_TIMEOUT;
+use crate::error::ApiError;
+use crate::history;
+use crate::page;
+use crate::request;
+use crate::request::AnswerRequest;
+use crate::request::AskAgainRequest;
+use crate::request::BatchAnswerRequest;
+use crate::request::GrantRequest;
+use crate::request::NarrowRequest;
+use crate::request::RevokeQuery;
+use crate::request::RevokeRequest;
+use crate::request::TemplatePreview;
+use crate::request::TemplateRequest;
+use crate::response;
+use crate::state::ConsoleState;
+use crate::state::SourceState;
 use axum::Router;
 use axum::body::Body;
 use axum::body::Bytes;
@@ -9,8 +26,8 @@ use axum::extract::State;
 use axum::http::Method;
 use axum::http::StatusCode;
 use axum::http::header;
+use axum::middleware;
 use axum::middleware::Next;
-use axum::middleware::self;
 use axum::response::IntoResponse;
 use axum::response::Response;
 use axum::routing::get;
@@ -29,30 +46,11 @@ use bailiwick_http::Connection;
 use bailiwick_http::RequestGuard;
 use bailiwick_http::Token;
 use bailiwick_http::read_all;
-use crate::READ_TIMEOUT;
-use crate::error::ApiError;
-use crate::history;
-use crate::page;
-use crate::request::AnswerRequest;
-use crate::request::AskAgainRequest;
-use crate::request::BatchAnswerRequest;
-use crate::request::GrantRequest;
-use crate::request::NarrowRequest;
-use crate::request::RevokeQuery;
-use crate::request::RevokeRequest;
-use crate::request::TemplatePreview;
-use crate::request::TemplateRequest;
-use crate::request::self;
-use crate::response;
-use crate::state::ConsoleState;
-use crate::state::SourceState;
 use serde::Serialize;
 use serde_json::Value;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
-
-
 
 /// Maximum request body, in bytes.
 const MAX_BODY: usize = 256 << 10;

@@ -1,16 +1,5 @@
 //! `GrantAuthority`: the only handle that grants and answers questions.
 
-use arc_swap::ArcSwap;
-use crate::audit::AuditError;
-use crate::id::GrantId;
-use crate::id::QuestionId;
-use crate::id::SilencedId;
-use crate::policy::Authority;
-use crate::scope::Coverage;
-use crate::scope::Marks;
-use crate::scope::ScopePattern;
-use std::fmt;
-use std::sync::Arc;
 use super::Answer;
 use super::Decision;
 use super::GrantView;
@@ -24,9 +13,18 @@ use super::Silenced;
 use super::TemplateError;
 use super::broker::Broker;
 use super::ledger::QuestionStatus;
+use crate::audit::AuditError;
+use crate::id::GrantId;
+use crate::id::QuestionId;
+use crate::id::SilencedId;
+use crate::policy::Authority;
+use crate::scope::Coverage;
+use crate::scope::Marks;
+use crate::scope::ScopePattern;
+use arc_swap::ArcSwap;
+use std::fmt;
+use std::sync::Arc;
 use tokio::sync::watch;
-
-
 
 /// Why an operation of a person failed.
 #[derive(Clone, thiserror::Error)]

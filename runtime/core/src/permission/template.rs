@@ -1,5 +1,9 @@
 //! Permission templates: named sets of patterns with the directories that they apply to.
 
+use super::GrantHolder;
+use super::Lifetime;
+use super::NewGrant;
+use super::store::MOST_GRANTS;
 use crate::json::read_json;
 use crate::path::VirtualPath;
 use crate::scope::Scope;
@@ -9,12 +13,6 @@ use serde::Deserialize;
 use serde::Serialize;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use super::GrantHolder;
-use super::Lifetime;
-use super::NewGrant;
-use super::store::MOST_GRANTS;
-
-
 
 /// Placeholder of the directories that a template is applied to.
 const ROOT: &str = "{root}";

@@ -392,3 +392,95 @@ async fn failed_or_panicking_act_reports_its_progress() {
     worker.call("send", at("now")).await.unwrap();
     assert_eq!(wire.sent(), ["/r/fails", "/r/breaks", "/r/now"]);
 }
+
+/// Hands its permit to the test and ends; with a path, it needs no more than to read it.
+struct Leak(Arc<Mutex<Option<ActPermit>>>);
+
+impl ActTool for Leak {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("leak", "Leak", "Keeps its permit.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let path = names.path(&args.path)?;
+        let verb = if args.path.ends_with("read") {
+            Verb::Read
+        } else {
+            Verb::Write
+        };
+        let needs = vec![Scope::file(verb, path.clone())];
+        Ok(Prepared { needs, job: path })
+    }
+
+    fn foresee(&self, _: &VirtualPath) -> Foreseen {
+        Foreseen::Unknown
+    }
+
+    async fn act(
+        &self,
+        job: &VirtualPath,
+        permit: ActPermit,
+        _: ActProgress,
+    ) -> Result<Reply, CallError> {
+        *self.0.lock().unwrap() = Some(permit);
+        if job.as_str().ends_with("waits") {
+            std::future::pending::<()>().await;
+        }
+        Ok(said(job))
+    }
+}
+
+async fn leaking() -> (Stage, Arc<Mutex<Option<ActPermit>>>) {
+    let kept = Arc::default();
+    let tools = ToolSet::new().actor(Leak(Arc::clone(&kept)));
+    (stage(|builder| builder.tools(tools)).await, kept)
+}
+
+#[tokio::test]
+async fn permit_kept_after_the_call_is_void() {
+    let (stage, kept) = leaking().await;
+    let worker = stage.open().await;
+    worker.call("leak", at("now")).await.unwrap();
+    let permit = kept.lock().unwrap().take().unwrap();
+    assert_eq!(permit.begin().unwrap_err().code(), Code::Cancelled);
+}
+
+#[tokio::test]
+async fn revocation_waits_for_an_effect_that_outlives_its_call() {
+    let (stage, kept) = leaking().await;
+    let worker = stage.open().await;
+    let call = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.call("leak", at("waits")).await }
+    });
+    let permit = loop {
+        if let Some(permit) = kept.lock().unwrap().take() {
+            break permit;
+        }
+        tokio::task::yield_now().await;
+    };
+    let act = permit.begin().unwrap();
+    let revoking = tokio::spawn({
+        let worker = worker.clone();
+        async move { worker.revoke().await }
+    });
+    assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Cancelled);
+    assert!(act.checkpoint().is_err());
+    assert!(!revoking.is_finished());
+    drop(act);
+    assert_eq!(revoking.await.unwrap().unfinished, 0);
+}
+
+#[tokio::test]
+async fn act_that_needs_only_to_read_is_denied() {
+    let (stage, kept) = leaking().await;
+    let worker = stage.open().await;
+    let denied = worker.call("leak", at("read")).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    assert!(kept.lock().unwrap().is_none());
+    worker.call("leak", at("write")).await.unwrap();
+}
