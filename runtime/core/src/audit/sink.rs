@@ -263,6 +263,7 @@ impl JsonLines {
     /// record is read, which the file must continue; [`verify_file`](super::verify_file) verifies all segments. A torn
     /// last line is moved to another file in the same folder, which [`torn`](Self::torn) names.
     ///
+    /// # Errors
     /// [`AuditFileError`] if it cannot be opened, is in use, or does not continue an unbroken chain. The file is then
     /// left unchanged.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {

@@ -301,6 +301,7 @@ impl History {
 
     /// Adds a file of an audit, which continues the previous one or begins a new chain.
     ///
+    /// # Errors
     /// [`AuditBroken`], as from [`verify_after`](crate::audit::verify_after); the records before the break are added. A
     /// torn last line is a break, too: the writer was killed, or is still writing the line.
     pub fn read(&mut self, reader: impl BufRead) -> Result<Verified, AuditBroken> {
