@@ -16,7 +16,7 @@ use crate::error::{CallError, Code};
 use crate::pipeline::{CallInfo, Mode, Parsed, Step, explain_needs};
 use crate::policy::{Authority, Explanation, Policy, Verdict};
 use crate::scope::{ScopePattern, Verb};
-use crate::tool::{Arguments, Entry};
+use crate::tool::{Arguments, Entry, Job};
 
 /// A call that is not parsed yet.
 #[derive(Debug)]
@@ -88,8 +88,8 @@ impl Request {
                 "hunks can be excluded only from the call of a tool that can divide its change";
             return Err(CallError::new(Code::InvalidArguments, message));
         }
-        // A call that changes something is never allowed by the right to read alone. Servers' tools state one need each.
-        let is_change = entry.mutates && (info.confirm || entry.remote.is_none());
+        // The needs of a planned change may be found by its plan, those of an act are never found later.
+        let is_change = entry.mutates && (info.confirm || matches!(job, Job::Act(_)));
         if is_change && needs.iter().all(|need| need.verb() == Verb::Read) {
             let message = "this call names no change that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));
