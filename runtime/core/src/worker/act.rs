@@ -42,7 +42,12 @@ impl Shared {
         .await?;
         let acted = while_open(&gates, &info.stop, job.act(permit)).await;
         // A permit that the tool kept is void from now on.
-        info.stop.raise(StopReason::Cancelled);
+        info.stop
+            .raise(if gates.iter().any(|gate| gate.is_closed()) {
+                StopReason::Revoked
+            } else {
+                StopReason::Cancelled
+            });
         let reply = acted.map_err(|error| info.stop.mark_sent(error))?;
         // The effect is complete, so nothing after it may fail the call.
         let recorded = self.audit_applied(&info, token);

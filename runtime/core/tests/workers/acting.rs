@@ -94,8 +94,8 @@ impl ActTool for Send {
         }
         assert_ne!(how, "panics", "as a broken tool would");
         let _act = permit.begin()?;
-        self.0.0.0.lock().unwrap().push(job.to_string());
         progress.step();
+        self.0.0.0.lock().unwrap().push(job.to_string());
         match how {
             "hangs" => std::future::pending::<()>().await,
             "breaks" => panic!("as a broken tool would"),
@@ -334,6 +334,9 @@ async fn revocation_returns_after_the_act_is_dropped() {
         let worker = stage.open().await;
         let call = begin(&worker, path);
         wire.wait_for(1).await;
+        while begun && wire.sent().is_empty() {
+            tokio::task::yield_now().await;
+        }
         let revoked = worker.revoke().await;
         assert_eq!((wire.futures(), revoked.unfinished), (0, 0));
         let error = call.await.unwrap().unwrap_err();
