@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
 
-struct Place {
+struct Workspace {
     files: TempFiles,
 }
 
@@ -53,7 +53,7 @@ async fn write(worker: &Worker, path: &str) -> bool {
     worker.call("write_file", arguments).await.is_ok()
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         let files = TempFiles::new(&[]);
         files.create_dir("repo/src");
@@ -129,12 +129,14 @@ const WRITES: [(&str, bool); 6] = [
     ("/repo/locked", false),
 ];
 
-/// A place where a runtime ran, and another after it.
-async fn lived() -> Place {
-    let place = Place::new();
-    place.run("audit.jsonl", &WRITES).await;
-    place.run("audit.jsonl", &[("/repo/secret", false)]).await;
-    place
+/// A workspace where a runtime ran, and another after it.
+async fn lived() -> Workspace {
+    let workspace = Workspace::new();
+    workspace.run("audit.jsonl", &WRITES).await;
+    workspace
+        .run("audit.jsonl", &[("/repo/secret", false)])
+        .await;
+    workspace
 }
 
 fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
@@ -143,8 +145,8 @@ fn field<'l>(lines: &'l [Value], key: &str) -> Vec<&'l Value> {
 
 #[tokio::test]
 async fn history_has_each_decision_of_each_run_once() {
-    let place = lived().await;
-    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let workspace = lived().await;
+    let lines = workspace.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
         "question", "question", "question", "question", "question", "call", "granted", "call",
         "revoked", "question", "granted", "call", "revoked",
@@ -176,7 +178,7 @@ async fn history_has_each_decision_of_each_run_once() {
         (&lines[3]["agent"], &lines[3]["tool"]),
         (&json!("tests"), &json!("write_file"))
     );
-    let denied = place.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
+    let denied = workspace.lines(&["history", "audit.jsonl", "--json", "--decision", "denied"]);
     assert_eq!(field(&denied, "run"), [1, 1, 2]);
     let narrow = [
         "--tool=write_file",
@@ -185,14 +187,14 @@ async fn history_has_each_decision_of_each_run_once() {
         "--until=0s",
     ];
     let arguments = [&["history", "audit.jsonl", "--json"], &narrow[..]].concat();
-    assert_eq!(place.lines(&arguments).len(), 9);
+    assert_eq!(workspace.lines(&arguments).len(), 9);
     assert_eq!(denied[1]["denial"]["code"], "PERMISSION_DENIED");
     let hint = denied[1]["denial"]["hint"].as_str().unwrap();
     assert!(hint.starts_with("change the rule"), "{hint}");
     let session = lines[0]["session"].as_str().unwrap();
     let of_session = ["--session", session, "--json"];
     let arguments = [&["history", "audit.jsonl"], &of_session[..]].concat();
-    assert_eq!(place.lines(&arguments), lines);
+    assert_eq!(workspace.lines(&arguments), lines);
     for none in [
         "--tool=delete",
         "--agent=test",
@@ -202,7 +204,7 @@ async fn history_has_each_decision_of_each_run_once() {
         "--server=git",
     ] {
         assert_eq!(
-            place.stdout(&["history", "audit.jsonl", "--json", none]),
+            workspace.stdout(&["history", "audit.jsonl", "--json", none]),
             "\n",
             "{none}"
         );
@@ -211,7 +213,7 @@ async fn history_has_each_decision_of_each_run_once() {
 
 #[tokio::test]
 async fn history_is_printed_as_escaped_columns() {
-    let place = lived().await;
+    let workspace = lived().await;
     for arguments in [
         &["history", "audit.jsonl"][..],
         &["history", "audit.jsonl", "--json"],
@@ -219,11 +221,11 @@ async fn history_is_printed_as_escaped_columns() {
         &["history", "audit.jsonl", "--report", "--json"],
         &["history", "audit.jsonl", "--suggest"],
     ] {
-        let text = place.stdout(arguments);
+        let text = workspace.stdout(arguments);
         let acts = |line: &str| line.chars().any(bailiwick::is_deceptive);
         assert!(!text.lines().any(acts), "{text}");
     }
-    let text = place.stdout(&["history", "audit.jsonl"]);
+    let text = workspace.stdout(&["history", "audit.jsonl"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 14, "{text}");
     let at = rows[0].find("ABOUT").unwrap();
@@ -232,7 +234,7 @@ async fn history_is_printed_as_escaped_columns() {
         rows[3].get(at..),
         Some("q3 write:file:/repo/secret; note: keep out\\u{1b}[2J")
     );
-    // A hint has a place that nothing an agent names can reach.
+    // A hint has a workspace that nothing an agent names can reach.
     let hint = rows[0].find("TO ALLOW IT").unwrap();
     assert_eq!(
         rows[3].get(hint..at).map(str::trim_end),
@@ -248,8 +250,8 @@ async fn history_is_printed_as_escaped_columns() {
 
 #[tokio::test]
 async fn report_counts_and_rules_are_suggested_without_denials() {
-    let place = lived().await;
-    let report = &place.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
+    let workspace = lived().await;
+    let report = &workspace.lines(&["history", "audit.jsonl", "--report", "--json"])[0];
     assert_eq!(
         report["all"],
         json!({ "granted": 4, "denied": 2, "expired": 0, "cancelled": 0, "open": 0 })
@@ -259,9 +261,9 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
     let repeated = report["repeated"].as_array().unwrap();
     let needs: Vec<&Value> = repeated.iter().map(|asked| &asked["needs"][0]).collect();
     assert_eq!(needs, ["write:file:/repo/secret", "write:file:/repo/src/a"]);
-    let text = place.stdout(&["history", "audit.jsonl", "--report"]);
+    let text = workspace.stdout(&["history", "audit.jsonl", "--report"]);
     assert!(text.contains("66%"), "{text}");
-    let suggested = place.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
+    let suggested = workspace.lines(&["history", "audit.jsonl", "--suggest", "--json"]);
     assert_eq!(
         suggested,
         [json!({
@@ -273,63 +275,63 @@ async fn report_counts_and_rules_are_suggested_without_denials() {
             "spares": 3,
         })]
     );
-    let text = place.stdout(&["history", "audit.jsonl", "--suggest"]);
+    let text = workspace.stdout(&["history", "audit.jsonl", "--suggest"]);
     assert!(
         text.ends_with(
             "for the session  write:file:/repo/src (only create or change, and everything in it)\n"
         ),
         "{text}"
     );
-    place
+    workspace
         .run("audit.jsonl", &[("/repo/src/secret", false)])
         .await;
-    let none = place.stdout(&["history", "audit.jsonl", "--suggest"]);
+    let none = workspace.stdout(&["history", "audit.jsonl", "--suggest"]);
     assert!(none.starts_with("No suggestions"), "{none}");
 }
 
 #[tokio::test]
 async fn verify_checks_all_files_and_names_the_changed_line() {
-    let place = lived().await;
-    place.run("audit.jsonl.2", &WRITES[..1]).await;
-    let first = std::fs::read_to_string(place.path("audit.jsonl")).unwrap();
-    let second = std::fs::read_to_string(place.path("audit.jsonl.2")).unwrap();
+    let workspace = lived().await;
+    workspace.run("audit.jsonl.2", &WRITES[..1]).await;
+    let first = std::fs::read_to_string(workspace.path("audit.jsonl")).unwrap();
+    let second = std::fs::read_to_string(workspace.path("audit.jsonl.2")).unwrap();
     let records = first.lines().count() + second.lines().count();
-    let text = place.stdout(&["verify", "audit.jsonl"]);
+    let text = workspace.stdout(&["verify", "audit.jsonl"]);
     assert!(
         text.starts_with(&format!("{records} records in 2 files ")),
         "{text}"
     );
-    let history = place.lines(&["history", "audit.jsonl", "--json"]);
+    let history = workspace.lines(&["history", "audit.jsonl", "--json"]);
     assert_eq!(history.last().unwrap()["run"], 3);
     // A hash that was noted is found, also when records were added since.
     for noted in [first.lines().last(), second.lines().last()] {
         let line: Value = serde_json::from_str(noted.unwrap()).unwrap();
         let hash = line["hash"].as_str().unwrap();
         assert_eq!(
-            place.stdout(&["verify", "audit.jsonl", "--head", hash]),
+            workspace.stdout(&["verify", "audit.jsonl", "--head", hash]),
             text
         );
     }
     let none = "0".repeat(64);
     let with_none = ["verify", "audit.jsonl", "--head", &none];
-    place.refused(&with_none, 1, &["no record has the hash", &none, "removed"]);
-    place.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
+    workspace.refused(&with_none, 1, &["no record has the hash", &none, "removed"]);
+    workspace.refused(&["verify", "audit.jsonl", "--head", "x"], 2, &["--head"]);
 
-    let put = |text: &str| std::fs::write(place.path("audit.jsonl.2"), text).unwrap();
+    let put = |text: &str| std::fs::write(workspace.path("audit.jsonl.2"), text).unwrap();
     put(&second.replacen("write_file", "read_file", 1));
     let parts = ["audit.jsonl.2", "line ", "was changed"];
-    place.refused(&["verify", "audit.jsonl"], 1, &parts);
-    place.refused(&["history", "audit.jsonl"], 1, &parts);
+    workspace.refused(&["verify", "audit.jsonl"], 1, &parts);
+    workspace.refused(&["history", "audit.jsonl"], 1, &parts);
 
     // A line that is cut off is the trace of a crash, or is being written.
     put(second.get(..second.len() - 9).unwrap());
     let torn = format!("line {}", second.lines().count());
-    place.refused(
+    workspace.refused(
         &["verify", "audit.jsonl"],
         1,
         &["audit.jsonl.2", &torn, "torn"],
     );
-    let output = place.output(&["history", "audit.jsonl"]);
+    let output = workspace.output(&["history", "audit.jsonl"]);
     assert_eq!(output.status.code(), Some(0));
     let warned = String::from_utf8(output.stderr).unwrap();
     assert!(
@@ -341,13 +343,13 @@ async fn verify_checks_all_files_and_names_the_changed_line() {
 
 #[tokio::test]
 async fn rotated_audit_is_shown_and_verified_as_a_whole() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for run in [&WRITES[..], &WRITES[..3]] {
-        let sink = appended(&place.path("audit.jsonl")).await;
-        place.run_in(sink.segment_bytes(4_000), run).await;
+        let sink = appended(&workspace.path("audit.jsonl")).await;
+        workspace.run_in(sink.segment_bytes(4_000), run).await;
     }
-    place.run("audit.jsonl.2", &WRITES[..1]).await;
-    let segment = |number: u32| place.path(&format!("audit.jsonl.{number:08}"));
+    workspace.run("audit.jsonl.2", &WRITES[..1]).await;
+    let segment = |number: u32| workspace.path(&format!("audit.jsonl.{number:08}"));
     let finished = (1..).take_while(|number| segment(*number).exists()).count();
     assert!(finished > 2, "{finished}");
 
@@ -356,9 +358,9 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     for number in 1..=finished {
         joined.extend(std::fs::read(segment(u32::try_from(number).unwrap())).unwrap());
     }
-    joined.extend(std::fs::read(place.path("audit.jsonl")).unwrap());
-    std::fs::write(place.path("one"), joined).unwrap();
-    std::fs::copy(place.path("audit.jsonl.2"), place.path("one.2")).unwrap();
+    joined.extend(std::fs::read(workspace.path("audit.jsonl")).unwrap());
+    std::fs::write(workspace.path("one"), joined).unwrap();
+    std::fs::copy(workspace.path("audit.jsonl.2"), workspace.path("one.2")).unwrap();
     for more in [
         &[][..],
         &["--json"],
@@ -366,13 +368,13 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
         &["--suggest"],
         &["--decision", "denied", "--json"],
     ] {
-        let of = |audit: &str| place.stdout(&[&["history", audit][..], more].concat());
+        let of = |audit: &str| workspace.stdout(&[&["history", audit][..], more].concat());
         assert_eq!(of("audit.jsonl"), of("one"), "{more:?}");
     }
-    let verified = place.stdout(&["verify", "audit.jsonl"]);
+    let verified = workspace.stdout(&["verify", "audit.jsonl"]);
     let files = format!(" records in {} files ", finished + 2);
     assert!(verified.contains(&files), "{verified}");
-    let one = place.stdout(&["verify", "one"]);
+    let one = workspace.stdout(&["verify", "one"]);
     assert_eq!(
         one.replace(" in 2 files ", " in "),
         verified.replace(&files, " records in ")
@@ -383,7 +385,7 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
     let noted: Value = serde_json::from_str(first.lines().last().unwrap()).unwrap();
     let noted = noted["hash"].as_str().unwrap();
     let with_head = ["verify", "audit.jsonl", "--head", noted];
-    assert_eq!(place.stdout(&with_head), verified);
+    assert_eq!(workspace.stdout(&with_head), verified);
 
     let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
     for number in [1, 2, u32::try_from(finished).unwrap()] {
@@ -391,81 +393,81 @@ async fn rotated_audit_is_shown_and_verified_as_a_whole() {
         let whole = std::fs::read_to_string(segment(number)).unwrap();
         std::fs::remove_file(segment(number)).unwrap();
         for command in commands {
-            place.refused(command, 1, &[&name, "is missing"]);
+            workspace.refused(command, 1, &[&name, "is missing"]);
         }
         std::fs::write(segment(number), whole.replacen("write", "wrote", 1)).unwrap();
         for command in commands {
-            place.refused(command, 1, &[&name, "was changed"]);
+            workspace.refused(command, 1, &[&name, "was changed"]);
         }
         std::fs::write(segment(number), whole).unwrap();
     }
     let swap = |one: u32, other: u32| {
-        std::fs::rename(segment(one), place.path("swap")).unwrap();
+        std::fs::rename(segment(one), workspace.path("swap")).unwrap();
         std::fs::rename(segment(other), segment(one)).unwrap();
-        std::fs::rename(place.path("swap"), segment(other)).unwrap();
+        std::fs::rename(workspace.path("swap"), segment(other)).unwrap();
     };
     swap(1, 2);
     for command in commands {
-        place.refused(
+        workspace.refused(
             command,
             1,
             &["audit.jsonl.00000001", "line 1", "expected record 0"],
         );
     }
     swap(1, 2);
-    assert_eq!(place.stdout(commands[0]), verified);
+    assert_eq!(workspace.stdout(commands[0]), verified);
 }
 
 #[tokio::test]
 async fn missing_audit_file_is_an_error() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let files = ["audit.jsonl", "audit.jsonl.2", "audit.jsonl.3"];
     for audit in files {
-        place.run(audit, &WRITES[..1]).await;
+        workspace.run(audit, &WRITES[..1]).await;
     }
     let commands = [&["verify", "audit.jsonl"][..], &["history", "audit.jsonl"]];
-    let whole = place.stdout(commands[0]);
+    let whole = workspace.stdout(commands[0]);
     assert!(whole.contains(" in 3 files "), "{whole}");
-    let second = std::fs::read(place.path(files[1])).unwrap();
-    std::fs::remove_file(place.path(files[1])).unwrap();
+    let second = std::fs::read(workspace.path(files[1])).unwrap();
+    std::fs::remove_file(workspace.path(files[1])).unwrap();
     for command in commands {
-        place.refused(command, 1, &["missing", "`audit.jsonl.2`"]);
+        workspace.refused(command, 1, &["missing", "`audit.jsonl.2`"]);
     }
-    std::fs::write(place.path(files[1]), second).unwrap();
+    std::fs::write(workspace.path(files[1]), second).unwrap();
     // Names that no server gives are none of the record.
     for other in ["audit.jsonl.05", "audit.jsonl.1", "audit.jsonl.9.bak"] {
-        std::fs::write(place.path(other), "no record").unwrap();
+        std::fs::write(workspace.path(other), "no record").unwrap();
     }
-    assert_eq!(place.stdout(commands[0]), whole);
-    place.stdout(commands[1]);
+    assert_eq!(workspace.stdout(commands[0]), whole);
+    workspace.stdout(commands[1]);
 }
 
 #[tokio::test]
 async fn unreadable_files_are_named_with_the_reason() {
-    let place = lived().await;
+    let workspace = lived().await;
     for command in ["history", "verify"] {
-        place.refused(&[command, "none"], 1, &["`none`", "No such file"]);
-        place.refused(&[command, "repo"], 1, &["repo"]);
-        place.refused(&[command], 2, &["AUDIT"]);
-        place.refused(&[command, "audit.jsonl", "more"], 2, &["more"]);
-        place.refused(&[command, "--nonsense", "audit.jsonl"], 2, &["--nonsense"]);
+        workspace.refused(&[command, "none"], 1, &["`none`", "No such file"]);
+        workspace.refused(&[command, "repo"], 1, &["repo"]);
+        workspace.refused(&[command], 2, &["AUDIT"]);
+        workspace.refused(&[command, "audit.jsonl", "more"], 2, &["more"]);
+        workspace.refused(&[command, "--nonsense", "audit.jsonl"], 2, &["--nonsense"]);
     }
     let refused = |flag: &str, part: &str| {
-        place.refused(&["history", "audit.jsonl", flag], 2, &[part]);
+        workspace.refused(&["history", "audit.jsonl", flag], 2, &[part]);
     };
     refused("--decision=perhaps", "perhaps");
     refused("--since=yesterday", "2026-11-22");
     for other in ["--report", "--agent=tests", "--decision=granted"] {
         let (flag, _) = other.split_once('=').unwrap_or((other, ""));
-        place.refused(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
+        workspace.refused(&["history", "audit.jsonl", "--suggest", other], 2, &[flag]);
     }
 }
 
 #[tokio::test]
 async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
-    let place = Place::new();
-    let sink = appended(&place.path("audit.jsonl")).await;
-    let builder = Runtime::builder().root("repo", place.path("repo"));
+    let workspace = Workspace::new();
+    let sink = appended(&workspace.path("audit.jsonl")).await;
+    let builder = Runtime::builder().root("repo", workspace.path("repo"));
     let builder = builder.tools(bailiwick_fs::tools()).audit(sink);
     let (runtime, authority) = builder.build().await.unwrap();
     let spec = WorkerSpec::new("tests").policy(Policy::new().ask("write:file:/repo"));
@@ -500,7 +502,7 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
     assert_eq!(authority.revoke_where(filter).await.unwrap().grants, 2);
     assert!(!write(&worker, "/repo/src/c").await);
     runtime.shutdown().await;
-    let lines = place.lines(&["history", "audit.jsonl", "--json"]);
+    let lines = workspace.lines(&["history", "audit.jsonl", "--json"]);
     let kinds = [
         "call", "granted", "granted", "call", "narrowed", "call", "call", "revoked", "revoked",
         "call",
@@ -510,17 +512,25 @@ async fn narrowed_and_revoked_grants_apply_to_the_next_call() {
         lines[4]["change"],
         json!({ "pattern": "write:file:/repo/src" })
     );
-    let text = place.stdout(&["history", "audit.jsonl"]);
+    let text = workspace.stdout(&["history", "audit.jsonl"]);
     assert!(text.contains("to write:file:/repo/src"), "{text}");
 }
 
 /// The directories that the options name are served: the server ends because nobody speaks to it.
 #[test]
 fn directory_with_the_name_of_a_command_is_served() {
-    let place = Place::new();
-    for name in ["history", "verify", "grants", "templates", "help", "serve"] {
-        std::fs::create_dir(place.path(name)).unwrap();
-        let output = place.output(&["serve", name]);
+    let workspace = Workspace::new();
+    for name in [
+        "history",
+        "verify",
+        "grants",
+        "templates",
+        "doctor",
+        "help",
+        "serve",
+    ] {
+        std::fs::create_dir(workspace.path(name)).unwrap();
+        let output = workspace.output(&["serve", name]);
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(0), "{stderr}");
         assert!(output.stdout.is_empty());
@@ -530,9 +540,9 @@ fn directory_with_the_name_of_a_command_is_served() {
         ("verify", "AUDIT"),
         ("grants", "FILE"),
     ] {
-        place.refused(&[name], 2, &[file]);
+        workspace.refused(&[name], 2, &[file]);
     }
-    let help = place.stdout(&["--help"]);
+    let help = workspace.stdout(&["--help"]);
     for name in [
         "serve",
         "check",
@@ -541,12 +551,13 @@ fn directory_with_the_name_of_a_command_is_served() {
         "verify",
         "grants",
         "templates",
+        "doctor",
     ] {
         assert!(help.contains(&format!("\n  {name} ")), "{help}");
     }
 }
 
-impl Place {
+impl Workspace {
     /// A runtime that keeps its grants in the file `grants`, in which each of these agents was granted writing.
     async fn granting(&self, agents: &[&str]) -> Runtime {
         let store = loop {
@@ -577,10 +588,10 @@ impl Place {
 
 #[tokio::test]
 async fn permanent_grants_are_shown_while_a_server_uses_them() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let agents = ["tests", "tests/unit", "tester", "\u{202e}me"];
-    let runtime = place.granting(&agents).await;
-    let lines = place.lines(&["grants", "grants", "--json"]);
+    let runtime = workspace.granting(&agents).await;
+    let lines = workspace.lines(&["grants", "grants", "--json"]);
     assert_eq!(field(&lines, "id"), [1, 2, 3, 4]);
     assert_eq!(field(&lines, "agent"), agents);
     assert_eq!(field(&lines, "pattern"), ["write:file:/repo/src"; 4]);
@@ -591,7 +602,7 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
             .iter()
             .collect::<Vec<_>>()
     );
-    let text = place.stdout(&["grants", "grants"]);
+    let text = workspace.stdout(&["grants", "grants"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("GRANT"), "{text}");
@@ -600,80 +611,80 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
         "{text}"
     );
     assert!(rows[4].contains("\\u{202e}me"), "{text}");
-    let of = |agent: &str| place.stdout(&["grants", "grants", "--json", "--agent", agent]);
+    let of = |agent: &str| workspace.stdout(&["grants", "grants", "--json", "--agent", agent]);
     assert_eq!(of("tests").lines().count(), 2);
     assert_eq!(of("tests/unit").lines().count(), 1);
     assert_eq!(of("test"), "\n");
-    let none = place.stdout(&["grants", "grants", "--agent", "test"]);
+    let none = workspace.stdout(&["grants", "grants", "--agent", "test"]);
     assert_eq!(none, "No grants.\n");
     runtime.shutdown().await;
 }
 
 #[tokio::test]
 async fn grants_are_revoked_in_an_unused_store() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let agents = ["tests", "tests/unit", "tester", "main", "main"];
-    let runtime = place.granting(&agents).await;
+    let runtime = workspace.granting(&agents).await;
     let in_use = ["`", "grants`", "is in use", "stop the server"];
-    place.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
+    workspace.refused(&["grants", "grants", "--revoke", "g3"], 1, &in_use);
     let of_tests = ["grants", "grants", "--revoke-all", "--agent", "tests"];
-    place.refused(&of_tests, 1, &in_use);
-    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5"]);
+    workspace.refused(&of_tests, 1, &in_use);
+    assert_eq!(workspace.stored(), ["g1", "g2", "g3", "g4", "g5"]);
     runtime.shutdown().await;
 
-    let bytes = std::fs::read(place.path("grants")).unwrap();
+    let bytes = std::fs::read(workspace.path("grants")).unwrap();
     let unknown = ["grants", "grants", "--revoke", "g3", "g9"];
-    place.refused(&unknown, 1, &["grants`", "unknown grant g9"]);
+    workspace.refused(&unknown, 1, &["grants`", "unknown grant g9"]);
     let of_nobody = ["grants", "grants", "--revoke-all", "--agent", "test\u{1b}"];
-    place.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
-    assert_eq!(std::fs::read(place.path("grants")).unwrap(), bytes);
+    workspace.refused(&of_nobody, 1, &["has no grants of `test\\u{1b}`"]);
+    assert_eq!(std::fs::read(workspace.path("grants")).unwrap(), bytes);
 
-    let text = place.stdout(&["grants", "grants", "--revoke", "g3", "5"]);
+    let text = workspace.stdout(&["grants", "grants", "--revoke", "g3", "5"]);
     assert!(text.starts_with("Revoked\nGRANT"), "{text}");
     assert!(text.contains("\ng3 ") && text.contains("\ng5 "), "{text}");
-    assert_eq!(place.stored(), ["g1", "g2", "g4"]);
-    let taken = place.lines(&[&of_tests[..], &["--json"]].concat());
+    assert_eq!(workspace.stored(), ["g1", "g2", "g4"]);
+    let taken = workspace.lines(&[&of_tests[..], &["--json"]].concat());
     assert_eq!(field(&taken, "agent"), ["tests", "tests/unit"]);
-    assert_eq!(place.stored(), ["g4"]);
+    assert_eq!(workspace.stored(), ["g4"]);
     let again = ["grants", "grants", "--revoke", "g3"];
-    place.refused(&again, 1, &["unknown grant g3"]);
+    workspace.refused(&again, 1, &["unknown grant g3"]);
 
     // What is left holds, and no number is given twice.
-    let runtime = place.granting(&["main"]).await;
+    let runtime = workspace.granting(&["main"]).await;
     runtime.shutdown().await;
-    assert_eq!(place.stored(), ["g4", "g6"]);
+    assert_eq!(workspace.stored(), ["g4", "g6"]);
 }
 
 #[tokio::test]
 async fn invalid_grant_store_is_named_and_left_unchanged() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let revoke = ["--revoke", "g1"];
     let all = ["--revoke-all", "--agent", "main"];
     let narrow = ["--narrow", "g1", "--holder-only"];
     let apply = ["--apply", "read-only", "--agent", "main", "--root", "/repo"];
     for command in [&[][..], &revoke, &all, &narrow, &apply] {
         let refused = |file: &str, parts: &[&str]| {
-            place.refused(&[&["grants", file], command].concat(), 1, parts);
+            workspace.refused(&[&["grants", file], command].concat(), 1, parts);
         };
         if command != apply {
             refused("none", &["`none`", "not found"]);
         }
         refused("repo", &["repo`"]);
-        std::fs::write(place.path("other"), "some other file\n").unwrap();
+        std::fs::write(workspace.path("other"), "some other file\n").unwrap();
         refused("other", &["other` is not a grant store"]);
         let damaged = r#"{"format":"bailiwick-grants","version":2,"next":1}"#;
-        std::fs::write(place.path("damaged"), damaged).unwrap();
+        std::fs::write(workspace.path("damaged"), damaged).unwrap();
         refused("damaged", &["damaged` is damaged"]);
     }
-    let entries = std::fs::read_dir(place.files.dir()).unwrap();
+    let entries = std::fs::read_dir(workspace.files.dir()).unwrap();
     let mut names: Vec<_> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
     assert_eq!(names, ["damaged", "other", "repo"]);
     // A template may be the first thing that a store holds.
-    place.stdout(&[&["grants", "none"][..], &apply].concat());
-    assert!(place.stdout(&["grants", "none"]).contains("/repo"));
+    workspace.stdout(&[&["grants", "none"][..], &apply].concat());
+    assert!(workspace.stdout(&["grants", "none"]).contains("/repo"));
     for (arguments, part) in [
         (&["grants", "--revoke", "g1"][..], "FILE"),
         (&["grants", "grants", "--revoke", "main"], "such as g3"),
@@ -696,11 +707,11 @@ async fn invalid_grant_store_is_named_and_left_unchanged() {
             "--revoke",
         ),
     ] {
-        place.refused(arguments, 2, &[part]);
+        workspace.refused(arguments, 2, &[part]);
     }
 }
 
-impl Place {
+impl Workspace {
     fn templated(&self, name: &str, text: &str) {
         std::fs::write(self.path(name), text).unwrap();
     }
@@ -719,18 +730,18 @@ const DOCS: &str = r#"{"name":"docs","about":"Writes the docs","allows":["write:
 
 #[tokio::test]
 async fn stored_grant_can_only_be_narrowed() {
-    let place = Place::new();
-    let runtime = place.granting(&["tests", "main"]).await;
+    let workspace = Workspace::new();
+    let runtime = workspace.granting(&["tests", "main"]).await;
     let narrow = ["grants", "grants", "--narrow", "g1"];
     let with = |more: &[&'static str]| [&narrow[..], more].concat();
     let down = with(&["--to", "write:file:/repo/src/a"]);
-    place.refused(&down, 1, &["is in use", "stop the server"]);
+    workspace.refused(&down, 1, &["is in use", "stop the server"]);
     runtime.shutdown().await;
     for wider in ["write:file:/repo", "write:file:/repo/src/.mcp.json"] {
         let text = ["g1 can only be narrowed", "cannot change", "grants`"];
-        place.refused(&with(&["--to", wider]), 1, &text);
+        workspace.refused(&with(&["--to", wider]), 1, &text);
     }
-    place.refused(
+    workspace.refused(
         &["grants", "grants", "--narrow", "g7", "--holder-only"],
         1,
         &["unknown grant g7"],
@@ -739,17 +750,17 @@ async fn stored_grant_can_only_be_narrowed() {
         ("write:file:/repo/src".to_owned(), true),
         ("write:file:/repo/src".to_owned(), false),
     ];
-    assert_eq!(place.held(), both);
-    let text = place.stdout(&down);
+    assert_eq!(workspace.held(), both);
+    let text = workspace.stdout(&down);
     assert!(text.starts_with("Narrowed\nGRANT"), "{text}");
     assert!(
         text.trim_end().ends_with("write:file:/repo/src/a"),
         "{text}"
     );
-    let left = place.lines(&with(&["--holder-only", "--json"]));
+    let left = workspace.lines(&with(&["--holder-only", "--json"]));
     assert_eq!(left[0]["descendants"], false);
     assert_eq!(
-        place.held()[0],
+        workspace.held()[0],
         ("write:file:/repo/src/a".to_owned(), false)
     );
     for (arguments, part) in [
@@ -760,7 +771,7 @@ async fn stored_grant_can_only_be_narrowed() {
         (&with(&["--to", "read", "--revoke", "g1"]), "--narrow"),
         (&with(&["--to", "read", "--agent", "main"]), "--agent"),
     ] {
-        place.refused(arguments, 2, &[part]);
+        workspace.refused(arguments, 2, &[part]);
     }
 }
 
@@ -774,28 +785,31 @@ const OWN: [&str; 4] = ["--root", "/repo", "--template-file", "docs.json"];
 
 #[tokio::test]
 async fn applied_template_adds_permanent_grants() {
-    let place = Place::new();
-    place.granting(&[]).await.shutdown().await;
+    let workspace = Workspace::new();
+    workspace.granting(&[]).await.shutdown().await;
     let editor = apply("editor", &["--root", "/repo", "/docs"]);
-    let text = place.stdout(&editor);
+    let text = workspace.stdout(&editor);
     assert!(text.starts_with("Granted\nGRANT"), "{text}");
     assert_eq!(text.matches(" main/tests ").count(), 4, "{text}");
-    assert_eq!(place.stdout(&editor), "Nothing to do: already granted.\n");
-    place.templated("docs.json", DOCS);
-    let added = place.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
+    assert_eq!(
+        workspace.stdout(&editor),
+        "Nothing to do: already granted.\n"
+    );
+    workspace.templated("docs.json", DOCS);
+    let added = workspace.lines(&[&apply("docs", &OWN)[..], &["--json"]].concat());
     assert_eq!(field(&added, "pattern"), ["write:file:/repo/docs"]);
     assert_eq!(field(&added, "agent"), ["main/tests"]);
     // A runtime takes up what was added, and numbers go on.
-    let runtime = place.granting(&["main"]).await;
+    let runtime = workspace.granting(&["main"]).await;
     runtime.shutdown().await;
-    assert_eq!(place.stored(), ["g1", "g2", "g3", "g4", "g5", "g6"]);
+    assert_eq!(workspace.stored(), ["g1", "g2", "g3", "g4", "g5", "g6"]);
 }
 
 #[tokio::test]
 async fn invalid_template_adds_nothing() {
-    let place = Place::new();
-    place.granting(&[]).await.shutdown().await;
-    place.templated("docs.json", DOCS);
+    let workspace = Workspace::new();
+    workspace.granting(&[]).await.shutdown().await;
+    workspace.templated("docs.json", DOCS);
     let root = ["--root", "/repo"];
     let no_agent = ["--apply", "editor", "--agent", "main/", "--root", "/r"];
     for (arguments, parts) in [
@@ -817,7 +831,7 @@ async fn invalid_template_adds_nothing() {
             ["`main/` is not an agent path", "grants`"],
         ),
     ] {
-        place.refused(&arguments, 1, &parts);
+        workspace.refused(&arguments, 1, &parts);
     }
     for (arguments, part) in [
         (&["grants", "grants", "--apply", "editor"][..], "--agent"),
@@ -829,34 +843,34 @@ async fn invalid_template_adds_nothing() {
             "--revoke",
         ),
     ] {
-        place.refused(arguments, 2, &[part]);
+        workspace.refused(arguments, 2, &[part]);
     }
-    assert_eq!(place.held(), []);
-    place.stdout(&apply("docs", &OWN));
-    assert_eq!(place.held().len(), 1);
+    assert_eq!(workspace.held(), []);
+    workspace.stdout(&apply("docs", &OWN));
+    assert_eq!(workspace.held().len(), 1);
 }
 
 #[test]
 fn templates_are_shown_and_template_files_are_checked() {
-    let place = Place::new();
-    let text = place.stdout(&["templates"]);
+    let workspace = Workspace::new();
+    let text = workspace.stdout(&["templates"]);
     let rows: Vec<&str> = text.lines().collect();
     assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("TEMPLATE"), "{text}");
     let reviewer = "reviewer   read:file:{root} write:file:{root}/reviews";
     assert!(rows[2].starts_with(reviewer), "{text}");
-    let lines = place.lines(&["templates", "--json"]);
+    let lines = workspace.lines(&["templates", "--json"]);
     let names = ["read-only", "reviewer", "editor", "scratch"];
     assert_eq!(field(&lines, "name"), names);
     // What is printed is a template again.
-    place.templated("again.json", &lines[1].to_string());
+    workspace.templated("again.json", &lines[1].to_string());
     assert_eq!(
-        place.lines(&["templates", "again.json", "--json"]),
+        workspace.lines(&["templates", "again.json", "--json"]),
         lines[1..2]
     );
 
-    place.templated("docs.json", DOCS);
-    let text = place.stdout(&["templates", "docs.json"]);
+    workspace.templated("docs.json", DOCS);
+    let text = workspace.stdout(&["templates", "docs.json"]);
     assert!(
         text.contains("write:file:{root}/docs  Writes the docs"),
         "{text}"
@@ -878,11 +892,11 @@ fn templates_are_shown_and_template_files_are_checked() {
         ("{\"name\"", "[", "cannot be read"),
     ] {
         assert!(DOCS.contains(from), "{from}");
-        place.templated("wrong.json", &DOCS.replacen(from, to, 1));
-        place.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
+        workspace.templated("wrong.json", &DOCS.replacen(from, to, 1));
+        workspace.refused(&["templates", "wrong.json"], 1, &["wrong.json`", part]);
     }
-    place.templated("large.json", &" ".repeat((64 << 10) + 1));
-    place.refused(&["templates", "large.json"], 1, &["larger than 65536"]);
-    place.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
-    place.refused(&["templates", "repo"], 1, &["repo`"]);
+    workspace.templated("large.json", &" ".repeat((64 << 10) + 1));
+    workspace.refused(&["templates", "large.json"], 1, &["larger than 65536"]);
+    workspace.refused(&["templates", "none"], 1, &["`none`", "No such file"]);
+    workspace.refused(&["templates", "repo"], 1, &["repo`"]);
 }

@@ -45,11 +45,11 @@ fn initialize(capabilities: &Value) -> Value {
     }})
 }
 
-struct Place {
+struct Workspace {
     files: TempFiles,
 }
 
-impl Place {
+impl Workspace {
     fn new() -> Self {
         let files = TempFiles::new(&[]);
         files.create_dir("root");
@@ -126,9 +126,9 @@ impl Place {
 
 #[test]
 fn printed_schema_matches_the_library() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     // The schema is printed even if other configuration is invalid.
-    let output = place.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
+    let output = workspace.run(&["--print-config-schema"], &[("BAILIWICK_READ_ONLY", "?")]);
     assert_eq!(output.status.code(), Some(0));
     assert!(output.stderr.is_empty());
     let mut printed: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -141,12 +141,12 @@ fn printed_schema_matches_the_library() {
 
 #[test]
 fn help_and_version_are_printed() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for (flag, part) in [
         ("--help", "Usage"),
         ("--version", env!("CARGO_PKG_VERSION")),
     ] {
-        let output = place.command(flag).output().unwrap();
+        let output = workspace.command(flag).output().unwrap();
         assert_eq!(output.status.code(), Some(0));
         assert!(String::from_utf8(output.stdout).unwrap().contains(part));
     }
@@ -154,8 +154,9 @@ fn help_and_version_are_printed() {
 
 #[test]
 fn invalid_flag_is_named_with_the_reason() {
-    let place = Place::new();
-    let refused = |arguments: &[&str], expected: &[&str]| place.refused(arguments, &[], expected);
+    let workspace = Workspace::new();
+    let refused =
+        |arguments: &[&str], expected: &[&str]| workspace.refused(arguments, &[], expected);
     refused(&["--read-only=yes"], &["--read-only must be true or false"]);
     refused(
         &["--read-max-bytes", "1k"],
@@ -200,8 +201,8 @@ fn invalid_flag_is_named_with_the_reason() {
         ],
     );
     refused(&["--tools", "x"], &["--tools (item 1)", "there are copy,"]);
-    place.accepted(&["--tools", "grep,read_file"], &[]);
-    place.accepted(
+    workspace.accepted(&["--tools", "grep,read_file"], &[]);
+    workspace.accepted(
         &[
             "--read-only",
             "--read-max-bytes=0",
@@ -214,7 +215,7 @@ fn invalid_flag_is_named_with_the_reason() {
 
 #[test]
 fn attach_rejects_flags_without_effect() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for more in [
         &["--http", "127.0.0.1:0"] as &[&str],
         &["root"],
@@ -224,16 +225,16 @@ fn attach_rejects_flags_without_effect() {
         &["--grants", "grants"],
     ] {
         let arguments = [&["--attach", "socket"], more].concat();
-        place.refused(&arguments, &[], &["--attach", "cannot be used with"]);
+        workspace.refused(&arguments, &[], &["--attach", "cannot be used with"]);
     }
     // Alone it is understood, and finds no socket.
-    let output = place.run(&["--attach", "socket", "--log", "error"], &[]);
+    let output = workspace.run(&["--attach", "socket", "--log", "error"], &[]);
     assert_eq!(output.status.code(), Some(1));
 }
 
 #[test]
 fn ai_help_shows_the_rate_limit() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for (arguments, rate) in [
         (
             &["--ai-help", "--section", "rate-limits"] as &[&str],
@@ -244,48 +245,48 @@ fn ai_help_shows_the_rate_limit() {
             "5/hour",
         ),
     ] {
-        let stdout = String::from_utf8(place.run(arguments, &[]).stdout).unwrap();
+        let stdout = String::from_utf8(workspace.run(arguments, &[]).stdout).unwrap();
         assert!(stdout.contains(&format!("**Default:** {rate}")), "{stdout}");
     }
 }
 
 #[test]
 fn only_loopback_addresses_are_accepted() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for address in [
         "0.0.0.0:80",
         "[::]:80",
         "192.168.0.1:80",
         "[::ffff:10.0.0.1]:80",
     ] {
-        place.refused(
+        workspace.refused(
             &["--http", address],
             &[],
             &["--http", "must be a loopback address"],
         );
     }
     for address in ["localhost:80", "127.0.0.1", "80", ":80"] {
-        place.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
+        workspace.refused(&["--http", address], &[], &["--http", "127.0.0.1:8080"]);
     }
-    place.listens("127.0.0.1:0");
+    workspace.listens("127.0.0.1:0");
 }
 
 #[test]
 fn open_errors_name_the_file_and_reason() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let taken = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let listen = format!("bailiwick: cannot listen on `{address}`: ");
-    place.fails(1, &["--http", &address], &[], &[&listen, "in use"]);
+    workspace.fails(1, &["--http", &address], &[], &[&listen, "in use"]);
     drop(taken);
-    place.listens(&address);
-    place.fails(
+    workspace.listens(&address);
+    workspace.fails(
         1,
         &["--attach", "none.sock"],
         &[],
         &["cannot connect to the socket `none.sock`: ", "No such file"],
     );
-    place.refused(
+    workspace.refused(
         &["root", "--audit=none/audit"],
         &[],
         &[
@@ -296,8 +297,8 @@ fn open_errors_name_the_file_and_reason() {
 }
 
 /// A server on a free port, where it is, and what its clients send as bearer.
-fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String) {
-    let mut server = place
+fn http_server(workspace: &Workspace, arguments: &[&str]) -> (Child, SocketAddr, String) {
+    let mut server = workspace
         .program(&["--http", "127.0.0.1:0"])
         .args(arguments)
         .stderr(Stdio::piped())
@@ -317,8 +318,8 @@ fn http_server(place: &Place, arguments: &[&str]) -> (Child, SocketAddr, String)
 }
 
 /// A server that waits for the rest of a request; the connection keeps it waiting.
-fn kept_waiting(place: &Place) -> (Child, SocketAddr, TcpStream) {
-    let (server, address, token) = http_server(place, &["root"]);
+fn kept_waiting(workspace: &Workspace) -> (Child, SocketAddr, TcpStream) {
+    let (server, address, token) = http_server(workspace, &["root"]);
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
@@ -338,12 +339,12 @@ fn send(server: &Child, signal: Signal) {
 
 #[test]
 fn first_signal_shuts_down_and_second_exits_at_once() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for (first, second, code) in [
         (Signal::TERM, Signal::INT, 130),
         (Signal::INT, Signal::TERM, 143),
     ] {
-        let (mut server, address, _stream) = kept_waiting(&place);
+        let (mut server, address, _stream) = kept_waiting(&workspace);
         send(&server, first);
         // The server has handled the signal once it no longer listens.
         while TcpStream::connect(address).is_ok() {
@@ -352,7 +353,7 @@ fn first_signal_shuts_down_and_second_exits_at_once() {
         send(&server, second);
         assert_eq!(server.wait().unwrap().code(), Some(code));
     }
-    let (mut server, _, stream) = kept_waiting(&place);
+    let (mut server, _, stream) = kept_waiting(&workspace);
     send(&server, Signal::TERM);
     drop(stream);
     assert_eq!(server.wait().unwrap().code(), Some(0));
@@ -360,9 +361,9 @@ fn first_signal_shuts_down_and_second_exits_at_once() {
 
 #[test]
 fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for signal in [Signal::TERM, Signal::INT] {
-        let mut client = place.client(&["root"]);
+        let mut client = workspace.client(&["root"]);
         let listen = json!({
             "jsonrpc": "2.0", "id": "l", "method": "subscriptions/listen",
             "params": {"notifications": {"toolsListChanged": true}, "_meta": {
@@ -386,10 +387,10 @@ fn signal_ends_a_stdio_server_and_open_requests_are_answered() {
 
 #[test]
 fn bearer_token_file_is_private_and_removed_at_exit() {
-    let place = Place::new();
-    let folder = place.path().join("run");
+    let workspace = Workspace::new();
+    let folder = workspace.path().join("run");
     std::fs::create_dir(&folder).unwrap();
-    let mut server = place
+    let mut server = workspace
         .program(&["--http", "127.0.0.1:0", "root"])
         .env("XDG_RUNTIME_DIR", &folder)
         .stderr(Stdio::piped())
@@ -416,57 +417,57 @@ fn bearer_token_file_is_private_and_removed_at_exit() {
 
 #[test]
 fn roots_that_contain_the_secrets_directory_are_rejected() {
-    let place = Place::new();
-    let run = place.path().join("root/run");
+    let workspace = Workspace::new();
+    let run = workspace.path().join("root/run");
     std::fs::create_dir(&run).unwrap();
     let variable = [("XDG_RUNTIME_DIR", run.to_str().unwrap())];
     let expected = ["it contains", "XDG_RUNTIME_DIR"];
     for root in ["root", "root/run"] {
         for secret in [&["--ask", "page"][..], &["--http", "127.0.0.1:0"]] {
-            place.refused(&[secret, &[root]].concat(), &variable, &expected);
+            workspace.refused(&[secret, &[root]].concat(), &variable, &expected);
         }
     }
     assert_eq!(std::fs::read_dir(&run).unwrap().count(), 0);
     // Without a file for a secret there is nothing to hold.
-    let mut client = place.program(&["root"]);
+    let mut client = workspace.program(&["root"]);
     let ended = client.envs(variable).stdin(Stdio::null()).status().unwrap();
     assert!(ended.success());
 }
 
 #[test]
 fn invalid_and_unknown_variables_are_named() {
-    let place = Place::new();
-    place.refused(
+    let workspace = Workspace::new();
+    workspace.refused(
         &[],
         &[("BAILIWICK_MAX_CALLS", "many")],
         &["BAILIWICK_MAX_CALLS must be a whole number"],
     );
-    place.refused(
+    workspace.refused(
         &[],
         &[("BAILIWICK_REED_ONLY", "true")],
         &["unknown variable", "BAILIWICK_REED_ONLY"],
     );
-    place.refused(
+    workspace.refused(
         &[],
         &[("BAILIWICK_ROOTS", "")],
         &["BAILIWICK_ROOTS (item 1, path)", "empty"],
     );
-    place.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
+    workspace.accepted(&[], &[("BAILIWICK_READ_ONLY", "1"), ("BAILIWICKED", "?")]);
 }
 
 #[test]
 fn invalid_configuration_file_is_named_with_the_reason() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let refused = |text: &str, expected: &[&str]| {
-        place.file("config.json", text);
-        place.refused(&["--config", "config.json"], &[], expected);
+        workspace.file("config.json", text);
+        workspace.refused(&["--config", "config.json"], &[], expected);
     };
-    place.refused(
+    workspace.refused(
         &["--config", "none.json"],
         &[],
         &["none.json", "cannot read"],
     );
-    place.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
+    workspace.refused(&["--config", "root"], &[], &["`root`", "cannot read"]);
     refused("{", &["config.json", "invalid JSON"]);
     refused("[]", &["(file)", "must be an object"]);
     refused(
@@ -478,57 +479,57 @@ fn invalid_configuration_file_is_named_with_the_reason() {
         &["/roots/0/path", "relative"],
     );
     refused(&" ".repeat((1 << 20) + 1), &["config.json", "larger"]);
-    place.file("config.json", r#"{"read_only":true}"#);
-    place.accepted(&["--config", "config.json"], &[]);
+    workspace.file("config.json", r#"{"read_only":true}"#);
+    workspace.accepted(&["--config", "config.json"], &[]);
 }
 
 #[test]
 fn duplicate_keys_are_rejected_in_every_source() {
-    let place = Place::new();
-    let root = place.path().canonicalize().unwrap().join("root");
+    let workspace = Workspace::new();
+    let root = workspace.path().canonicalize().unwrap().join("root");
     let root = |more: &str| json!({"path": root}).to_string().replace("}", more);
     let duplicate = root(r#","deny":["k/**"],"deny":[]}"#);
     for arguments in [[&*duplicate].as_slice(), &["--roots", &duplicate]] {
-        place.refused(
+        workspace.refused(
             arguments,
             &[],
             &["ROOT or --roots cannot be read: duplicate key `deny`"],
         );
     }
-    place.accepted(&[&root(r#","deny":["k/**"]}"#)], &[]);
+    workspace.accepted(&[&root(r#","deny":["k/**"]}"#)], &[]);
     let budget = r#"{"calls":1,"calls":100}"#;
-    place.refused(
+    workspace.refused(
         &["--budget", budget],
         &[],
         &["--budget cannot be read: duplicate key `calls`"],
     );
-    place.accepted(&["--budget", r#"{"calls":1}"#], &[]);
+    workspace.accepted(&["--budget", r#"{"calls":1}"#], &[]);
     let roots = |more: &str| format!("[{}]", root(more));
     let duplicate = roots(r#","access":"read","access":"full"}"#);
-    place.refused(
+    workspace.refused(
         &[],
         &[("BAILIWICK_ROOTS", &duplicate)],
         &["BAILIWICK_ROOTS cannot be read: duplicate key `access`"],
     );
     let once = roots(r#","access":"read"}"#);
-    place.accepted(&[], &[("BAILIWICK_ROOTS", &once)]);
-    place.file("config.json", r#"{"read_only":true,"read_only":false}"#);
-    place.refused(&["--config", "config.json"], &[], &["config.json"]);
+    workspace.accepted(&[], &[("BAILIWICK_ROOTS", &once)]);
+    workspace.file("config.json", r#"{"read_only":true,"read_only":false}"#);
+    workspace.refused(&["--config", "config.json"], &[], &["config.json"]);
     let servers = r#"{"mcpServers":{"a":{"command":"false","command":"true"}}}"#;
-    place.file("servers.json", servers);
+    workspace.file("servers.json", servers);
     let arguments = ["--servers", "servers.json", "--pins", "pins"];
-    place.refused(&arguments, &[], &["duplicate key `command`"]);
-    place.file("servers.json", r#"{"mcpServers":{}}"#);
-    place.accepted(&arguments, &[]);
+    workspace.refused(&arguments, &[], &["duplicate key `command`"]);
+    workspace.file("servers.json", r#"{"mcpServers":{}}"#);
+    workspace.accepted(&arguments, &[]);
 }
 
 #[test]
 fn invalid_root_is_named_with_the_reason() {
-    let place = Place::new();
-    place.file("plain", "");
-    place.file("root/config.json", "{}");
+    let workspace = Workspace::new();
+    workspace.file("plain", "");
+    workspace.file("root/config.json", "{}");
     let refused = |roots: &[&str], field: &str, reason: &str| {
-        place.refused(roots, &[], &[field, reason]);
+        workspace.refused(roots, &[], &[field, reason]);
     };
     refused(
         &["root", "none"],
@@ -561,8 +562,8 @@ fn invalid_root_is_named_with_the_reason() {
         "ROOT or --roots (item 1, path)",
         "audit log",
     );
-    place.accepted(&["root", "--audit=audit"], &[]);
-    std::fs::create_dir(place.path().join("root/deep")).unwrap();
+    workspace.accepted(&["root", "--audit=audit"], &[]);
+    std::fs::create_dir(workspace.path().join("root/deep")).unwrap();
     for within in ["--grants=root/grants", "--grants=root/deep/grants"] {
         refused(
             &["--trust=host", "root", within],
@@ -570,65 +571,65 @@ fn invalid_root_is_named_with_the_reason() {
             "keep that elsewhere",
         );
     }
-    place.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
+    workspace.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
 }
 
 #[test]
 fn invalid_grant_store_is_named_with_the_reason() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let refused = |file: &str, reason: &str| {
         let grants = format!("--grants={file}");
-        place.refused(&["--trust=host", "root", &grants], &[], &[file, reason]);
+        workspace.refused(&["--trust=host", "root", &grants], &[], &[file, reason]);
     };
     refused("none/grants", "No such file");
-    place.file("other.json", "{}");
+    workspace.file("other.json", "{}");
     refused("other.json", "is not a grant store");
-    place.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
+    workspace.file("later", r#"{"format":"bailiwick-grants","version":3}"#);
     refused("later", "version 3");
-    place.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
+    workspace.file("damaged", r#"{"format":"bailiwick-grants","version":2,"#);
     refused("damaged", "damaged.corrupt");
     // What was damaged is out of the way.
-    place.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
-    let used = bailiwick::permission::GrantStore::open(place.path().join("used")).unwrap();
+    workspace.accepted(&["--trust=host", "root", "--grants=damaged"], &[]);
+    let used = bailiwick::permission::GrantStore::open(workspace.path().join("used")).unwrap();
     refused("used", "in use");
     drop(used);
-    place.accepted(&["--trust=host", "root", "--grants=used"], &[]);
+    workspace.accepted(&["--trust=host", "root", "--grants=used"], &[]);
     // Agents are known by the names that clients give themselves.
     for trust in ["--trust=agent", "--trust=client"] {
         let untrusted = ["root", "--grants=used", trust];
-        place.refused(&untrusted, &[], &["--grants", "--trust host"]);
+        workspace.refused(&untrusted, &[], &["--grants", "--trust host"]);
     }
     let untrusted = ["root", "--grants=used"];
-    place.refused(&untrusted, &[], &["--grants", "--trust host"]);
+    workspace.refused(&untrusted, &[], &["--grants", "--trust host"]);
 }
 
 #[test]
 fn broken_audit_is_rejected_with_file_and_line() {
-    let place = Place::new();
-    one_reading_is_recorded(&place, &json!({}));
-    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
+    let workspace = Workspace::new();
+    one_reading_is_recorded(&workspace, &json!({}));
+    let log = std::fs::read_to_string(workspace.path().join("audit.jsonl")).unwrap();
     let lines: Vec<&str> = log.split_inclusive('\n').collect();
-    place.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
+    workspace.file("audit.jsonl", &[lines[0], &lines[2..].concat()].concat());
     let arguments = ["root", "--audit", "audit.jsonl"];
-    place.refused(
+    workspace.refused(
         &arguments,
         &[],
         &["`audit.jsonl` is damaged", "line 2", "found record 2"],
     );
-    place.refused(
+    workspace.refused(
         &["root", "--audit", "none/audit"],
         &[],
         &["`none/audit` cannot be opened"],
     );
-    place.file("audit.jsonl", &log);
-    place.accepted(&arguments, &[]);
+    workspace.file("audit.jsonl", &log);
+    workspace.accepted(&arguments, &[]);
 }
 
 #[test]
 fn rejected_handshake_prints_one_line() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let end_with = |configuration: &Value| {
-        let mut server = place
+        let mut server = workspace
             .program(&["--trust=host", "root"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -660,13 +661,13 @@ fn calls_are_audited_and_stdout_has_only_messages() {
         json!({}),
         json!({"experimental": {"configuration": {"read_only": true}}}),
     ] {
-        one_reading_is_recorded(&Place::new(), &capabilities);
+        one_reading_is_recorded(&Workspace::new(), &capabilities);
     }
 }
 
-fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
-    place.file("root/a.txt", "hello");
-    let mut client = place.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
+fn one_reading_is_recorded(workspace: &Workspace, capabilities: &Value) {
+    workspace.file("root/a.txt", "hello");
+    let mut client = workspace.client(&["--audit", "audit.jsonl", "--log", "trace", "root"]);
     ask(&mut client, &initialize(capabilities));
     let read = ask(
         &mut client,
@@ -676,15 +677,15 @@ fn one_reading_is_recorded(place: &Place, capabilities: &Value) {
     );
     assert_eq!(read["result"]["content"][0]["text"], "hello", "{read}");
     assert!(end(client).success());
-    ended(place);
-    let others = std::fs::read_dir(place.path()).unwrap().count();
+    ended(workspace);
+    let others = std::fs::read_dir(workspace.path()).unwrap().count();
     assert_eq!(others, 2, "the root and the one log");
 }
 
 #[test]
 fn full_audit_file_fails_calls_but_not_the_server() {
-    let place = Place::new();
-    place.file("root/a.txt", "hello");
+    let workspace = Workspace::new();
+    workspace.file("root/a.txt", "hello");
     let mut limited = Command::new("/bin/sh");
     limited
         .env_clear()
@@ -692,7 +693,7 @@ fn full_audit_file_fails_calls_but_not_the_server() {
         .arg(PROGRAM)
         .arg("serve")
         .args(["--audit", "audit.jsonl", "--log", "off", "root"])
-        .current_dir(place.path());
+        .current_dir(workspace.path());
     let mut client = Server::start(limited.stderr(Stdio::null()));
     let mut codes = (0..1000).map(|_| {
         let answer = ask(&mut client, &STATELESS);
@@ -709,28 +710,32 @@ fn full_audit_file_fails_calls_but_not_the_server() {
 #[test]
 fn audit_is_rotated_at_the_configured_size() {
     let rotated = |bytes: &[&str]| {
-        let place = Place::new();
-        place.file("root/a.txt", "hello");
+        let workspace = Workspace::new();
+        workspace.file("root/a.txt", "hello");
         let audit = ["--audit", "audit.jsonl", "root"];
         // The second server continues the last segment of the first.
         for _ in 0..2 {
-            let mut client = place.client(&[&audit[..], bytes].concat());
+            let mut client = workspace.client(&[&audit[..], bytes].concat());
             for _ in 0..10 {
                 let answer = ask(&mut client, &STATELESS);
                 assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
             }
             assert!(end(client).success());
         }
-        let verified = place.command("verify").arg("audit.jsonl").output().unwrap();
+        let verified = workspace
+            .command("verify")
+            .arg("audit.jsonl")
+            .output()
+            .unwrap();
         let verified = String::from_utf8(verified.stdout).unwrap();
         assert!(verified.contains("are intact"), "{verified}");
-        let history = place
+        let history = workspace
             .command("history")
             .arg("audit.jsonl")
             .output()
             .unwrap();
         assert_eq!(history.status.code(), Some(0));
-        let entries = std::fs::read_dir(place.path()).unwrap();
+        let entries = std::fs::read_dir(workspace.path()).unwrap();
         let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let segments = names
             .filter(|name| name.starts_with("audit.jsonl.0"))
@@ -743,8 +748,8 @@ fn audit_is_rotated_at_the_configured_size() {
     for whole in [&["--audit-segment-bytes=0"][..], &[]] {
         assert_eq!(rotated(whole), 0);
     }
-    let place = Place::new();
-    let refused = |arguments: &[&str], part: &str| place.refused(arguments, &[], &[part]);
+    let workspace = Workspace::new();
+    let refused = |arguments: &[&str], part: &str| workspace.refused(arguments, &[], &[part]);
     refused(&["root", "--audit-segment-bytes=2000"], "--audit");
     refused(
         &["root", "--audit=a", "--audit-segment-bytes=x"],
@@ -754,8 +759,8 @@ fn audit_is_rotated_at_the_configured_size() {
 
 /// That the audit is intact, has the reading, and ends with the end of the last of its workers.
 #[track_caller]
-fn ended(place: &Place) {
-    let log = std::fs::read_to_string(place.path().join("audit.jsonl")).unwrap();
+fn ended(workspace: &Workspace) {
+    let log = std::fs::read_to_string(workspace.path().join("audit.jsonl")).unwrap();
     bailiwick::audit::verify(log.as_bytes()).unwrap();
     assert!(log.contains("read_file"), "{log}");
     let steps: Vec<String> = log
@@ -772,20 +777,20 @@ const STATELESS: &str = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params
 
 #[test]
 fn shutdown_of_the_shared_stateless_worker_is_audited() {
-    let place = Place::new();
-    place.file("root/a.txt", "hello");
-    let mut client = place.client(&["--audit", "audit.jsonl", "root"]);
+    let workspace = Workspace::new();
+    workspace.file("root/a.txt", "hello");
+    let mut client = workspace.client(&["--audit", "audit.jsonl", "root"]);
     let answer = ask(&mut client, &STATELESS);
     assert_eq!(answer["result"]["content"][0]["text"], "hello", "{answer}");
     assert!(end(client).success());
-    ended(&place);
+    ended(&workspace);
 }
 
 #[test]
 fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
-    let place = Place::new();
-    place.file("root/a.txt", "hello");
-    let (mut server, address, token) = http_server(&place, &["--audit", "audit.jsonl", "root"]);
+    let workspace = Workspace::new();
+    workspace.file("root/a.txt", "hello");
+    let (mut server, address, token) = http_server(&workspace, &["--audit", "audit.jsonl", "root"]);
     let mut stream = TcpStream::connect(address).unwrap();
     write!(
         stream,
@@ -800,14 +805,14 @@ fn shutdown_of_the_shared_stateless_worker_is_audited_over_http() {
     assert!(answer.contains("hello"), "{answer}");
     send(&server, Signal::TERM);
     assert_eq!(server.wait().unwrap().code(), Some(0));
-    ended(&place);
+    ended(&workspace);
 }
 
 /// The result of a write outside the root by the client `me`, from a server with these arguments.
-fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
-    let mut client = place.client(arguments);
+fn writing_outside(workspace: &Workspace, arguments: &[&str]) -> Value {
+    let mut client = workspace.client(arguments);
     ask(&mut client, &initialize(&json!({})));
-    let path = place.path().canonicalize().unwrap().join("outside/new");
+    let path = workspace.path().canonicalize().unwrap().join("outside/new");
     let call = json!({"name": "write_file", "arguments": {"path": path, "content": "x"}});
     let answer = ask(
         &mut client,
@@ -819,10 +824,10 @@ fn writing_outside(place: &Place, arguments: &[&str]) -> Value {
 
 #[tokio::test]
 async fn permanent_grant_applies_after_restart() {
-    let place = Place::new();
-    std::fs::create_dir(place.path().join("outside")).unwrap();
-    let outside = place.path().canonicalize().unwrap().join("outside");
-    let store = bailiwick::permission::GrantStore::open(place.path().join("grants")).unwrap();
+    let workspace = Workspace::new();
+    std::fs::create_dir(workspace.path().join("outside")).unwrap();
+    let outside = workspace.path().canonicalize().unwrap().join("outside");
+    let store = bailiwick::permission::GrantStore::open(workspace.path().join("grants")).unwrap();
     let builder = bailiwick::Runtime::builder()
         .grantable("write:file")
         .grant_store(store);
@@ -835,18 +840,18 @@ async fn permanent_grant_applies_after_restart() {
     };
     grants.grant(grant).await.unwrap();
     runtime.shutdown().await;
-    let denied = writing_outside(&place, &["root"]);
+    let denied = writing_outside(&workspace, &["root"]);
     assert_eq!(
         denied["result"]["structuredContent"]["code"], "PERMISSION_DENIED",
         "{denied}"
     );
     let host = ["--trust=host", "--grantable=write:file"];
-    let asked = writing_outside(&place, &[host[0], host[1], "root"]);
+    let asked = writing_outside(&workspace, &[host[0], host[1], "root"]);
     assert_eq!(
         asked["result"]["structuredContent"]["code"], "SCOPE_REQUIRED",
         "{asked}"
     );
-    let done = writing_outside(&place, &[host[0], host[1], "--grants=grants", "root"]);
+    let done = writing_outside(&workspace, &[host[0], host[1], "--grants=grants", "root"]);
     assert_ne!(done["result"]["isError"], true, "{done}");
     let written = std::fs::read_to_string(outside.join("new"));
     assert_eq!(written.unwrap(), "x");
@@ -880,8 +885,8 @@ fn responses(server: &mut Server, count: u32) -> Vec<Value> {
 fn largest_client_policies_do_not_retain_memory() {
     const LARGEST: usize = 79;
     const CALLS: u32 = 60;
-    let place = Place::new();
-    let mut server = place.client(&["root"]);
+    let workspace = Workspace::new();
+    let mut server = workspace.client(&["root"]);
     server.initialize(&json!({}));
     let call =
         |policy| json!({ "name": "list_roots", "arguments": {}, "_meta": { "policy": policy } });
@@ -967,12 +972,12 @@ fn client_configurations_of_the_guide_start_the_program() {
             panic!("too short a command: {command:?}");
         };
         assert_eq!([program, serve], ["bailiwick", "serve"]);
-        let place = Place::new();
+        let workspace = Workspace::new();
         let root = |word: &String| word.replace("/path/to/project", "root");
         let arguments: Vec<_> = arguments.iter().map(root).collect();
         assert!(arguments.contains(&"root".to_owned()), "{command:?}");
         let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
-        let mut client = place.client(&arguments);
+        let mut client = workspace.client(&arguments);
         let answer = ask(&mut client, &initialize(&json!({})));
         assert!(answer["result"]["serverInfo"].is_object(), "{answer}");
         assert!(end(client).success(), "{command:?}");
@@ -981,9 +986,9 @@ fn client_configurations_of_the_guide_start_the_program() {
 
 #[test]
 fn help_shows_examples() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for flag in ["-h", "--help"] {
-        for mut command in [place.command(flag), place.program(&[flag])] {
+        for mut command in [workspace.command(flag), workspace.program(&[flag])] {
             let text = String::from_utf8(command.output().unwrap().stdout).unwrap();
             assert!(
                 text.contains("\nExamples:\n  bailiwick serve ./my-repo "),
@@ -995,12 +1000,12 @@ fn help_shows_examples() {
 
 #[test]
 fn missing_or_unknown_command_is_rejected() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     let output = |mut command: Command| command.output().unwrap();
     for (refused, part) in [
         (output(Command::new(PROGRAM)), "missing command"),
-        (output(place.command("./root")), "./root"),
-        (output(place.command("--read-only")), "--read-only"),
+        (output(workspace.command("./root")), "./root"),
+        (output(workspace.command("--read-only")), "--read-only"),
     ] {
         let stderr = String::from_utf8(refused.stderr).unwrap();
         assert_eq!(refused.status.code(), Some(2), "{stderr}");
@@ -1014,18 +1019,18 @@ fn missing_or_unknown_command_is_rejected() {
 
 #[test]
 fn print_flags_need_no_command() {
-    let place = Place::new();
+    let workspace = Workspace::new();
     for flag in [
         "--print-config-schema",
         "--ai-help",
         "--skill",
         "--registry-entry",
     ] {
-        let alone = place.command(flag).output().unwrap();
+        let alone = workspace.command(flag).output().unwrap();
         assert!(
             alone.status.success() && !alone.stdout.is_empty(),
             "{alone:?}"
         );
-        assert_eq!(alone.stdout, place.run(&[flag], &[]).stdout);
+        assert_eq!(alone.stdout, workspace.run(&[flag], &[]).stdout);
     }
 }

@@ -3,8 +3,6 @@
 //! A helper that needs the program under test takes its path as a parameter, because Cargo provides the path only
 //! to the integration tests of `bailiwick-cli`.
 #![expect(
-    missing_docs,
-    missing_debug_implementations,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,

@@ -1,4 +1,9 @@
 //! A runtime with test tools and an audit in memory.
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "its items are named for what the tests do with them"
+)]
 
 use crate::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
 use bailiwick::{

@@ -1,4 +1,9 @@
 //! Tools for tests: they reply, hang, panic, or change a board in memory.
+#![expect(
+    missing_docs,
+    missing_debug_implementations,
+    reason = "its items are named for what the tests do with them"
+)]
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};

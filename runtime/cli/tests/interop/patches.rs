@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use bailiwick::{Policy, Runtime, WorkerSpec};
+use proptest::prelude::*;
+use proptest::test_runner::Config;
 use serde_json::{Value, json};
 
 /// What `patch` takes from the front of each name, run in the root: `a` or `b`.
@@ -102,5 +104,55 @@ async fn patch_has_the_same_effect_as_the_call() {
         let to = format!("{path} moved");
         check(&before, "move", json!({"from": path, "to": to})).await;
         check(&before, "copy", json!({"from": path, "to": to})).await;
+    }
+}
+
+/// Replaces the content of `/repo/a`, which must differ.
+async fn check_replacement(old: &str, new: &str) {
+    let before = Files::from([("a".to_owned(), old.to_owned())]);
+    let arguments = json!({"path": "/repo/a", "content": new, "mode": "overwrite"});
+    check(&before, "write_file", arguments).await;
+}
+
+#[tokio::test]
+async fn patch_applies_unusual_content() {
+    let like_a_diff = "--- a/x\n+++ b/x\n@@ -1,1 +1,1 @@\n-- \n\\ No newline at end of file\n";
+    for (old, new) in [
+        ("1\n2", "1\n2\n"),
+        ("x", "y\n\nz"),
+        ("", "a\n"),
+        ("a\n", ""),
+        ("1\r\n2\r\n", "1\n2\r\n"),
+        ("1\r2\r3", "1\r2b\r3"),
+        ("\u{c}\u{b}\u{2028}\n", "\u{c}\u{b}\u{2028}x\n"),
+        ("old\n", like_a_diff),
+        (like_a_diff, "new\n"),
+    ] {
+        check_replacement(old, new).await;
+    }
+    for name in [" a", "-p0", "a\u{a0}b"] {
+        let before = Files::from([(name.to_owned(), "1\n2\n".to_owned())]);
+        let arguments =
+            json!({"path": format!("/repo/{name}"), "content": "1\n3\n", "mode": "overwrite"});
+        check(&before, "write_file", arguments).await;
+    }
+}
+
+proptest! {
+    #![proptest_config(Config::with_cases(bailiwick_test_support::cases(24)))]
+    #[test]
+    fn patch_recreates_any_new_text(
+        old in proptest::collection::vec("[ab\r+-]{0,2}\n", 0..12),
+        new in proptest::collection::vec("[ab\r+-]{0,2}\n", 1..12),
+        cut in any::<(bool, bool)>(),
+    ) {
+        let text = |lines: Vec<String>, cut: bool| {
+            let whole = lines.concat();
+            if cut { whole.trim_end_matches('\n').to_owned() } else { whole }
+        };
+        let (old, new) = (text(old, cut.0), text(new, cut.1));
+        prop_assume!(old != new && !new.is_empty());
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(check_replacement(&old, &new));
     }
 }
