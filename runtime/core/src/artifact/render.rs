@@ -221,10 +221,6 @@ impl Preview {
 }
 
 #[cfg(test)]
-#[expect(
-    clippy::disallowed_methods,
-    reason = "the files that a patch is tried on are made here"
-)]
 mod tests {
     use super::*;
     use crate::effect::HunkLine;
