@@ -91,7 +91,7 @@ test("reports whether a file changed on disk", async ({ page, site }) => {
   await page.keyboard.press("End");
   await expect(frame.getByText("It changed on disk since it was opened.")).toBeVisible();
   await frame.getByRole("button", { name: "Read it again" }).click();
-  await expect(frame.getByRole("status")).toContainText("It had changed on disk");
+  await expect(frame.getByRole("status")).toContainText("this is the current version");
   await expect(frame.getByText("5,001 lines")).toBeVisible();
   await expect(frame.getByText("It changed on disk since")).toHaveCount(0);
 });

@@ -151,7 +151,7 @@ test("a batch item cannot be checked before its preview is loaded", async ({ pag
   host.state.batches = [{ session: "main", verb: "write", resource: "file", questions: [`${run}-1`, `${run}-2`] } as never];
   host.answers.set(`review/${run}-1`, new Error("gone"));
   await host.open(page, site);
-  await press(page, page.getByRole("button", { name: /of a kind/ }));
+  await press(page, page.getByRole("button", { name: /similar requests/ }));
   await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
   await expect(page.getByLabel(/c1\.txt/)).toBeDisabled();
 });
@@ -209,8 +209,8 @@ test("turning off a verb revokes all its grants after confirmation", async ({ pa
   const change = page.getByRole("switch", { name: "Change without asking" });
   await press(page, change);
   expect(host.to("revoke")).toEqual([]);
-  await expect(change).toHaveText("Take back 2?");
-  await expect(change).toHaveAccessibleName("Change without asking: Take back 2?");
+  await expect(change).toHaveText("Revoke 2?");
+  await expect(change).toHaveAccessibleName("Change without asking: Revoke 2?");
   // The second press of a double press is ignored.
   await change.click();
   expect(host.to("revoke")).toEqual([]);
@@ -461,7 +461,7 @@ test("a pending confirmation and typed input survive an update", async ({ page, 
   await uses.fill("7");
   host.state.grants = [...host.state.grants, grant(3, { pattern: "write:file:/a/d" }), grant(4, { verb: "read", pattern: "read:file:/a" })];
   host.changed();
-  await expect(change).toHaveText("Take back 3?");
+  await expect(change).toHaveText("Revoke 3?");
   await expect(uses).toHaveValue("7");
   await expect(uses).toBeFocused();
   // It would revoke something other than what was shown.
@@ -492,7 +492,7 @@ test("a batch ignores presses after a layout change and can be retried", async (
   await expect(yes(page)).toBeEnabled();
   let there: (value: unknown) => void = () => undefined;
   host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
-  await press(page, page.getByRole("button", { name: /of a kind/ }));
+  await press(page, page.getByRole("button", { name: /similar requests/ }));
   await page.getByLabel(/c2\.txt/).check();
   await calm(page);
   there(changes());
@@ -678,7 +678,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       };
       await expect(yes(page)).toBeEnabled();
       await fits();
-      await press(page, page.getByRole("button", { name: /of a kind/ }));
+      await press(page, page.getByRole("button", { name: /similar requests/ }));
       await expect(page.getByLabel(/c1\.txt/)).toBeEnabled();
       await fits();
       await tab(page, "Permissions").click();

@@ -81,7 +81,7 @@ test("presses in the first 700 ms are ignored", async ({ page, site }) => {
   await page.clock.runFor(CALM - 100);
   await yes(page).click();
   expect(await told(page)).toEqual([]);
-  await expect(page.getByText("That did not count, because this request changed a moment ago.")).toBeVisible();
+  await expect(page.getByText("Not accepted: the request has just changed.")).toBeVisible();
   await page.clock.runFor(200);
   await page.keyboard.press("Enter");
   expect(await told(page)).toHaveLength(1);
@@ -299,7 +299,7 @@ test("an expired question cannot be answered", async ({ page, site }) => {
   await calm(page);
   await expect(yes(page)).toBeEnabled();
   await page.clock.runFor(12_000);
-  await expect(page.getByText("Nobody answered in time")).toBeVisible();
+  await expect(page.getByText("Not allowed: no answer in time.")).toBeVisible();
   await expect(yes(page)).toBeDisabled();
 });
 

@@ -220,7 +220,7 @@ for (const [place, result] of [
     },
   });
   await part(page, "Preview, ask, call").click();
-  await expect(page.locator(".asks .bad")).toContainText("cannot be shown: -32002: not yet");
+  await expect(page.locator(".asks .bad")).toContainText("No preview: -32002: not yet");
   await expect(part(page, "Allow this once")).toBeDisabled();
   there = true;
   await part(page, "Try again").click();

@@ -83,5 +83,5 @@ test("shows the agent's changes without changing files", async ({ page, site, ro
   await writeFile(join(root, "src/lib.rs"), "gone\n");
   await frame.getByRole("button", { name: "Check for changes" }).click();
   await expect(frame.locator("#line-1")).toContainText("gone");
-  await expect(frame.getByRole("status")).toContainText("It had changed on disk");
+  await expect(frame.getByRole("status")).toContainText("this is the current version");
 });
