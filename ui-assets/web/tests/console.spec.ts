@@ -107,7 +107,7 @@ test("a question answered elsewhere stays visible until dismissed", async ({ pag
   host.state.questions = [question(2)];
   host.changed();
   await expect(page.getByText("Answered elsewhere: allowed write:file:/a/b/c.txt")).toBeVisible();
-  await page.getByRole("button", { name: "Next" }).click();
+  await page.getByRole("button", { name: "Next", exact: true }).click();
   await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
 });
 
@@ -186,7 +186,7 @@ test("a page without the secret shows only an error", async ({ page, site }) => 
   await expect(page.getByRole("heading", { name: "Replace 3 lines in c1.txt" })).toBeVisible();
   await page.evaluate(() => sessionStorage.clear());
   await page.reload();
-  await expect(page.getByRole("alert")).toHaveText(/Open the one that it printed last/);
+  await expect(page.getByRole("alert")).toHaveText(/Open the address that the host printed last/);
   await expect(page.locator("permission-prompt")).toHaveCount(0);
 });
 
@@ -651,7 +651,7 @@ test("the secret is removed from the browser history", async ({ page, site }) =>
   expect(page.url()).toBe(`${site.origin}/`);
   // A secret pasted into the address of an open page is used, too.
   await page.goto(`${site.origin}/#another`);
-  await expect(page.getByRole("alert")).toHaveText(/Open the one that it printed last/);
+  await expect(page.getByRole("alert")).toHaveText(/Open the address that the host printed last/);
   expect(page.url()).toBe(`${site.origin}/`);
 });
 
