@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 use crate::path::MAX_PATH;
 use crate::policy::{Access, EnumKind, KEYS, Key, KeyScope, Limits, MAX_GLOB, MAX_LIST, ValueKind};
 
-/// Returns the JSON Schema (2020-12) of [`Config::parse`], for example to generate forms.
+/// Returns the JSON Schema (2020-12) of [`Config::parse`](crate::Config::parse), for example to generate forms.
 ///
 /// In addition to type, bounds, default and example, each key has its scope (`scope`), who may write it (`audience`) and
 /// how layers are merged (`x-restrict`).
