@@ -1,54 +1,27 @@
 //! HTTP routes of the console.
 
-use crate::READ_TIMEOUT;
 use crate::error::ApiError;
-use crate::history;
-use crate::page;
-use crate::request;
-use crate::request::AnswerRequest;
-use crate::request::AskAgainRequest;
-use crate::request::BatchAnswerRequest;
-use crate::request::GrantRequest;
-use crate::request::NarrowRequest;
-use crate::request::RevokeQuery;
-use crate::request::RevokeRequest;
-use crate::request::TemplatePreview;
-use crate::request::TemplateRequest;
-use crate::response;
-use crate::state::ConsoleState;
-use crate::state::SourceState;
-use axum::Router;
-use axum::body::Body;
-use axum::body::Bytes;
-use axum::extract::Path;
-use axum::extract::Request;
-use axum::extract::State;
-use axum::http::Method;
-use axum::http::StatusCode;
-use axum::http::header;
-use axum::middleware;
+use crate::request::{
+    AnswerRequest, AskAgainRequest, BatchAnswerRequest, GrantRequest, NarrowRequest, RevokeQuery,
+    RevokeRequest, TemplatePreview, TemplateRequest,
+};
+use crate::state::{ConsoleState, SourceState};
+use crate::{READ_TIMEOUT, history, page, request, response};
+use axum::body::{Body, Bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::{Method, StatusCode, header};
 use axum::middleware::Next;
-use axum::response::IntoResponse;
-use axum::response::Response;
-use axum::routing::get;
-use axum::routing::post;
-use bailiwick::permission::Answer;
-use bailiwick::permission::AuthorityError;
-use bailiwick::permission::Decision;
-use bailiwick::permission::GrantsRevoked;
-use bailiwick::permission::NewGrant;
-use bailiwick::permission::Question;
-use bailiwick::permission::QuestionState;
-use bailiwick::permission::Template;
-use bailiwick::permission::not_batchable;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Router, middleware};
+use bailiwick::permission::{
+    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
+    not_batchable,
+};
 use bailiwick::scope::Coverage;
-use bailiwick_http::Connection;
-use bailiwick_http::RequestGuard;
-use bailiwick_http::Token;
-use bailiwick_http::read_all;
+use bailiwick_http::{Connection, RequestGuard, Token, read_all};
 use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -10,13 +10,8 @@ mod remote;
 mod schema;
 
 use crate::config::Namespace;
-use crate::effect::ExcludedHunks;
-use crate::effect::Output;
-use crate::effect::Plan;
-use crate::effect::Reply;
-use crate::effect::ResourceChange;
-use crate::error::CallError;
-use crate::error::Code;
+use crate::effect::{ExcludedHunks, Output, Plan, Reply, ResourceChange};
+use crate::error::{CallError, Code};
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;

@@ -2,11 +2,8 @@
 
 use bailiwick::Code;
 use bailiwick::worker::CallProgress;
-use bailiwick_test_support::console::ConsoleServer;
-use bailiwick_test_support::console::until;
-use bailiwick_test_support::console::write;
-use serde_json::Value;
-use serde_json::json;
+use bailiwick_test_support::console::{ConsoleServer, until, write};
+use serde_json::{Value, json};
 use std::fs;
 
 fn once() -> Value {

@@ -1,36 +1,21 @@
 //! Tests that decisions appear in the audit, the commands and the console.
 
-use bailiwick::CallError;
-use bailiwick::Config;
-use bailiwick::JsonLines;
-use bailiwick::Policy;
-use bailiwick::ReadTool;
-use bailiwick::Reply;
-use bailiwick::Runtime;
-use bailiwick::ToolSet;
-use bailiwick::ToolSpec;
-use bailiwick::WorkerSpec;
 use bailiwick::config::Namespace;
-use bailiwick::tool::Interrupt;
-use bailiwick::tool::Prepared;
-use bailiwick::tool::ReadPermit;
-use bailiwick_console::Console;
-use bailiwick_console::ConsoleAudit;
-use bailiwick_console::ConsoleSource;
-use bailiwick_mcp::gateway::Gateway;
-use bailiwick_mcp::gateway::Rate;
-use bailiwick_test_support::client::Client;
-use bailiwick_test_support::client::info;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::{
+    CallError, Config, JsonLines, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec, WorkerSpec,
+};
+use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
+use bailiwick_mcp::gateway::{Gateway, Rate};
+use bailiwick_test_support::client::{Client, info};
 use bailiwick_test_support::console::Page;
 use bailiwick_test_support::server::Server;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;

@@ -1,18 +1,12 @@
 //! Tests with the official SDKs and the Inspector.
 
-use crate::PROGRAM;
-use crate::installed::Environment;
-use crate::installed::run_node;
-use crate::installed::run_python;
-use crate::serve_http;
+use crate::installed::{Environment, run_node, run_python};
+use crate::{PROGRAM, serve_http};
 use bailiwick_mcp::gateway::Trust;
-use bailiwick_test_support::file_tools::TOOLS;
-use bailiwick_test_support::file_tools::calls;
+use bailiwick_test_support::file_tools::{TOOLS, calls};
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
-use std::path::Path;
-use std::path::PathBuf;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::process::Output;
 
 /// The program over the workspace's root as a command, and the file to which it also writes what it says.

@@ -1,30 +1,14 @@
 //! Tests with third-party servers.
 
-use crate::installed::node;
-use crate::installed::package;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick::Verb;
-use bailiwick::requests::BoxFuture;
-use bailiwick::requests::ElicitationResponse;
-use bailiwick::requests::RequestCapabilities;
-use bailiwick::requests::Sampling;
-use bailiwick::requests::SamplingResponse;
-use bailiwick::requests::ServerRequests;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::ServerText;
-use bailiwick_mcp::upstream::ServerTool;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::client::Client;
-use bailiwick_test_support::client::gateway;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use serde_json::Map;
-use serde_json::json;
+use crate::installed::{node, package};
+use bailiwick::requests::{
+    BoxFuture, ElicitationResponse, RequestCapabilities, Sampling, SamplingResponse, ServerRequests,
+};
+use bailiwick::{Code, Policy, Verb};
+use bailiwick_mcp::upstream::{ServerSpec, ServerState, ServerText, ServerTool, Upstreams};
+use bailiwick_test_support::client::{Client, gateway};
+use bailiwick_test_support::upstream::{allow_once, code, start, test_runtime, text};
+use serde_json::{Map, json};
 
 async fn server(name: &str, script: &'static str) -> ServerSpec {
     let installed = tokio::task::spawn_blocking(move || (node(), package(script)));

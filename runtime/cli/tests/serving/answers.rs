@@ -1,15 +1,10 @@
 //! Tests that every request gets exactly one response.
 
 use crate::fuzz::cases;
-use crate::http::Served;
-use crate::http::about;
-use crate::http::initialize;
-use crate::slow::Plans;
-use crate::slow::there;
+use crate::http::{Served, about, initialize};
+use crate::slow::{Plans, there};
 use bailiwick::ToolSet;
-use bailiwick_mcp::gateway::Endpoint;
-use bailiwick_mcp::gateway::Http;
-use bailiwick_mcp::gateway::Trust;
+use bailiwick_mcp::gateway::{Endpoint, Http, Trust};
 use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
@@ -21,16 +16,11 @@ use serde_json::json;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::BufRead as _;
-use std::io::BufReader;
-use std::io::Read;
-use std::io::Write;
+use std::io::{BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// How a client speaks.

@@ -1,33 +1,23 @@
 //! Tests that every HTTP request gets exactly one response.
 
-use crate::answers::ERAS;
-use crate::answers::Era;
+use crate::answers::{ERAS, Era};
 use crate::fuzz::cases;
-use crate::http::ACCEPT;
-use crate::http::JSON;
-use crate::http::Served;
-use crate::http::request;
-use bailiwick_mcp::gateway::Http;
-use bailiwick_mcp::gateway::Rate;
-use bailiwick_mcp::gateway::Trust;
+use crate::http::{ACCEPT, JSON, Served, request};
+use bailiwick_mcp::gateway::{Http, Rate, Trust};
 use bailiwick_test_support::http::Response;
 use bailiwick_test_support::workspace::Workspace;
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
-use serde_json::Value;
-use serde_json::json;
-use std::collections::HashMap;
-use std::collections::HashSet;
+use serde_json::{Value, json};
+use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
-use tokio::task::JoinHandle;
-use tokio::task::JoinSet;
+use tokio::task::{JoinHandle, JoinSet};
 
 /// How many bodies are sent at a time; with three requests in each, fewer than a session may have open.
 const AT_ONCE: usize = 64;

@@ -2,17 +2,12 @@
 
 use crate::fuzz::cases;
 use crate::program;
-use bailiwick::Policy;
-use bailiwick::Runtime;
-use bailiwick::WorkerSpec;
-use bailiwick::permission::GrantHolder;
-use bailiwick::permission::Lifetime;
-use bailiwick::permission::NewGrant;
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::{Policy, Runtime, WorkerSpec};
 use bailiwick_mcp::gateway::Trust;
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::os::unix::fs::symlink;
 
 fn able() -> Value {

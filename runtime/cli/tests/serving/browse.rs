@@ -1,16 +1,11 @@
 //! Tests of the tools for file browser views.
 
 use crate::views::showing;
-use bailiwick::Policy;
-use bailiwick::WorkerSpec;
-use bailiwick_mcp::gateway::FileTools;
-use bailiwick_mcp::gateway::Gateway;
-use bailiwick_mcp::gateway::GatewayInfo;
-use bailiwick_mcp::gateway::Trust;
+use bailiwick::{Policy, WorkerSpec};
+use bailiwick_mcp::gateway::{FileTools, Gateway, GatewayInfo, Trust};
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 async fn shows(workspace: &Workspace) -> Client {
     let mut client = workspace.client(Trust::Host);

@@ -2,29 +2,18 @@
 
 use crate::PROGRAM;
 use crate::http::Served;
-use bailiwick_mcp::gateway::Gateway;
-use bailiwick_mcp::gateway::Http;
-use bailiwick_mcp::gateway::Trust;
-use bailiwick_test_support::file_tools::TOOLS;
-use bailiwick_test_support::file_tools::calls;
+use bailiwick_mcp::gateway::{Gateway, Http, Trust};
+use bailiwick_test_support::file_tools::{TOOLS, calls};
 use bailiwick_test_support::workspace::Workspace;
-use rmcp::model::CallToolRequestParams;
-use rmcp::model::ClientConfig;
-use rmcp::model::ProtocolVersion;
-use rmcp::model::ReadResourceRequestParams;
-use rmcp::service::ClientLifecycleMode;
-use rmcp::service::ClientServiceExt;
-use rmcp::service::RoleClient;
-use rmcp::service::RunningService;
+use rmcp::model::{
+    CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
+};
+use rmcp::service::{ClientLifecycleMode, ClientServiceExt, RoleClient, RunningService};
 use rmcp::transport::StreamableHttpClientTransport;
 use rmcp::transport::async_rw::AsyncRwTransport;
-use serde_json::Value;
-use serde_json::json;
-use std::process::Child;
-use std::process::Command;
-use std::process::Stdio;
-use tokio::net::unix::pipe::Receiver;
-use tokio::net::unix::pipe::Sender;
+use serde_json::{Value, json};
+use std::process::{Child, Command, Stdio};
+use tokio::net::unix::pipe::{Receiver, Sender};
 
 type Running = RunningService<RoleClient, ClientConfig>;
 

@@ -1,27 +1,15 @@
 //! Tests of the HTTP server with hostile clients.
 
-use crate::http::ACCEPT;
-use crate::http::JSON;
-use crate::http::Served;
-use crate::http::about;
-use crate::http::initialize;
-use crate::http::request;
-use crate::http::served;
-use crate::http::stateless;
-use bailiwick_mcp::gateway::Endpoint;
-use bailiwick_mcp::gateway::Http;
-use bailiwick_mcp::gateway::Token;
-use bailiwick_mcp::gateway::Trust;
+use crate::http::{ACCEPT, JSON, Served, about, initialize, request, served, stateless};
+use bailiwick_mcp::gateway::{Endpoint, Http, Token, Trust};
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::http::Response;
 use bailiwick_test_support::workspace::Workspace;
 use rmcp::ServerHandler;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
-use tokio::io::AsyncReadExt;
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// How long a server on a busy machine may take for what is bounded to far less.

@@ -1,28 +1,17 @@
 //! Tests that the end of sessions is audited.
 
 use crate::http;
-use crate::http::about;
-use crate::http::initialize;
-use crate::http::request;
+use crate::http::{about, initialize, request};
 use crate::views::showing;
-use bailiwick::JsonLines;
-use bailiwick::Policy;
-use bailiwick::Runtime;
-use bailiwick::WorkerSpec;
 use bailiwick::audit::verify;
-use bailiwick_mcp::gateway::Backend;
-use bailiwick_mcp::gateway::BackendError;
-use bailiwick_mcp::gateway::BackendFactory;
-use bailiwick_mcp::gateway::FileTools;
-use bailiwick_mcp::gateway::Gateway;
-use bailiwick_mcp::gateway::Http;
-use bailiwick_mcp::gateway::Trust;
+use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::{
+    Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust,
+};
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
-use std::path::Path;
-use std::path::PathBuf;
+use serde_json::{Value, json};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::net::TcpListener;

@@ -1,17 +1,10 @@
 //! Tests of the MCP revisions.
 
-use bailiwick::Policy;
-use bailiwick::Runtime;
-use bailiwick_mcp::gateway::Backend;
-use bailiwick_mcp::gateway::BackendError;
-use bailiwick_mcp::gateway::BackendFactory;
-use bailiwick_mcp::gateway::Gateway;
-use bailiwick_mcp::gateway::GatewayInfo;
-use bailiwick_mcp::gateway::Trust;
+use bailiwick::{Policy, Runtime};
+use bailiwick_mcp::gateway::{Backend, BackendError, BackendFactory, Gateway, GatewayInfo, Trust};
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::pin::Pin;
 
 const LEGACY: [&str; 4] = ["2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25"];

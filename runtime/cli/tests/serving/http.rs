@@ -1,28 +1,17 @@
 //! Tests of the HTTP transport with raw requests.
 
 use crate::eras::configured;
-use bailiwick_mcp::gateway::Endpoint;
-use bailiwick_mcp::gateway::Gateway;
-use bailiwick_mcp::gateway::GatewayInfo;
-use bailiwick_mcp::gateway::Http;
-use bailiwick_mcp::gateway::HttpError;
-use bailiwick_mcp::gateway::Token;
-use bailiwick_mcp::gateway::Trust;
+use bailiwick_mcp::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, Token, Trust};
 use bailiwick_test_support::client::Client;
-use bailiwick_test_support::http::Response;
-use bailiwick_test_support::http::send;
+use bailiwick_test_support::http::{Response, send};
 use bailiwick_test_support::server::Server;
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::Duration;
-use tokio::net::TcpListener;
-use tokio::net::TcpStream;
-use tokio::net::UnixStream;
-use tokio_util::sync::CancellationToken;
-use tokio_util::sync::DropGuard;
+use tokio::net::{TcpListener, TcpStream, UnixStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 pub(crate) const JSON: (&str, &str) = ("Content-Type", "application/json");
 pub(crate) const ACCEPT: (&str, &str) = ("Accept", "application/json, text/event-stream");

@@ -1,21 +1,14 @@
 //! Tests of lists: tools, resources, prompts and completions.
 
-use bailiwick::CallError;
-use bailiwick::ReadTool;
-use bailiwick::Reply;
-use bailiwick::ToolSet;
-use bailiwick::ToolSpec;
 use bailiwick::config::Namespace;
-use bailiwick::tool::Interrupt;
-use bailiwick::tool::Prepared;
-use bailiwick::tool::ReadPermit;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
 use bailiwick_mcp::gateway::Trust;
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 
 fn names<'a>(answer: &'a Value, list: &str, key: &str) -> Vec<&'a str> {
     let items = answer["result"][list]

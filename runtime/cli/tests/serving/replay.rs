@@ -1,26 +1,14 @@
 //! Tests of replays with `granted_scopes`.
 
-use bailiwick::Answer;
-use bailiwick::CallError;
-use bailiwick::Code;
-use bailiwick::Config;
-use bailiwick::MemoryAudit;
-use bailiwick::Outcome;
-use bailiwick::Policy;
-use bailiwick::Question;
-use bailiwick::Runtime;
-use bailiwick::RuntimeBuilder;
-use bailiwick::Scripted;
-use bailiwick::Worker;
-use bailiwick::WorkerSpec;
 use bailiwick::permission::Lifetime;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::Upstreams;
+use bailiwick::{
+    Answer, CallError, Code, Config, MemoryAudit, Outcome, Policy, Question, Runtime,
+    RuntimeBuilder, Scripted, Worker, WorkerSpec,
+};
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use bailiwick_test_support::workspace::Workspace;
-use serde_json::Value;
-use serde_json::json;
-use std::sync::Arc;
-use std::sync::Mutex;
+use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 
 /// A host that lets its workers call the tools of two servers, which ask for whatever is written.
 struct Host {

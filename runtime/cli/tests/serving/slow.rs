@@ -1,24 +1,14 @@
 //! Tests of progress and tasks with a slow tool.
 
 use crate::views::showing;
-use bailiwick::CallError;
-use bailiwick::Plan;
-use bailiwick::ReadTool;
-use bailiwick::Reply;
-use bailiwick::ToolSet;
-use bailiwick::ToolSpec;
-use bailiwick::WriteTool;
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
-use bailiwick::tool::Interrupt;
-use bailiwick::tool::Prepared;
-use bailiwick::tool::ReadPermit;
-use bailiwick::tool::WritePermit;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Plan, ReadTool, Reply, ToolSet, ToolSpec, WriteTool};
 use bailiwick_mcp::gateway::Trust;
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::time::Duration;
 

@@ -1,22 +1,14 @@
 //! Tests of MCP Apps views.
 
-use bailiwick::CallError;
-use bailiwick::ReadTool;
-use bailiwick::Reply;
-use bailiwick::ToolSet;
-use bailiwick::ToolSpec;
 use bailiwick::config::Namespace;
-use bailiwick::tool::Interrupt;
-use bailiwick::tool::Prepared;
-use bailiwick::tool::ReadPermit;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
 use bailiwick_mcp::gateway::Trust;
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
-use serde::Deserialize;
-use serde::Serialize;
-use serde_json::Value;
-use serde_json::json;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 const MIME: &str = "text/html;profile=mcp-app";
 

@@ -1,26 +1,15 @@
 //! Tests with the program itself as a third-party server.
 
 use crate::PROGRAM;
-use bailiwick::Call;
-use bailiwick::CallMeta;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick::Scripted;
 use bailiwick::permission::Lifetime;
-use bailiwick::requests::BoxFuture;
-use bailiwick::requests::Elicitation;
-use bailiwick::requests::ElicitationResponse;
-use bailiwick::requests::RequestCapabilities;
-use bailiwick::requests::ServerRequests;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::TestRuntime;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::file_server;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
+use bailiwick::requests::{
+    BoxFuture, Elicitation, ElicitationResponse, RequestCapabilities, ServerRequests,
+};
+use bailiwick::{Call, CallMeta, Code, Policy, Scripted};
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
+use bailiwick_test_support::upstream::{
+    TestRuntime, allow_once, code, file_server, start, test_runtime, text,
+};
 use serde_json::json;
 use std::path::Path;
 

@@ -1,37 +1,17 @@
 //! Tests of server requests: elicitation, sampling, roots and tasks.
 
-use super::hostile_server::alone;
-use super::hostile_server::hostile;
-use bailiwick::Call;
-use bailiwick::CallMeta;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick::VirtualPath;
-use bailiwick::Worker;
-use bailiwick::requests::BoxFuture;
-use bailiwick::requests::Elicitation;
-use bailiwick::requests::ElicitationKind;
-use bailiwick::requests::ElicitationResponse;
-use bailiwick::requests::MessageRole;
-use bailiwick::requests::Priorities;
-use bailiwick::requests::RequestCapabilities;
-use bailiwick::requests::Sampling;
-use bailiwick::requests::SamplingResponse;
-use bailiwick::requests::ServerMessage;
-use bailiwick::requests::ServerRequests;
+use super::hostile_server::{alone, hostile};
+use bailiwick::requests::{
+    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, MessageRole, Priorities,
+    RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests,
+};
+use bailiwick::{Call, CallMeta, Code, Policy, VirtualPath, Worker};
 use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::TestRuntime;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use bailiwick_test_support::upstream::until;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
-use std::sync::Arc;
-use std::sync::Mutex;
+use bailiwick_test_support::upstream::{
+    TestRuntime, act, allow_once, code, test_runtime, text, until,
+};
+use serde_json::{Map, Value, json};
+use std::sync::{Arc, Mutex};
 
 /// A host that returns `response` to each form and records its requests.
 #[derive(Clone, Default)]

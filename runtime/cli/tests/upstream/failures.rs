@@ -1,30 +1,16 @@
 //! Tests of connection failures.
 
-use super::hostile_server::alone;
-use super::hostile_server::hostile;
+use super::hostile_server::{alone, hostile};
 use axum::Router;
-use axum::http::StatusCode;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::any;
 use bailiwick::Policy;
-use bailiwick_mcp::upstream::Bounds;
-use bailiwick_mcp::upstream::ServerFailure;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use bailiwick_test_support::upstream::until;
-use rustix::process::Pid;
-use rustix::process::Signal;
-use rustix::process::kill_process;
+use bailiwick_mcp::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
+use bailiwick_test_support::upstream::{act, allow_once, start, test_runtime, text, until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 async fn failure(spec: ServerSpec) -> ServerFailure {
     let bounds = Bounds {

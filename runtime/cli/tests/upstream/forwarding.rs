@@ -5,21 +5,13 @@
 )]
 
 use super::hostile_server::hostile;
-use bailiwick::Policy;
-use bailiwick::Worker;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::client::Client;
-use bailiwick_test_support::client::gateway;
+use bailiwick::{Policy, Worker};
+use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
+use bailiwick_test_support::client::{Client, gateway};
 use bailiwick_test_support::server::text;
-use bailiwick_test_support::upstream::TestRuntime;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::until;
-use serde_json::Value;
-use serde_json::json;
-use std::time::Duration;
-use std::time::Instant;
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, test_runtime, until};
+use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 const ELICIT: &str = "elicitation/create";
 

@@ -1,27 +1,11 @@
 //! Tests with hostile servers.
 
-use super::hostile_server::alone;
-use super::hostile_server::hostile;
-use bailiwick::Call;
-use bailiwick::CallMeta;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick::Verb;
-use bailiwick::Worker;
+use super::hostile_server::{alone, hostile};
 use bailiwick::call::Progress;
-use bailiwick::permission::GrantHolder;
-use bailiwick::permission::Lifetime;
-use bailiwick::permission::NewGrant;
-use bailiwick_mcp::upstream::SchemaFault;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::WithheldReason;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use bailiwick_test_support::upstream::until;
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::{Call, CallMeta, Code, Policy, Verb, Worker};
+use bailiwick_mcp::upstream::{SchemaFault, ServerState, WithheldReason};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text, until};
 use serde_json::json;
 use std::time::Duration;
 

@@ -6,22 +6,14 @@
     reason = "answers are made where they are sent, lists stand in one piece, and children outlive the server"
 )]
 
-use bailiwick::Policy;
-use bailiwick::Worker;
+use bailiwick::{Policy, Worker};
 use bailiwick_mcp::upstream::ServerSpec;
 use bailiwick_test_support::embedded_server;
-use bailiwick_test_support::upstream::TestRuntime;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use rustix::process::Pid;
-use rustix::process::Signal;
-use rustix::process::kill_process;
-use serde_json::Value;
-use serde_json::json;
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, start, test_runtime};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 use std::fs;
-use std::fs::File;
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::process::Command;
 use std::time::Duration;

@@ -1,33 +1,18 @@
 //! Tests of HTTP servers and chains of gateways.
 
 use super::hostile_server::hostile;
-use axum::Json;
-use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
-use axum::response::IntoResponse;
-use axum::response::Response;
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick::Runtime;
-use bailiwick::WorkerSpec;
-use bailiwick_mcp::gateway::Endpoint;
-use bailiwick_mcp::gateway::GatewayInfo;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use bailiwick_test_support::upstream::until;
-use serde_json::Value;
-use serde_json::json;
+use axum::{Json, Router};
+use bailiwick::{Code, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::{Endpoint, GatewayInfo};
+use bailiwick_mcp::upstream::{ServerSpec, ServerState};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text, until};
+use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 

@@ -1,32 +1,15 @@
 //! Tests of the lifecycle of server processes.
 
-use super::hostile_server::alone;
-use super::hostile_server::hostile;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick::Scripted;
+use super::hostile_server::{alone, hostile};
 use bailiwick::permission::Lifetime;
-use bailiwick_mcp::upstream::Bounds;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::SpecError;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use bailiwick_test_support::upstream::until;
-use rustix::process::Pid;
-use rustix::process::Signal;
-use rustix::process::kill_process;
-use rustix::process::test_kill_process;
+use bailiwick::{Code, Policy, Scripted};
+use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, SpecError, Upstreams};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text, until};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::process::Command;
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// How long a server may take to be there, or gone.
 const PATIENCE: Duration = Duration::from_secs(60);

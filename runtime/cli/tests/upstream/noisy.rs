@@ -1,33 +1,20 @@
 //! Tests with an HTTP server that floods its stream.
 
-use axum::Json;
-use axum::Router;
-use axum::body::Body;
-use axum::body::Bytes;
+use axum::body::{Body, Bytes};
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header;
-use axum::response::IntoResponse;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
+use axum::{Json, Router};
 use bailiwick::Policy;
-use bailiwick::permission::GrantHolder;
-use bailiwick::permission::Lifetime;
-use bailiwick::permission::NewGrant;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use bailiwick_test_support::upstream::until;
+use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick_mcp::upstream::{ServerSpec, ServerState};
+use bailiwick_test_support::upstream::{act, start, test_runtime, text, until};
 use futures_util::stream;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 #[derive(Clone, Default)]
 struct Server {

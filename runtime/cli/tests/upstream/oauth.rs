@@ -1,44 +1,19 @@
 //! Tests of OAuth sign-in to servers.
 
-use super::oauth_server::Behavior;
-use super::oauth_server::Echo;
-use super::oauth_server::OAuthServer;
-use super::oauth_server::parameters;
-use bailiwick::AuditSink;
-use bailiwick::Code;
-use bailiwick::MemoryAudit;
-use bailiwick::Policy;
-use bailiwick::Runtime;
-use bailiwick::Worker;
-use bailiwick::audit::Head;
-use bailiwick::audit::Record;
-use bailiwick::requests::BoxFuture;
-use bailiwick::requests::ServerRequests;
-use bailiwick::requests::SignIn;
-use bailiwick::requests::SignInAnswer;
-use bailiwick_mcp::upstream::LoopbackRedirect;
-use bailiwick_mcp::upstream::OAuth;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::SpecError;
-use bailiwick_mcp::upstream::TokenStore;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::TestRuntime;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use serde_json::Value;
-use serde_json::json;
+use super::oauth_server::{Behavior, Echo, OAuthServer, parameters};
+use bailiwick::audit::{Head, Record};
+use bailiwick::requests::{BoxFuture, ServerRequests, SignIn, SignInAnswer};
+use bailiwick::{AuditSink, Code, MemoryAudit, Policy, Runtime, Worker};
+use bailiwick_mcp::upstream::{
+    LoopbackRedirect, OAuth, ServerSpec, ServerState, SpecError, TokenStore, Upstreams,
+};
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, code, test_runtime, text};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::io::Write;
-use std::sync::Arc;
-use std::sync::LazyLock;
-use std::sync::Mutex;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
-use tokio::io::AsyncReadExt;
-use tokio::io::AsyncWriteExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::Notify;
 

@@ -1,13 +1,8 @@
 //! Tests of tool fingerprints across restarts.
 
 use super::hostile_server::hostile;
-use bailiwick::BuildFault;
-use bailiwick::Runtime;
-use bailiwick_mcp::upstream::PinStore;
-use bailiwick_mcp::upstream::PinStoreError;
-use bailiwick_mcp::upstream::ServerTool;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_mcp::upstream::WithheldReason;
+use bailiwick::{BuildFault, Runtime};
+use bailiwick_mcp::upstream::{PinStore, PinStoreError, ServerTool, Upstreams, WithheldReason};
 use std::path::Path;
 
 /// The server that reads how it changed from the file `changes`, with its tools pinned in `pins`.

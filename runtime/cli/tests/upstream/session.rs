@@ -1,30 +1,16 @@
 //! Tests with an HTTP server that has sessions.
 
-use axum::Json;
-use axum::Router;
 use axum::extract::State;
-use axum::http::StatusCode;
-use axum::http::header;
-use axum::response::IntoResponse;
-use axum::response::Response;
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use bailiwick::Code;
-use bailiwick::Policy;
-use bailiwick_mcp::upstream::Bounds;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::act;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::code;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use bailiwick_test_support::upstream::text;
-use serde_json::Value;
-use serde_json::json;
+use axum::{Json, Router};
+use bailiwick::{Code, Policy};
+use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, Upstreams};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
+use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 

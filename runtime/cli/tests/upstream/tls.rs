@@ -1,18 +1,12 @@
 //! Tests of HTTPS servers.
 
-use super::oauth_server::Behavior;
-use super::oauth_server::OAuthServer;
+use super::oauth_server::{Behavior, OAuthServer};
 use axum::serve::Listener;
-use bailiwick_mcp::upstream::ServerFailure;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::SpecError;
-use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_mcp::upstream::{ServerFailure, ServerSpec, ServerState, SpecError, Upstreams};
 use bailiwick_test_support::certificates;
 use bailiwick_test_support::upstream::start;
 use std::net::SocketAddr;
-use tokio::net::TcpListener;
-use tokio::net::TcpStream;
+use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 

@@ -1,20 +1,10 @@
 //! Tests of third-party views.
 
 use crate::hostile_server::hostile;
-use bailiwick::Config;
-use bailiwick::Policy;
-use bailiwick::RuntimeBuilder;
-use bailiwick::Worker;
-use bailiwick_mcp::view::DenyView;
-use bailiwick_mcp::view::View;
-use bailiwick_mcp::view::ViewChannel;
-use bailiwick_mcp::view::ViewSpec;
-use bailiwick_test_support::upstream::TestRuntime;
-use bailiwick_test_support::upstream::allow_once;
-use bailiwick_test_support::upstream::start;
-use bailiwick_test_support::upstream::test_runtime;
-use serde_json::Value;
-use serde_json::json;
+use bailiwick::{Config, Policy, RuntimeBuilder, Worker};
+use bailiwick_mcp::view::{DenyView, View, ViewChannel, ViewSpec};
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, start, test_runtime};
+use serde_json::{Value, json};
 
 /// Two servers of the same kind, and a worker that may use both; the person behind it, if there is one, allows what is asked.
 async fn two(person: bool) -> (TestRuntime, Worker) {

@@ -1,15 +1,7 @@
 //! Renders changes as a unified diff and as JSON.
 
-use crate::effect::Change;
-use crate::effect::ContentHash;
-use crate::effect::Entry;
-use crate::effect::FileDiff;
-use crate::effect::Hunk;
-use crate::effect::Op;
-use crate::effect::Preview;
-use crate::effect::ResourceChange;
-use crate::escape::escape;
-use crate::escape::is_deceptive;
+use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview, ResourceChange};
+use crate::escape::{escape, is_deceptive};
 use crate::path::VirtualPath;
 use serde::Serialize;
 use std::fmt::Write as _;

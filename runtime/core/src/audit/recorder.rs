@@ -1,31 +1,17 @@
 //! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
 
-use super::AuditEvent;
-use super::Step;
-use super::chain::Head;
-use super::chain::Record;
+use super::chain::{Head, Record};
 use super::observed::Observed;
 use super::sink::AuditSink;
-use crate::error::CallError;
-use crate::error::Code;
+use super::{AuditEvent, Step};
+use crate::error::{CallError, Code};
 use crate::monitor::Monitor;
-use std::fmt;
-use std::io;
-use std::sync::Arc;
-use std::sync::Weak;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicU64;
-use std::sync::atomic::Ordering;
-use std::sync::mpsc;
-use std::sync::mpsc::Receiver;
-use std::sync::mpsc::RecvTimeoutError;
-use std::sync::mpsc::SyncSender;
-use std::sync::mpsc::TrySendError;
-use std::thread;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::{Arc, Weak, mpsc};
 use std::thread::Thread;
-use std::time::Duration;
-use std::time::SystemTime;
-use std::time::UNIX_EPOCH;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::{fmt, io, thread};
 use tokio::sync::oneshot;
 
 /// Default number of events that may wait for the sink.

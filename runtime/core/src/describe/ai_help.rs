@@ -1,15 +1,9 @@
 //! AI help: sections as markdown and as JSON.
 
-use super::Description;
-use super::UnknownSection;
-use super::dashdash;
-use super::reference;
-use super::yaml;
+use super::{Description, UnknownSection, dashdash, reference, yaml};
 use crate::error::Code;
 use crate::tool::Failure;
-use serde_json::Map;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 /// A part of the help under one heading.
 pub(super) struct Section {

@@ -1,13 +1,9 @@
 //! Reference entry of a tool, as markdown and as JSON.
 
-use super::Description;
-use super::dashdash;
-use super::schema;
 use super::schema::Member;
-use crate::tool::Failure;
-use crate::tool::ToolInfo;
-use serde_json::Value;
-use serde_json::json;
+use super::{Description, dashdash, schema};
+use crate::tool::{Failure, ToolInfo};
+use serde_json::{Value, json};
 
 /// Markdown with the heading `### read_file`.
 pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {

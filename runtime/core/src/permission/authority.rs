@@ -1,26 +1,15 @@
 //! `GrantAuthority`: the only handle that grants and answers questions.
 
-use super::Answer;
-use super::Decision;
-use super::GrantView;
-use super::GrantWriteError;
-use super::GrantsRevoked;
-use super::NewGrant;
-use super::NotBatchable;
-use super::Question;
-use super::Run;
-use super::Silenced;
-use super::TemplateError;
 use super::broker::Broker;
 use super::ledger::QuestionStatus;
+use super::{
+    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
+    Run, Silenced, TemplateError,
+};
 use crate::audit::AuditError;
-use crate::id::GrantId;
-use crate::id::QuestionId;
-use crate::id::SilencedId;
+use crate::id::{GrantId, QuestionId, SilencedId};
 use crate::policy::Authority;
-use crate::scope::Coverage;
-use crate::scope::Marks;
-use crate::scope::ScopePattern;
+use crate::scope::{Coverage, Marks, ScopePattern};
 use arc_swap::ArcSwap;
 use std::fmt;
 use std::sync::Arc;

@@ -1,16 +1,11 @@
 //! Permission templates: named sets of patterns with the directories that they apply to.
 
-use super::GrantHolder;
-use super::Lifetime;
-use super::NewGrant;
 use super::store::MOST_GRANTS;
+use super::{GrantHolder, Lifetime, NewGrant};
 use crate::json::read_json;
 use crate::path::VirtualPath;
-use crate::scope::Scope;
-use crate::scope::ScopeError;
-use crate::scope::ScopePattern;
-use serde::Deserialize;
-use serde::Serialize;
+use crate::scope::{Scope, ScopeError, ScopePattern};
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

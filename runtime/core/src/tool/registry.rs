@@ -1,27 +1,16 @@
 //! Table of tools by name.
 
-use super::ReadTool;
-use super::ToolInfo;
-use super::ToolSpec;
-use super::WriteTool;
 use super::acting::ActJob;
 use super::parameters::Parameters;
-use super::remote::Remote;
-use super::remote::RemoteJob;
-use super::schema;
+use super::remote::{Remote, RemoteJob};
+use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
 use crate::call::Origin;
-use crate::capability::Interrupt;
-use crate::capability::ReadPermit;
-use crate::capability::WritePermit;
+use crate::capability::{Interrupt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::ExcludedHunks;
-use crate::effect::Plan;
-use crate::effect::Reply;
-use crate::error::CallError;
-use crate::error::Code;
+use crate::effect::{ExcludedHunks, Plan, Reply};
+use crate::error::{CallError, Code};
 use crate::id::ToolName;
-use crate::intent::IntentError;
-use crate::intent::IntentTemplate;
+use crate::intent::{IntentError, IntentTemplate};
 use crate::scope::Scope;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -7,30 +7,16 @@ use super::future::passes;
 use super::future::while_open;
 use super::jobs::outcome;
 use crate::audit::Step as AuditStep;
-use crate::capability::CallPermit;
-use crate::capability::Interrupt;
-use crate::effect::Preview;
-use crate::effect::PreviewToken;
-use crate::error::CallError;
-use crate::error::Code;
+use crate::capability::{CallPermit, Interrupt};
+use crate::effect::{Preview, PreviewToken};
+use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::pipeline::CallInfo;
-use crate::pipeline::Cleared;
-use crate::pipeline::Mode;
-use crate::pipeline::Step;
-use crate::pipeline::arguments_hash;
-use crate::pipeline::remote_token;
-use crate::policy::Authority;
-use crate::policy::Verdict;
+use crate::pipeline::{CallInfo, Cleared, Mode, Step, arguments_hash, remote_token};
+use crate::policy::{Authority, Verdict};
 use crate::requests::CallRequests;
-use crate::tool::RemoteContext;
-use crate::tool::RemoteJob;
-use crate::tool::RemoteReply;
+use crate::tool::{RemoteContext, RemoteJob, RemoteReply};
 use std::collections::VecDeque;
-use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::MutexGuard;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Context for requests that a server makes within a call.
 #[derive(Debug)]
 struct Context {

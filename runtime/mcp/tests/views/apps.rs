@@ -1,40 +1,17 @@
 //! Tests of well-behaved apps.
 
 use super::at;
-use super::guest::Host;
-use super::guest::PATIENCE;
-use super::guest::apps;
-use super::guest::echo;
-use super::guest::listed;
-use super::guest::names;
-use super::guest::offered;
-use super::guest::offering;
-use super::guest::opened;
-use super::guest::quick;
-use super::guest::text_result;
-use super::guest::tool;
-use super::guest::until;
-use super::guest::worker;
-use super::guest::yes;
-use bailiwick::Answer;
-use bailiwick::Code;
-use bailiwick::Origin;
-use bailiwick::Policy;
-use bailiwick::Scripted;
+use super::guest::{
+    Host, PATIENCE, apps, echo, listed, names, offered, offering, opened, quick, text_result, tool,
+    until, worker, yes,
+};
 use bailiwick::permission::Lifetime;
-use bailiwick_mcp::view::DenyView;
-use bailiwick_mcp::view::View;
-use bailiwick_mcp::view::ViewError;
-use bailiwick_mcp::view::ViewEvent;
-use bailiwick_mcp::view::ViewSpec;
-use bailiwick_mcp::view::ViewState;
+use bailiwick::{Answer, Code, Origin, Policy, Scripted};
+use bailiwick_mcp::view::{DenyView, View, ViewError, ViewEvent, ViewSpec, ViewState};
 use bailiwick_test_support::cases;
-use serde_json::Value;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-use std::sync::atomic::AtomicUsize;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
 #[tokio::test]

@@ -7,10 +7,7 @@ use bailiwick::requests::{
 use std::time::Duration;
 
 use bailiwick::{Answer, Policy, Runtime, Scripted, WorkerSpec};
-use bailiwick_mcp::upstream::OAuth;
-use bailiwick_mcp::upstream::ServerSpec;
-use bailiwick_mcp::upstream::ServerState;
-use bailiwick_mcp::upstream::Upstreams;
+use bailiwick_mcp::upstream::{OAuth, ServerSpec, ServerState, Upstreams};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;

@@ -1,10 +1,7 @@
 //! Tests of calls of third-party tools.
 
-use super::client::Workspace;
-use super::client::hostile;
-use super::client::list;
-use bailiwick_test_support::server::Server;
-use bailiwick_test_support::server::text;
+use super::client::{Workspace, hostile, list};
+use bailiwick_test_support::server::{Server, text};
 use serde_json::json;
 
 /// The server repeats what it is sent.

@@ -1,30 +1,15 @@
 //! Runs authorised calls: path locks, pool threads and results.
 
-use super::CallTable;
-use super::Caller;
-use super::PoolKind;
-use super::Stage;
-use super::Submitted;
-use crate::capability::Interrupt;
-use crate::capability::StopReason;
-use crate::error::CallError;
-use crate::error::Code;
+use super::{CallTable, Caller, PoolKind, Stage, Submitted};
+use crate::capability::{Interrupt, StopReason};
+use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::pipeline::Cleared;
-use crate::pipeline::Mode;
-use crate::pipeline::Step;
-use crate::pipeline::Waiting;
-use crate::worker::Shared;
+use crate::pipeline::{Cleared, Mode, Step, Waiting};
 use crate::worker::actor::WorkerMsg;
-use crate::worker::admission::Done;
-use crate::worker::admission::busy;
-use crate::worker::admission::tools_busy;
-use crate::worker::blocking::Full;
-use crate::worker::blocking::Pool;
-use crate::worker::blocking::Ticket;
-use crate::worker::jobs;
-use crate::worker::jobs::Approved;
-use crate::worker::jobs::Ended;
+use crate::worker::admission::{Done, busy, tools_busy};
+use crate::worker::blocking::{Full, Pool, Ticket};
+use crate::worker::jobs::{Approved, Ended};
+use crate::worker::{Shared, jobs};
 use std::sync::Arc;
 
 impl CallTable {
