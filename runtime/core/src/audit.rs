@@ -26,7 +26,7 @@ use crate::policy::Verdict;
 use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub use chain::{Head, Record, json_line};
-pub(crate) use past::{PastEvent, PastFailure, PastRecord, PastStep, past};
+pub(crate) use past::{PastChange, PastEvent, PastFailure, PastRecord, PastStep, past};
 pub use recorder::AuditError;
 #[doc(hidden)]
 pub use recorder::{Audit, WeakAudit};

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(deny_unknown_fields, default)]
 pub struct Budget {
-    /// Tool calls.
+    /// Tool calls. A preview counts as a call, and so does the call that applies it.
     pub calls: Option<u64>,
     /// Bytes written.
     pub bytes_written: Option<u64>,

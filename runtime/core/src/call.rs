@@ -1,6 +1,5 @@
 //! Calls: tool name, arguments and metadata.
 
-pub use crate::requests::CallRequests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,6 +9,7 @@ use serde_json::Value;
 
 use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::id::ToolName;
+use crate::requests::CallRequests;
 
 /// Who wrote a message. It is set by the entry point that received it, never read from the message.
 #[derive(
@@ -26,6 +26,14 @@ pub enum Origin {
     Model,
     /// A live app in an iframe: untrusted, with less authority than the model that it serves.
     View,
+}
+
+/// Whether a mutating call is previewed or applied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[doc(hidden)]
+pub enum Mode {
+    Preview,
+    Apply,
 }
 
 /// A tool call.

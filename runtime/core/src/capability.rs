@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use crate::call::Progress;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Limits, OpenFolder, Verdict, WriteMode};
+use crate::policy::{Authority, Flag, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, Verb};
 
@@ -152,13 +152,17 @@ pub(crate) struct PermitScope {
 }
 
 impl PermitScope {
-    fn gates(&self) -> impl Iterator<Item = &Gate> {
-        std::iter::once(&*self.gate).chain(self.grant_gates.iter().map(Arc::as_ref))
+    fn gates(&self) -> impl Iterator<Item = &Arc<Gate>> {
+        std::iter::once(&self.gate).chain(&self.grant_gates)
     }
 
     fn shared_gates(&self) -> Vec<Arc<Gate>> {
-        let own = std::iter::once(&self.gate);
-        own.chain(&self.grant_gates).cloned().collect()
+        self.gates().cloned().collect()
+    }
+
+    /// A pass of each gate; `None` once one of them is closed.
+    fn passes(&self) -> Option<Vec<Pass>> {
+        self.gates().map(Gate::pass).collect()
     }
 
     fn checkpoint(&self) -> Result<(), CallError> {
@@ -166,7 +170,7 @@ impl PermitScope {
         if let Some(progress) = &self.stop.progress {
             progress.step();
         }
-        if !self.stop.has_begun() && self.gates().any(Gate::is_closed) {
+        if !self.stop.has_begun() && self.gates().any(|gate| gate.is_closed()) {
             Err(revoked())
         } else {
             Ok(())
@@ -408,7 +412,7 @@ impl ReadPermit {
     /// Returns whether files with several hard links are rejected.
     #[must_use]
     pub fn strict_hardlinks(&self) -> bool {
-        self.scope.authority.strict_hardlinks()
+        self.scope.authority.flag(Flag::StrictHardlinks)
     }
 
     /// Checks that the call may continue. Tools call it between units of work.
@@ -462,9 +466,8 @@ impl WritePermit {
     ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
-    pub fn begin(&self) -> Result<Commit<'_>, CallError> {
-        let passes = self.read.scope.gates().map(Gate::pass);
-        let passes = passes.collect::<Option<_>>().ok_or_else(revoked)?;
+    pub fn begin(&self) -> Result<Commit, CallError> {
+        let passes = self.read.scope.passes().ok_or_else(revoked)?;
         self.read.scope.stop.begin()?;
         Ok(Commit { _passes: passes })
     }
@@ -472,8 +475,8 @@ impl WritePermit {
 
 /// An effect in progress; see [`WritePermit::begin`].
 #[derive(Debug)]
-pub struct Commit<'p> {
-    _passes: Vec<Pass<'p>>,
+pub struct Commit {
+    _passes: Vec<Pass>,
 }
 
 /// The error for a denied entry beneath a requested path. It does not name the entry, which is hidden from the caller.

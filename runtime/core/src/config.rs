@@ -2,22 +2,21 @@
 
 mod error;
 mod join;
-mod parse;
 mod schema;
 mod sources;
 mod text;
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{CallError, Code};
 use crate::path::{PathError, VirtualPath};
-use crate::policy::{Access, Authority, OpenFolder, Policy, Verdict};
-use crate::scope::{Scope, ScopePattern, Verb};
+use crate::policy::{Access, Authority, OpenFolder, Policy, PolicyError, Verdict, checked, take};
+use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
-pub use crate::policy::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
+pub use crate::policy::keys::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use error::ConfigError;
 pub use schema::{config_schema, policy_schema};
 pub(crate) use sources::unknown_tool;
@@ -137,8 +136,8 @@ impl Namespace {
             let mut message = error.to_string();
             if error == PathError::Relative {
                 message = format!(
-                    "the path `{}` is relative, and there is no one folder in which relative paths begin; {}",
-                    crate::escape(text),
+                    "the path `{}` is relative, and this worker has no working directory; {}",
+                    crate::text::escape(text),
                     self.orientation()
                 );
             }
@@ -182,7 +181,7 @@ impl Namespace {
         };
         if let Some(root) = &self.default_root {
             text.push_str("; relative paths begin in `");
-            text.push_str(&crate::escape(root.as_str()));
+            text.push_str(&crate::text::escape(root.as_str()));
             text.push('`');
         }
         text
@@ -190,28 +189,32 @@ impl Namespace {
 }
 
 /// Configuration of a root.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RootConfig {
     /// Its mount point.
     #[serde(rename = "path")]
     pub mount: VirtualPath,
     /// Whether it is the default working directory.
+    #[serde(default)]
     pub default: bool,
     /// Whether it is skipped if it cannot be opened.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
     /// `Read` for reading only; higher levels also allow changes.
+    #[serde(default)]
     pub access: Access,
     /// Globs of files that workers may use; everything if empty.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allow: Vec<String>,
     /// Globs of files that are always denied, even if granted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// Globs of files that can never be changed, even if granted.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub immutable: Vec<String>,
     /// Whether the whole subtree is blocked.
+    #[serde(default)]
     pub blocked: bool,
 }
 
@@ -251,6 +254,13 @@ pub struct Restriction {
 }
 
 impl Restriction {
+    fn of_checked(mut members: Map<String, Value>) -> Result<Self, PolicyError> {
+        Ok(Self {
+            roots: take(&mut members, "roots")?,
+            policy: Policy::of_checked(take(&mut members, "policy")?)?,
+        })
+    }
+
     fn to_json(&self) -> Value {
         let Self { roots, policy } = self;
         let mut members = Map::new();
@@ -267,10 +277,7 @@ impl Restriction {
 
 /// Policy fields of the earlier source.
 fn policy_members(policy: &Policy) -> Map<String, Value> {
-    let mut members = match json!(policy) {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    };
+    let mut members = crate::json::members(json!(policy));
     if let Some(budget) = members.get_mut("budget").and_then(Value::as_object_mut) {
         budget.retain(|_, figure| !figure.is_null());
     }
@@ -303,6 +310,25 @@ impl Config {
         Self::default()
     }
 
+    /// Parses a configuration; `roots[].path` is the mount point of a root.
+    ///
+    /// # Errors
+    /// [`PolicyError`] with the JSON pointer of the first invalid member.
+    pub fn parse(value: &Value) -> Result<Self, PolicyError> {
+        let mut members = checked(value, KeyScope::Configuration)?;
+        let restrictions: Vec<Map<_, _>> = take(&mut members, "restrictions")?;
+        let restrictions = restrictions.into_iter().map(Restriction::of_checked);
+        Ok(Self {
+            roots: take(&mut members, "roots")?,
+            grantable: take(&mut members, "grantable")?,
+            allow: take(&mut members, "allow")?,
+            protect: take(&mut members, "protect")?,
+            strict: take(&mut members, "strict")?,
+            restrictions: restrictions.collect::<Result<_, _>>()?,
+            policy: Policy::of_checked(members)?,
+        })
+    }
+
     /// Adds a root.
     #[must_use]
     pub fn root(mut self, root: RootConfig) -> Self {
@@ -324,8 +350,13 @@ impl Config {
         self
     }
 
-    /// Adds grantable and allowed patterns.
+    /// Adds grantable and allowed patterns. An allowed pattern of the resource `network` turns the network on, unless the
+    /// configuration sets the key.
     pub(crate) fn and(mut self, grantable: Vec<ScopePattern>, allow: Vec<ScopePattern>) -> Self {
+        let mut resources = allow.iter().filter_map(ScopePattern::resource);
+        if resources.any(Resource::is_network) {
+            self.policy = self.policy.with_network();
+        }
         self.grantable.extend(grantable);
         self.allow.extend(allow);
         self
@@ -343,24 +374,6 @@ impl Config {
         let only = self.roots.first().filter(|_| self.roots.len() == 1);
         let default = default.or(only).map(|root| root.mount.clone());
         Namespace::new(default, Vec::new()).emptied(self.opens_no_file())
-    }
-
-    /// Returns the access level of a server with this configuration: `Read` if nothing can be changed, `Full` if
-    /// policies may set `allow_escape`, otherwise `Interact`.
-    #[must_use]
-    pub fn access_level(&self) -> Access {
-        let open = |root: &RootConfig| !root.blocked && root.access != Access::Read;
-        let root = |root: &RootConfig| {
-            let earlier = self.restrictions.iter().filter_map(|earlier| {
-                let around = earlier.roots.iter();
-                let around = around.filter(|outer| root.mount.starts_with(&outer.mount));
-                around.max_by_key(|outer| outer.mount.depth())
-            });
-            open(root) && earlier.into_iter().all(open)
-        };
-        let granted = |pattern: &ScopePattern| pattern.verb().is_none_or(|verb| verb != Verb::Read);
-        let given = self.grantable.iter().chain(&self.allow).any(granted);
-        self.policy.level(given || self.roots.iter().any(root))
     }
 
     /// Returns the configuration as JSON for [`Config::parse`], which results in an equivalent configuration.

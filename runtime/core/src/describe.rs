@@ -6,11 +6,11 @@
 mod ai_help;
 mod dashdash;
 mod reference;
-mod registry;
 mod schema;
 mod skill;
 mod yaml;
 
+use serde::Serialize;
 use serde_json::Value;
 
 use crate::policy::Access;
@@ -79,7 +79,7 @@ pub struct Alternatives {
 }
 
 /// A common problem.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Troubleshooting {
     /// The symptom, such as an error code.
     pub sign: &'static str,
@@ -100,8 +100,9 @@ pub struct UnknownSection {
 /// Description of a server for programs and models.
 ///
 /// ```
+/// use bailiwick::ToolSet;
 /// use bailiwick::describe::{Description, ServerDoc};
-/// use bailiwick::{Access, ToolSet};
+/// use bailiwick::policy::Access;
 ///
 /// let doc = ServerDoc { summary: "Keeps files.", when: &["keep a file"], ..ServerDoc::EMPTY };
 /// let description = Description::new(doc, "Keeper", "1.0.0").tools(ToolSet::new().infos()).access(Access::Interact);
@@ -225,6 +226,6 @@ impl Description {
     /// Returns an entry for a registry of servers.
     #[must_use]
     pub fn registry_entry(&self) -> Value {
-        registry::entry(self)
+        dashdash::registry_entry(self)
     }
 }

@@ -323,6 +323,18 @@ pub struct Plan<S> {
 }
 
 impl<S> Plan<S> {
+    /// Converts the steps.
+    pub(crate) fn try_map<T, E>(self, convert: impl Fn(S) -> Result<T, E>) -> Result<Plan<T>, E> {
+        Ok(Plan {
+            changes: self.changes,
+            resources: self.resources,
+            reply: self.reply,
+            cost: self.cost,
+            steps: convert(self.steps)?,
+            inverse: self.inverse.map(convert).transpose()?,
+        })
+    }
+
     /// Approximate size in bytes while it is kept: old and new content, and the diff in the plan and in the question.
     pub(crate) fn weight(&self) -> u64 {
         let lines = self.changes.iter().flat_map(|change| &change.diff.hunks);
@@ -343,7 +355,7 @@ pub trait Output: Any + Send + Sync + fmt::Debug {
     /// Returns the value as JSON.
     ///
     /// # Errors
-    /// The serialiser's error, which is a bug of the tool.
+    /// The serialiser's error, which is a bug in the tool.
     fn to_json(&self) -> Result<Value, serde_json::Error>;
     /// Returns the value itself, for callers in this process.
     fn as_any(&self) -> &dyn Any;
@@ -389,7 +401,7 @@ impl Reply {
         self.output.to_json().map_err(|error| {
             CallError::new(
                 crate::error::Code::Internal,
-                format!("the tool's output is no JSON: {error}"),
+                format!("cannot write the tool's output as JSON: {error}"),
             )
         })
     }

@@ -4,75 +4,74 @@ use std::borrow::Cow;
 use std::error::Error;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::escape::escape_lines;
 use crate::path::VirtualPath;
-use crate::scope::Scope;
+use crate::scope::{Scope, words};
+use crate::text::escape_lines;
 
 /// Maximum length of a message in bytes; an argument that it quotes may be much longer.
 const MAX_MESSAGE: usize = 4096;
 
-/// Stable code of a denial or failure. Programs must branch on the code, never on the message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
-#[non_exhaustive]
-pub enum Code {
-    /// The call requires approval, and nobody was asked.
-    ScopeRequired,
-    /// Policy or a person denied the call.
-    PermissionDenied,
-    /// A policy requests more than its issuer has.
-    PolicyExpansion,
-    /// A policy is invalid.
-    PolicyInvalid,
-    /// The files no longer match the preview that was approved.
-    StalePreview,
-    /// The path does not exist, or the worker may not know of it.
-    NotFound,
-    /// The path exists already and overwriting was not requested.
-    AlreadyExists,
-    /// The file is not UTF-8 text.
-    NotText,
-    /// The path is a device, FIFO, socket, another file system, or a directory where a file is needed.
-    NotRegular,
-    /// The path is a file where a directory is needed.
-    NotDirectory,
-    /// A limit on size, count or depth was reached.
-    TooLarge,
-    /// The text to replace does not occur.
-    NoMatch,
-    /// The text to replace occurs more than once.
-    AmbiguousMatch,
-    /// The file does not match `expected_hash`, or was changed concurrently.
-    Conflict,
-    /// Too many calls are in flight; try again after `retry_after_ms`.
-    Busy,
-    /// Calls are made faster than the policy allows.
-    RateLimited,
-    /// The deadline has passed.
-    Deadline,
-    /// The caller cancelled the call, or the worker was revoked or stopped.
-    Cancelled,
-    /// A budget of the worker or of an ancestor is exceeded.
-    Budget,
-    /// The worker died and was restarted while the call was in flight.
-    WorkerRestarted,
-    /// The tool does not exist, or this worker may not use it.
-    UnknownTool,
-    /// The arguments do not match the tool's schema.
-    InvalidArguments,
-    /// A third-party server reported that the call failed.
-    ServerFailed,
-    /// The result of a third-party server violates its schema, the limits or the protocol.
-    ServerFault,
-    /// The server of this tool is not connected, or disconnected during the call.
-    ServerGone,
-    /// The disk is full, or another I/O error occurred.
-    Io,
-    /// A bug in this library or a tool.
-    Internal,
+words! {
+    /// Stable code of a denial or failure. Programs must branch on the code, never on the message.
+    #[non_exhaustive]
+    pub enum Code {
+        /// The call requires approval, and nobody was asked.
+        ScopeRequired = "SCOPE_REQUIRED",
+        /// Policy or a person denied the call.
+        PermissionDenied = "PERMISSION_DENIED",
+        /// A policy requests more than its issuer has.
+        PolicyExpansion = "POLICY_EXPANSION",
+        /// A policy is invalid.
+        PolicyInvalid = "POLICY_INVALID",
+        /// The files no longer match the preview that was approved.
+        StalePreview = "STALE_PREVIEW",
+        /// The path does not exist, or the worker may not know of it.
+        NotFound = "NOT_FOUND",
+        /// The path exists already and overwriting was not requested.
+        AlreadyExists = "ALREADY_EXISTS",
+        /// The file is not UTF-8 text.
+        NotText = "NOT_TEXT",
+        /// The path is a device, FIFO, socket, another file system, or a directory where a file is needed.
+        NotRegular = "NOT_REGULAR",
+        /// The path is a file where a directory is needed.
+        NotDirectory = "NOT_DIRECTORY",
+        /// A limit on size, count or depth was reached.
+        TooLarge = "TOO_LARGE",
+        /// The text to replace does not occur.
+        NoMatch = "NO_MATCH",
+        /// The text to replace occurs more than once.
+        AmbiguousMatch = "AMBIGUOUS_MATCH",
+        /// The file does not match `expected_hash`, or was changed concurrently.
+        Conflict = "CONFLICT",
+        /// Too many calls are in flight; try again after `retry_after_ms`.
+        Busy = "BUSY",
+        /// Calls are made faster than the policy allows.
+        RateLimited = "RATE_LIMITED",
+        /// The deadline has passed.
+        Deadline = "DEADLINE",
+        /// The caller cancelled the call, or the worker was revoked or stopped.
+        Cancelled = "CANCELLED",
+        /// A budget of the worker or of an ancestor is exceeded.
+        Budget = "BUDGET",
+        /// The worker died and was restarted while the call was in flight.
+        WorkerRestarted = "WORKER_RESTARTED",
+        /// The tool does not exist, or this worker may not use it.
+        UnknownTool = "UNKNOWN_TOOL",
+        /// The arguments do not match the tool's schema.
+        InvalidArguments = "INVALID_ARGUMENTS",
+        /// A third-party server reported that the call failed.
+        ServerFailed = "SERVER_FAILED",
+        /// The result of a third-party server violates its schema, the limits or the protocol.
+        ServerFault = "SERVER_FAULT",
+        /// The server of this tool is not connected, or disconnected during the call.
+        ServerGone = "SERVER_GONE",
+        /// The disk is full, or another I/O error occurred.
+        Io = "IO",
+        /// A bug in this library or a tool.
+        Internal = "INTERNAL",
+    }
 }
 
 impl Code {
@@ -88,40 +87,6 @@ impl Code {
                 | Self::Budget
                 | Self::UnknownTool
         )
-    }
-
-    /// Returns the code as sent on the wire, such as `STALE_PREVIEW`.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ScopeRequired => "SCOPE_REQUIRED",
-            Self::PermissionDenied => "PERMISSION_DENIED",
-            Self::PolicyExpansion => "POLICY_EXPANSION",
-            Self::PolicyInvalid => "POLICY_INVALID",
-            Self::StalePreview => "STALE_PREVIEW",
-            Self::NotFound => "NOT_FOUND",
-            Self::AlreadyExists => "ALREADY_EXISTS",
-            Self::NotText => "NOT_TEXT",
-            Self::NotRegular => "NOT_REGULAR",
-            Self::NotDirectory => "NOT_DIRECTORY",
-            Self::TooLarge => "TOO_LARGE",
-            Self::NoMatch => "NO_MATCH",
-            Self::AmbiguousMatch => "AMBIGUOUS_MATCH",
-            Self::Conflict => "CONFLICT",
-            Self::Busy => "BUSY",
-            Self::RateLimited => "RATE_LIMITED",
-            Self::Deadline => "DEADLINE",
-            Self::Cancelled => "CANCELLED",
-            Self::Budget => "BUDGET",
-            Self::WorkerRestarted => "WORKER_RESTARTED",
-            Self::UnknownTool => "UNKNOWN_TOOL",
-            Self::InvalidArguments => "INVALID_ARGUMENTS",
-            Self::ServerFailed => "SERVER_FAILED",
-            Self::ServerFault => "SERVER_FAULT",
-            Self::ServerGone => "SERVER_GONE",
-            Self::Io => "IO",
-            Self::Internal => "INTERNAL",
-        }
     }
 }
 
@@ -185,7 +150,7 @@ impl CallError {
     /// `NOT_FOUND` for `path`: the same error whether the path does not exist or the worker may not use it.
     #[must_use]
     pub fn not_found(path: &VirtualPath) -> Self {
-        let path = crate::escape::escape(path.as_str());
+        let path = crate::text::escape(path.as_str());
         Self::new(
             Code::NotFound,
             format!("there is nothing at `{path}` that this worker may use"),
@@ -196,7 +161,7 @@ impl CallError {
     #[doc(hidden)]
     #[must_use]
     pub fn unknown_tool(tool: &str) -> Self {
-        let tool = crate::escape::escape(tool);
+        let tool = crate::text::escape(tool);
         Self::new(
             Code::UnknownTool,
             format!("there is no tool `{tool}` for this worker"),
@@ -276,13 +241,26 @@ impl CallError {
         &self.0.message
     }
 
-    /// Details for programs, by key.
+    /// Details for programs, by key. Tools can add keys of their own. Those of this library are:
+    ///
+    /// | key | value |
+    /// |---|---|
+    /// | `begun` | `true` if the effect had begun, so its outcome is unknown |
+    /// | `done` | the number of steps or items that were completed |
+    /// | `field` | JSON pointer to the invalid argument, or to the invalid key of a policy |
+    /// | `denied_by` | who denied the call, such as `person` or `host` |
+    /// | `retry_after_ms` | after how many milliseconds the call can be tried again |
+    /// | `cause` | with `STALE_PREVIEW`, the `code` and `message` with which the call fails now |
+    /// | `bytes`, `limit` | a size that is too large, and its limit |
     #[must_use]
     pub fn details(&self) -> &Map<String, Value> {
         &self.0.details
     }
 
     /// Returns exactly the needs that a person could grant; empty if asking would not help.
+    ///
+    /// [`Explanation::grant`](crate::policy::Explanation::grant), from [`Worker::explain`](crate::Worker::explain), is the
+    /// smallest grant that allows a need; [`GrantAuthority::grant`](crate::GrantAuthority::grant) gives it.
     #[must_use]
     pub fn requested_scopes(&self) -> &[Scope] {
         &self.0.requested

@@ -24,7 +24,7 @@ const MOST_NAME: usize = 64;
 pub(crate) fn is_agent_name(name: &str) -> bool {
     (1..=MOST_NAME).contains(&name.chars().count())
         && !name.contains('/')
-        && !name.chars().any(crate::is_deceptive)
+        && !name.chars().any(crate::text::is_deceptive)
 }
 
 /// Id of a call, unique in its runtime.
@@ -99,7 +99,7 @@ impl ToolName {
         let mut ends = (0..=name.len().min(MOST_TOOL_NAME)).rev();
         let end = ends.find(|end| name.is_char_boundary(*end));
         let (kept, _) = name.split_at(end.unwrap_or_default());
-        let escaped = crate::escape(kept);
+        let escaped = crate::text::escape(kept);
         Self(escaped.into())
     }
 

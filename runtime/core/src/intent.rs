@@ -151,6 +151,11 @@ impl IntentTemplate {
     pub fn lint(&self, input_schema: &Value) -> Vec<Lint> {
         lint::lints(&self.segments, input_schema)
     }
+
+    /// The arguments that it names and that the schema does not have; none if the schema does not list all arguments.
+    pub(crate) fn unknown_arguments(&self, input_schema: &Value) -> Vec<String> {
+        lint::unknown_arguments(&self.segments, input_schema)
+    }
 }
 
 impl fmt::Display for IntentTemplate {

@@ -1,4 +1,4 @@
-//! JSON parser that rejects duplicate keys.
+//! Parsing JSON without duplicate keys, and its canonical form.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor,
 };
+use serde_json::{Map, Value};
 
 /// Parses JSON and rejects objects with duplicate keys.
 ///
@@ -26,6 +27,31 @@ use serde::de::{
 pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Error> {
     let Unique = serde_json::from_slice(text)?;
     serde_json::from_slice(text)
+}
+
+/// Returns `value` with the keys of every object sorted, so that equal values have equal bytes.
+#[must_use]
+pub fn canonical(value: &Value) -> Value {
+    match value {
+        Value::Object(map) => {
+            let mut entries: Vec<_> = map
+                .iter()
+                .map(|(key, value)| (key.clone(), canonical(value)))
+                .collect();
+            entries.sort_by(|a, b| a.0.cmp(&b.0));
+            Value::Object(entries.into_iter().collect())
+        }
+        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
+    }
+}
+
+/// The members of an object; none of another value.
+pub(crate) fn members(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
 }
 
 /// A JSON value without duplicate keys.
@@ -77,7 +103,7 @@ impl<'de> Visitor<'de> for Unique {
         let mut keys = HashSet::new();
         while let Some(key) = members.next_key::<String>()? {
             if keys.contains(&key) {
-                let key = crate::escape::escape(&key);
+                let key = crate::text::escape(&key);
                 return Err(A::Error::custom(format_args!("duplicate key `{key}`")));
             }
             keys.insert(key);
@@ -89,7 +115,7 @@ impl<'de> Visitor<'de> for Unique {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -9,18 +9,21 @@
 //! that the question includes the diff. Every step is audited, also that of a denied call.
 //!
 //! ```text
-//!        (1)        (2)            (3)             (4)          (5)        (6)           (7)        (8)
-//! Call ─▶ parse ─▶ judge by ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
-//!         args     policy +     verdict is     (capability)          (effect)
-//!                  grants       Ask
+//!        (1)        (2)             (3)             (4)          (5)        (6)           (7)        (8)
+//! Call ─▶ parse ─▶ authorise ─▶ ask, if the ─▶ permit ───────▶ plan ─▶ preview │ apply ─▶ artifact ─▶ reply
+//!         args     policy +      verdict is     (capability)          (effect)
+//!                  grants        Ask
 //! ```
 //!
 //! # Modules
-//! The crate root exports the names that most programs need. Everything else is in modules:
+//! The crate root is a prelude: it exports the names that most programs need. Each of them is also in the module that it
+//! belongs to, except for [`Runtime`], its builder and its errors, [`CallError`] and [`Code`], which only the root has. No
+//! other item has two paths. The modules are:
 //!
 //! | module | contents |
 //! |---|---|
-//! | [`policy`], [`scope`], [`config`] | policies of workers, and the configuration that people write |
+//! | [`policy`], [`config`] | policies of workers, and the configuration that people write |
+//! | [`scope`], [`path`] | what calls need, and what patterns and grants cover; virtual paths |
 //! | [`permission`] | questions, grants, approvers, history, templates |
 //! | [`worker`], [`call`] | workers and their calls, metadata of calls |
 //! | [`tool`], [`effect`] | traits for your own tools; plans, changes and results |
@@ -28,7 +31,8 @@
 //! | [`monitor`] | events and counters of a runtime |
 //! | [`intent`], [`describe`] | sentences that describe calls to people; descriptions of a server for agents |
 //! | [`requests`] | requests that third-party MCP servers send to the host |
-//! | [`json`], [`root`] | parsing JSON without duplicate keys; open root directories |
+//! | [`json`], [`text`] | JSON without duplicate keys; text from strangers, escaped for display |
+//! | [`root`] | open root directories |
 //! | [`guide`], [`recipes`] | how to embed the library, write policies, manage grants and keep an audit; adapters for agent frameworks |
 //!
 //! # Related crates
@@ -69,10 +73,10 @@
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 //! # let repo = tempfile::tempdir()?;
 //! let (runtime, _grants) = Runtime::builder().root("repo", repo.path()).tools(ToolSet::new()).build().await?;
-//! let policy = Policy::new().allow("read:file").allow("write:file:/repo/src").deny_glob("**/.env");
+//! let policy = Policy::nothing().allow("read:file").allow("write:file:/repo/src").deny_glob("**/.env");
 //! let worker = runtime.spawn(WorkerSpec::new("fix the parser").policy(policy)).await?;
 //!
-//! let wider = Policy::new().allow("write:file:/repo");
+//! let wider = Policy::nothing().allow("write:file:/repo");
 //! let refused = worker.spawn(WorkerSpec::new("too much").policy(wider)).await;
 //! assert!(refused.is_err());
 //!
@@ -89,21 +93,17 @@ compile_error!(
 
 pub mod call;
 pub mod effect;
-#[doc(hidden)]
-pub mod error;
-mod escape;
-#[doc(hidden)]
-pub mod id;
+mod error;
+mod id;
 pub mod intent;
 pub mod json;
-#[doc(hidden)]
 pub mod path;
 pub mod requests;
 pub mod scope;
+pub mod text;
 
 mod budget;
-#[doc(hidden)]
-pub mod capability;
+mod capability;
 #[cfg(test)]
 mod cases;
 pub mod config;
@@ -118,35 +118,30 @@ pub mod audit;
 pub mod describe;
 pub mod monitor;
 pub mod permission;
-#[doc(hidden)]
-pub mod pipeline;
+mod pipeline;
 #[doc(hidden)]
 pub mod private_file;
 pub mod tool;
 
 pub mod guide;
-#[doc(hidden)]
-pub mod host;
+mod host;
 pub mod recipes;
-#[doc(hidden)]
-pub mod supervisor;
+mod supervisor;
 pub mod worker;
 
-pub use audit::{AuditSink, JsonLines, MemoryAudit};
-pub use budget::Budget;
+pub use audit::{JsonLines, MemoryAudit};
 pub use call::{Call, CallMeta, Origin};
-pub use config::{Config, ConfigError, RootConfig};
-pub use effect::{Change, Content, Outcome, Output, Plan, Preview, Reply};
+pub use config::Config;
+pub use effect::{Change, Outcome, Plan, Preview, Reply};
 pub use error::{CallError, Code};
-pub use escape::{escape, escape_lines, is_deceptive, listed};
 pub use host::{BuildError, BuildFault, Runtime, RuntimeBuilder};
-pub use id::{GrantId, WorkerId};
-pub use path::{PathError, VirtualPath};
+pub use id::WorkerId;
+pub use path::VirtualPath;
 pub use permission::{
     Answer, Approver, Deferred, DenyAll, GrantAuthority, Question, Scripted, Terminal,
 };
-pub use policy::{Access, Policy, PolicyError, Verdict};
-pub use scope::{Scope, ScopePattern, Verb};
+pub use policy::{Policy, Verdict};
+pub use scope::{Scope, Verb};
 pub use supervisor::SpawnError;
-pub use tool::{ActTool, ReadTool, ToolInfo, ToolSet, ToolSpec, WriteTool};
+pub use tool::{ActTool, ReadTool, ToolSet, ToolSpec, WriteTool};
 pub use worker::{PendingCall, Worker, WorkerSpec};

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
 use crate::error::Code;
@@ -48,6 +49,8 @@ pub enum EventKind {
         call: CallId,
         /// The tool.
         tool: ToolName,
+        /// Whether the call only previews a change.
+        preview: bool,
     },
     /// A call was answered.
     CallEnded {
@@ -55,6 +58,8 @@ pub enum EventKind {
         call: CallId,
         /// The tool.
         tool: ToolName,
+        /// Whether the call only previews a change.
+        preview: bool,
         /// The code if it was denied or failed.
         code: Option<Code>,
         /// Time since it was received, including the time spent waiting for people.
@@ -137,9 +142,11 @@ impl Drop for Events {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Calls that succeeded.
+    /// Calls that succeeded, including previews.
     pub succeeded: u64,
-    /// Calls that were denied or failed, by code.
+    /// Calls that only preview a change and succeeded.
+    pub previews: u64,
+    /// Calls that were denied or failed, by code; [`Metrics::denied`] and [`Metrics::failed`] are their sums.
     pub errors: BTreeMap<Code, u64>,
     /// Number of times that a call waited for the answer to a question.
     pub asked: u64,
@@ -163,14 +170,16 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Returns the number of calls that policies or people denied.
+    /// Returns the number of calls that policies or people denied: those with the codes `SCOPE_REQUIRED`,
+    /// `PERMISSION_DENIED`, `POLICY_EXPANSION`, `POLICY_INVALID`, `RATE_LIMITED`, `BUDGET` and `UNKNOWN_TOOL`.
     #[must_use]
     pub fn denied(&self) -> u64 {
         let denied = self.errors.iter().filter(|(code, _)| code.is_denial());
         denied.map(|(_, count)| count).sum()
     }
 
-    /// Returns the number of calls that failed otherwise.
+    /// Returns the number of calls that failed otherwise: those with any other code, such as `NOT_FOUND`, `CANCELLED` or
+    /// `STALE_PREVIEW`.
     #[must_use]
     pub fn failed(&self) -> u64 {
         self.errors.values().sum::<u64>() - self.denied()
@@ -184,6 +193,7 @@ pub(crate) struct Monitor {
     subscribers: Arc<AtomicUsize>,
     sender: OnceLock<broadcast::Sender<Event>>,
     succeeded: AtomicU64,
+    previews: AtomicU64,
     errors: Mutex<BTreeMap<Code, u64>>,
     asked: AtomicU64,
     returned_bytes: AtomicU64,
@@ -217,13 +227,15 @@ impl Monitor {
     }
 
     /// Counts the end of a call.
-    pub(crate) fn count_end(&self, result: Result<u64, Code>) {
+    pub(crate) fn count_end(&self, preview: bool, result: Result<u64, Code>) {
         match result {
             Ok(bytes) => {
+                self.previews
+                    .fetch_add(u64::from(preview), Ordering::Relaxed);
                 self.succeeded.fetch_add(1, Ordering::Relaxed);
                 self.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
             }
-            Err(code) => *self.errors().entry(code).or_default() += 1,
+            Err(code) => *self.errors.lock().entry(code).or_default() += 1,
         }
     }
 
@@ -246,7 +258,8 @@ impl Monitor {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Metrics {
             succeeded: read(&self.succeeded),
-            errors: self.errors().clone(),
+            previews: read(&self.previews),
+            errors: self.errors.lock().clone(),
             asked: read(&self.asked),
             returned_bytes: read(&self.returned_bytes),
             written_bytes: read(&self.written_bytes),
@@ -254,10 +267,5 @@ impl Monitor {
             open_questions: self.open_questions.load(Ordering::Relaxed),
             ..Metrics::default()
         }
-    }
-
-    fn errors(&self) -> MutexGuard<'_, BTreeMap<Code, u64>> {
-        // Nothing that can panic runs under the lock.
-        self.errors.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

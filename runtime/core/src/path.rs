@@ -49,7 +49,7 @@ pub enum PathError {
 /// assert_eq!(file.as_str(), "/repo/Cargo.toml");
 /// assert!(file.starts_with(&repo));
 /// assert!(!VirtualPath::parse("/repository", None)?.starts_with(&repo));
-/// # Ok::<(), bailiwick::PathError>(())
+/// # Ok::<(), bailiwick::path::PathError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(transparent)]
@@ -201,15 +201,25 @@ impl VirtualPath {
     /// Returns the path relative to `prefix`, without a leading `/` (empty for `prefix` itself); `None` if it is not beneath it.
     #[must_use]
     pub fn beneath(&self, prefix: &Self) -> Option<&str> {
-        if prefix.is_top() {
-            return self.0.strip_prefix('/');
-        }
-        let rest = self.0.strip_prefix(&*prefix.0)?;
-        if rest.is_empty() {
-            Some(rest)
-        } else {
-            rest.strip_prefix('/')
-        }
+        beneath(&self.0, &prefix.0)
+    }
+
+    /// Whether one of the two is the other or beneath it.
+    pub(crate) fn touches(&self, other: &Self) -> bool {
+        self.starts_with(other) || other.starts_with(self)
+    }
+}
+
+/// `path` relative to `prefix`, both absolute and normalised; `None` if it is not beneath it.
+pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
+    if prefix == "/" {
+        return path.strip_prefix('/');
+    }
+    let rest = path.strip_prefix(prefix)?;
+    if rest.is_empty() {
+        Some(rest)
+    } else {
+        rest.strip_prefix('/')
     }
 }
 

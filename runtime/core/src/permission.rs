@@ -82,10 +82,10 @@ pub struct Request {
     pub session: Arc<str>,
     /// The tool.
     pub tool: ToolName,
-    /// Its arguments as canonical JSON, with keys sorted at every level. For typed arguments it is a text: the `Debug` form
-    /// of the parsed job.
+    /// Its arguments as canonical JSON, with keys sorted at every level. For typed arguments it is a string: the `Debug`
+    /// form of the parsed job.
     pub arguments: Value,
-    /// Hash of the arguments; calls with other arguments are never the same question.
+    /// Hash of the arguments; calls with different arguments never share a question.
     pub arguments_hash: ContentHash,
     /// One sentence that describes the call to people. The runtime renders it from the tool's template, and it quotes
     /// the agent's arguments.
@@ -100,7 +100,7 @@ pub struct Request {
     pub roots: Vec<VirtualPath>,
     /// The widest patterns that may be granted here.
     pub max_grantable: Vec<ScopePattern>,
-    /// Whether a need has a protected name. Only exactly the needs can then be allowed.
+    /// Whether a need has a protected name. If so, only exactly these needs can be allowed.
     pub sensitive: bool,
     /// The needs with protected names.
     pub protected: Vec<Scope>,
@@ -293,12 +293,7 @@ impl DeniedCalls {
 
 impl Answer {
     /// Allows exactly what was asked, once.
-    pub const ONCE: Self = Self::Allow {
-        patterns: Vec::new(),
-        lifetime: Lifetime::Once,
-        descendants: false,
-        left_out: Vec::new(),
-    };
+    pub const ONCE: Self = Self::allow(Vec::new(), Lifetime::Once);
     /// Denies the call without a note.
     pub const DENY: Self = Self::deny(None);
 
@@ -307,6 +302,16 @@ impl Answer {
         note: None,
         rest_of_session: Some(DeniedCalls::Kind),
     };
+
+    /// Allows the whole call, for the worker without its descendants.
+    pub(crate) const fn allow(patterns: Vec<Coverage>, lifetime: Lifetime) -> Self {
+        Self::Allow {
+            patterns,
+            lifetime,
+            descendants: false,
+            left_out: Vec::new(),
+        }
+    }
 
     /// Denies this call only, with an optional note for the agent.
     #[must_use]
@@ -457,7 +462,7 @@ fn denied_sentence(denied: &[Coverage]) -> String {
 pub struct GrantsRevoked {
     /// Number of revoked grants.
     pub grants: usize,
-    /// Number of those with an effect that had begun before and did not end in time. They allow no other.
+    /// Number of those with an effect that had already begun and did not end in time. They allow no further effect.
     pub unfinished: usize,
 }
 

@@ -9,9 +9,9 @@ mod waiting;
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::call::Origin;
+use crate::call::{Mode, Origin};
 use crate::capability::{
     ActPermit, CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
 };
@@ -20,27 +20,18 @@ use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::UsedGrants;
-use crate::policy::{Authority, Explanation, Limits, Verdict};
+use crate::policy::{Authority, Explanation, Flag, Limits, Verdict};
 use crate::requests::CallRequests;
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::{ActJob, AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
 
 use context::CallContext;
-use token::of_one_call;
-#[doc(hidden)]
-pub use token::{PreviewKey, arguments_hash, canonical, remote_token, token_of};
+pub(crate) use token::{PreviewKey, arguments_hash, remote_token, token_of};
+use token::{is_of_call, of_one_call};
 
 /// Maximum number of interrupts by its tool before a call is rejected.
 const MAX_ROUNDS: u8 = 16;
-
-/// Whether a mutating call is previewed or applied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[doc(hidden)]
-pub enum Mode {
-    Preview,
-    Apply,
-}
 
 /// Properties of a call that never change while it runs.
 #[derive(Debug)]
@@ -211,11 +202,16 @@ impl<S> Step<S> {
             ));
         }
         self.context.apply_interrupt(interrupt)?;
-        Ok(Step {
+        Ok(self.at(Parsed))
+    }
+
+    /// This call at another stage.
+    fn at<T>(self, state: T) -> Step<T> {
+        Step {
             info: self.info,
             context: self.context,
-            state: Parsed,
-        })
+            state,
+        }
     }
 
     fn permit_scope(&self, granted: Vec<Coverage>) -> Arc<PermitScope> {
@@ -245,16 +241,15 @@ impl Step<Parsed> {
         handles: Arc<WorkerHandles>,
         offered: Vec<ScopePattern>,
     ) -> Self {
-        let (granted, grant_gates, moved) = (Vec::new(), Vec::new(), Vec::new());
         let context = CallContext {
             job,
             needs,
             authority,
             handles,
-            granted,
+            granted: Vec::new(),
             protected: Vec::new(),
-            grant_gates,
-            moved,
+            grant_gates: Vec::new(),
+            moved: Vec::new(),
             outside: Vec::new(),
             offered,
             replayed: Vec::new(),
@@ -295,24 +290,14 @@ impl Step<Parsed> {
             asks.sort();
             asks.dedup();
             let why = asks.first().map(|need| self.context.explain_ask(need));
-            let waiting = Step {
-                info: self.info,
-                context: self.context,
-                state: Waiting { asks },
-            };
-            return (Judged::Ask(waiting), why);
+            return (Judged::Ask(self.at(Waiting { asks })), why);
         }
         let why = || needs.iter().map(|need| authority.explain(need, granted));
         let why = (!granted.is_empty())
             .then(|| why().find(|why| why.granted_by.is_some()))
             .flatten();
         let permit_scope = self.permit_scope(self.context.granted.clone());
-        let cleared = Step {
-            info: self.info,
-            context: self.context,
-            state: Cleared { permit_scope },
-        };
-        (Judged::Run(cleared), why)
+        (Judged::Run(self.at(Cleared { permit_scope })), why)
     }
 }
 
@@ -343,7 +328,7 @@ impl Step<Cleared> {
     /// Rejects a change that requires a preview and has none.
     pub(crate) fn previewed(&self) -> Result<(), CallError> {
         let blind = self.info.mode == Mode::Apply && self.info.token.is_none();
-        if blind && self.mutates() && self.context.authority.requires_preview() {
+        if blind && self.mutates() && self.context.authority.flag(Flag::RequirePreview) {
             return Err(preview_required());
         }
         Ok(())
@@ -359,7 +344,7 @@ impl Step<Cleared> {
         match (self.info.mode, self.info.token) {
             (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign_token()),
             (Mode::Apply, Some(approved)) if approved != token => Err(stale_preview()),
-            (Mode::Apply, None) if self.context.authority.requires_preview() => {
+            (Mode::Apply, None) if self.context.authority.flag(Flag::RequirePreview) => {
                 Err(preview_required())
             }
             _ => {
@@ -369,11 +354,7 @@ impl Step<Cleared> {
                     plan,
                     token,
                 };
-                Ok(Step {
-                    info: self.info,
-                    context: self.context,
-                    state,
-                })
+                Ok(self.at(state))
             }
         }
     }
@@ -386,12 +367,12 @@ impl Step<Planned<dyn WriteJob>> {
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
             if !ExcludedHunks::fits(&left_out, &plan.changes) {
-                let message = "the excluded hunks are not in the change, or nothing is left of it";
+                let message = "the excluded hunks are not in the change, or no hunk remains";
                 return Err(CallError::new(Code::InvalidArguments, message));
             }
             let plan = job.divide(plan, &left_out)?;
             if plan.cost.bytes > self.context.authority.limits().write_max_bytes {
-                let message = "what is left of the change is larger than may be written";
+                let message = "the remaining change is larger than may be written";
                 return Err(CallError::new(Code::TooLarge, message));
             }
             self.state = Planned {
@@ -406,26 +387,16 @@ impl Step<Planned<dyn WriteJob>> {
 
     /// The plan and the permit that carries it out.
     pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
-        let Planned {
-            job,
-            permit_scope,
-            plan,
-            ..
-        } = self.state;
-        (job, plan, WritePermit::mint(permit_scope))
+        let Planned { job, plan, .. } = self.state;
+        (job, plan, WritePermit::mint(self.state.permit_scope))
     }
 }
 
 impl Step<Planned<dyn ActJob>> {
     /// The plan and the permit to act.
     pub(crate) fn permit(self) -> (Arc<dyn ActJob>, AnyPlan, ActPermit) {
-        let Planned {
-            job,
-            permit_scope,
-            plan,
-            ..
-        } = self.state;
-        (job, plan, ActPermit::mint(permit_scope))
+        let Planned { job, plan, .. } = self.state;
+        (job, plan, ActPermit::mint(self.state.permit_scope))
     }
 }
 
@@ -475,15 +446,15 @@ fn preview_required() -> CallError {
     CallError::new(
         Code::StalePreview,
         "a change must be previewed first: send the call with `preview` set to true, then the same call with the \
-         `preview_token` that it answers",
+         `preview_token` that it returns",
     )
 }
 
 fn foreign_token() -> CallError {
     CallError::new(
         Code::InvalidArguments,
-        "the preview token is not one of this call: its tool or arguments differ from the preview's, or it was not made \
-         here; preview this call",
+        "the preview token is not one of this call: its tool or arguments differ from the preview's, or another worker \
+         or runtime made the preview; preview this call",
     )
     .with("field", "/_meta/preview_token")
 }
@@ -492,5 +463,38 @@ fn stale_preview() -> CallError {
     CallError::new(
         Code::StalePreview,
         "the files changed since the preview; preview the call again",
+    )
+}
+
+/// The error of a call that cannot be planned: `STALE_PREVIEW` if a preview of the same call could be planned earlier,
+/// with `error` as `details.cause`. Errors that do not depend on the state of the files are returned unchanged.
+pub(crate) fn unplannable(info: &CallInfo, error: CallError) -> CallError {
+    let previewed =
+        info.mode == Mode::Apply && info.token.is_some_and(|token| is_of_call(token, info));
+    if !previewed || !depends_on_files(error.code()) {
+        return error;
+    }
+    let message = format!(
+        "the files changed since the preview, and the call now fails: {}; preview the call again",
+        error.message()
+    );
+    let cause = json!({"code": error.code().as_str(), "message": error.message()});
+    CallError::new(Code::StalePreview, message).with("cause", cause)
+}
+
+/// Whether the plan of a call can fail with this code because the files changed.
+fn depends_on_files(code: Code) -> bool {
+    matches!(
+        code,
+        Code::NotFound
+            | Code::AlreadyExists
+            | Code::NotText
+            | Code::NotRegular
+            | Code::NotDirectory
+            | Code::TooLarge
+            | Code::NoMatch
+            | Code::AmbiguousMatch
+            | Code::Conflict
+            | Code::InvalidArguments
     )
 }

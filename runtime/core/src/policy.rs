@@ -11,8 +11,7 @@ mod explain;
 mod flags;
 mod fold;
 mod globs;
-mod keys;
-mod level;
+pub(crate) mod keys;
 mod limits;
 mod matcher;
 mod names;
@@ -31,11 +30,10 @@ mod verdict;
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::call::Origin;
 use crate::scope::Verb;
-use flags::Flag;
 use need::{MountPoint, Need};
 use patterns::PatternBudget;
 use verdict::{Rule, Ruling};
@@ -44,9 +42,9 @@ pub use access::Access;
 pub use authority::Authority;
 pub use error::{PolicyError, PolicyErrorKind};
 pub use explain::{Explanation, LayerName};
+pub use flags::Flag;
 pub use fold::fold;
 pub use globs::{InvalidGlob, PathGlob, glob_builds};
-pub use keys::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use limits::Limits;
 pub use open::OpenFolder;
 pub use roots::PolicyRoot;
@@ -54,7 +52,8 @@ pub use sets::WriteMode;
 pub use verdict::Verdict;
 
 pub(crate) use globs::{MAX_GLOB, MAX_LIST};
-pub(crate) use parse::Pointer;
+
+pub(crate) use parse::{checked, take};
 pub(crate) use protect::GIT as REPOSITORY_REASON;
 
 /// Restrictions on a worker or a call. A policy can only restrict the authority of its issuer: the parent that spawns
@@ -76,10 +75,21 @@ pub(crate) use protect::GIT as REPOSITORY_REASON;
 ///     "otherwise": "deny",
 /// }))?;
 /// assert_eq!(policy, same);
-/// # Ok::<(), bailiwick::PolicyError>(())
+/// # Ok::<(), bailiwick::policy::PolicyError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Policy {
+    fields: Fields,
+    /// Invalid input of builder methods; reported when the policy is admitted.
+    #[serde(skip)]
+    faults: Vec<PolicyError>,
+}
+
+/// The keys of a policy. Deserialising them checks nothing, which [`Policy::parse`] does.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+struct Fields {
     #[serde(skip_serializing_if = "Option::is_none")]
     roots: Option<Vec<PolicyRoot>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -92,13 +102,10 @@ pub struct Policy {
     sets: sets::Sets,
     #[serde(skip_serializing_if = "Option::is_none")]
     access: Option<Access>,
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "parse::known_members")]
     flags: flags::FlagFields,
     #[serde(flatten)]
     limits: limits::LimitFields,
-    /// Invalid input of builder methods; reported when the policy is admitted.
-    #[serde(skip)]
-    faults: Vec<PolicyError>,
 }
 
 /// One compiled policy; cheap to clone.
@@ -111,9 +118,7 @@ struct Compiled {
     everywhere: globs::DenyGlobs,
     scopes: scopes::Scopes,
     sets: sets::Sets,
-    access: Access,
-    flags: flags::Flags,
-    limits: Limits,
+    total: authority::Total,
     /// Approximate size of its globs in bytes.
     size: usize,
 }
@@ -121,7 +126,8 @@ struct Compiled {
 impl Policy {
     /// Compiles all fields; `defaults` are the limits that the policy does not set.
     fn compile(&self, defaults: Limits, budget: &mut PatternBudget) -> Result<Layer, PolicyError> {
-        let Self {
+        self.check_arguments()?;
+        let Fields {
             roots,
             deny,
             immutable,
@@ -130,9 +136,7 @@ impl Policy {
             access,
             flags,
             limits,
-            faults,
-        } = self;
-        PolicyError::check(faults)?;
+        } = &self.fields;
         let roots = roots::Roots::compile(roots.as_deref(), budget)?;
         let everywhere = globs::DenyGlobs::compile(deny, immutable, "", budget)?;
         Ok(Layer(Arc::new(Compiled {
@@ -140,9 +144,11 @@ impl Policy {
             everywhere,
             scopes: scopes::Scopes::compile(scopes),
             sets: sets.clone(),
-            access: access.unwrap_or_default(),
-            flags: flags::Flags::compile(flags),
-            limits: limits.compile(defaults),
+            total: authority::Total {
+                access: access.unwrap_or_default(),
+                flags: flags::Flags::compile(flags),
+                limits: limits.compile(defaults),
+            },
             size: budget.held(),
         })))
     }
@@ -154,7 +160,7 @@ impl Policy {
 
     /// Checks field by field that the policy requests no more than `issuer` has.
     fn admit(&self, issuer: &Authority, origin: Origin) -> Result<(), PolicyError> {
-        let Self {
+        let Fields {
             roots,
             deny: _,
             immutable: _,
@@ -163,8 +169,7 @@ impl Policy {
             access,
             flags,
             limits,
-            faults: _,
-        } = self;
+        } = &self.fields;
         keys::admit_audience(flags, origin)?;
         roots::admit(roots.as_deref(), issuer)?;
         scopes::admit(scopes, issuer)?;
@@ -176,26 +181,19 @@ impl Policy {
 
     /// The tools that it names. If it names any, all others are not allowed.
     pub(crate) fn named_tools(&self) -> impl Iterator<Item = &str> {
-        self.sets.tools.iter().flatten().map(String::as_str)
+        self.fields.sets.tools.iter().flatten().map(String::as_str)
     }
 
-    /// The access level of a server that is configured by this policy. `writable`: whether any of its roots is
-    /// writable.
-    pub(crate) fn level(&self, writable: bool) -> Access {
-        let changes = self.flags.get(&Flag::ReadOnly) != Some(&true)
-            && self.access != Some(Access::Read)
-            && self.sets.has_verb(Verb::Write);
-        match self.flags.get(&Flag::AllowEscape) {
-            _ if !(writable && changes) => Access::Read,
-            Some(true) => Access::Full,
-            Some(false) | None => Access::Interact,
-        }
+    /// This policy of a configuration, with the network on unless it sets that key.
+    pub(crate) fn with_network(mut self) -> Self {
+        self.fields.flags.entry(Flag::Network).or_insert(true);
+        self
     }
 
     /// This policy with the configuration's defaults for unset fields.
     fn configured(&self) -> Self {
         let mut policy = self.clone();
-        policy.flags.entry(Flag::Network).or_insert(false);
+        policy.fields.flags.entry(Flag::Network).or_insert(false);
         policy
     }
 }
@@ -223,16 +221,14 @@ impl Compiled {
             everywhere,
             scopes,
             sets: _,
-            access: _,
-            flags,
-            limits: _,
+            total,
             size: _,
         } = self;
         let ruling = scopes
             .judge(need, inherited)
             .tighter(roots.judge(need))
             .tighter(self.verb(need.verb()))
-            .tighter(flags.judge(need));
+            .tighter(total.flags.judge(need));
         // These globs are matched at every depth of a path outside the roots.
         if ruling.verdict == Verdict::Deny {
             return ruling;
@@ -244,10 +240,10 @@ impl Compiled {
 
     /// Whether `verb` may be used at all. This combines `verbs`, `access` and `read_only` into one restriction.
     fn verb(&self, verb: Verb) -> Ruling {
-        let read_only = verb != Verb::Read && self.flags.get(Flag::ReadOnly);
+        let read_only = verb != Verb::Read && self.total.flags.get(Flag::ReadOnly);
         Ruling::deny_if(!self.sets.has_verb(verb), Rule::Verbs)
             .tighter(Ruling::deny_if(
-                self.access < Access::required(verb),
+                self.total.access < Access::required(verb),
                 Rule::Access,
             ))
             .tighter(Ruling::deny_if(read_only, Rule::ReadOnly))

@@ -160,18 +160,12 @@ impl Folder {
     #[doc(hidden)]
     pub fn locked_within(self, timeout: Duration) -> Result<StoreFile, PrivateFileError> {
         let end = Instant::now() + timeout;
-        let Self { dir, name, place } = self;
         loop {
-            let folder = Self {
-                dir: dir.try_clone().map_err(PrivateFileError::Open)?,
-                name: name.clone(),
-                place: place.clone(),
-            };
-            match folder.locked() {
+            match self.lock() {
                 Err(PrivateFileError::InUse) if Instant::now() < end => {
                     std::thread::sleep(BETWEEN_TRIES);
                 }
-                locked => return locked,
+                lock => return lock.map(|lock| StoreFile { folder: self, lock }),
             }
         }
     }
@@ -179,13 +173,18 @@ impl Folder {
     /// Locks the file for writing while the result lives.
     #[doc(hidden)]
     pub fn locked(self) -> Result<StoreFile, PrivateFileError> {
+        let lock = self.lock()?;
+        Ok(StoreFile { folder: self, lock })
+    }
+
+    fn lock(&self) -> Result<File, PrivateFileError> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let lock = openat(&self.dir, beside(&self.name, ".lock"), flags, OWNERS)?;
         let lock: File = lock.into();
         ours(&lock)?;
         match lock.try_lock() {
-            Ok(()) => Ok(StoreFile { folder: self, lock }),
+            Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => Err(PrivateFileError::InUse),
             Err(TryLockError::Error(source)) => Err(PrivateFileError::Open(source)),
         }

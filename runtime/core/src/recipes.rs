@@ -6,7 +6,8 @@
 //! including those of third-party servers. A denied call is text for the model, not an error that stops the agent.
 //!
 //! ```
-//! use bailiwick::{ToolInfo, Worker};
+//! use bailiwick::Worker;
+//! use bailiwick::tool::ToolInfo;
 //! use serde_json::{Value, json};
 //! use std::pin::Pin;
 //!
@@ -74,7 +75,7 @@
 //! # let config = bailiwick::Config { allow: vec!["read:people".parse()?], ..bailiwick::Config::new() };
 //! # let builder = bailiwick::Runtime::builder().tools(bailiwick::ToolSet::new().reader(Greet)).config(config);
 //! # let (runtime, _grants) = builder.build().await?;
-//! # let worker = runtime.spawn(bailiwick::WorkerSpec::new("greeter").policy(bailiwick::Policy::new())).await?;
+//! # let worker = runtime.spawn(bailiwick::WorkerSpec::new("greeter").policy(bailiwick::Policy::inherit())).await?;
 //! let tool = &tools(&worker)[0];
 //! assert_eq!(tool.definition(String::new()).await.name, "greet");
 //! assert_eq!(tool.call(r#"{"name": "Ada"}"#.to_owned()).await.unwrap(), "Hello Ada");
@@ -152,7 +153,7 @@
 //! # let builder = bailiwick::Runtime::builder().tools(bailiwick::ToolSet::new().reader(Greet));
 //! # let builder = builder.grantable("read:people").approver(bailiwick::Deferred);
 //! # let (runtime, grants) = builder.build().await?;
-//! # let worker = runtime.spawn(bailiwick::WorkerSpec::new("greeter").policy(bailiwick::Policy::new())).await?;
+//! # let worker = runtime.spawn(bailiwick::WorkerSpec::new("greeter").policy(bailiwick::Policy::inherit())).await?;
 //! # let client = |request: Value| {
 //! #     let option = request["options"][0].clone();
 //! #     assert_eq!(option["kind"], "allow_once");

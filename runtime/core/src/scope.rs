@@ -69,6 +69,11 @@ impl Resource {
             Self::Other(name) => name,
         }
     }
+
+    /// Whether it is the resource `network`, whose scopes also need the key `network`.
+    pub(crate) fn is_network(&self) -> bool {
+        self.as_str() == "network"
+    }
 }
 
 impl FromStr for Resource {

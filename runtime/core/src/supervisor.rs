@@ -4,34 +4,35 @@ mod restart;
 mod spawn;
 mod tree;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use dashmap::DashMap;
 use foldhash::fast::FixedState;
+use parking_lot::Mutex;
 use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::artifact::ArtifactStore;
 use crate::audit::{Audit, Step as AuditStep};
 use crate::capability::GRACE;
 use crate::config::Namespace;
-use crate::id::{CallId, WorkerId};
+use crate::id::{CallId, ToolName, WorkerId};
 use crate::permission::Broker;
 use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
 use crate::root::RootTable;
 use crate::tool::Tools;
-use crate::worker::{Admission, Deadlines, PathLocks, Pool, Shared, WorkerActor};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool, Shared, ToolSlots, WorkerActor};
 use restart::Restarts;
-use tree::Tree;
 
 pub use spawn::SpawnError;
+pub(crate) use tree::Tree;
 
 /// State shared by all workers of a runtime.
-#[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) tools: Tools,
     /// Notifies of changes of the tools of third-party servers.
@@ -51,10 +52,12 @@ pub(crate) struct Core {
     pub(crate) call_limit: Duration,
     /// Maximum delegation depth.
     pub(crate) max_depth: usize,
-    pub(crate) io: Pool,
+    pub(crate) io: Arc<Pool>,
     /// Runs tools that are not file tools.
-    pub(crate) tool_pool: Pool,
-    pub(crate) cpu: Pool,
+    pub(crate) tool_pool: Arc<Pool>,
+    pub(crate) cpu: Arc<Pool>,
+    /// The slots of the tools that limit their concurrent calls.
+    pub(crate) tool_slots: BTreeMap<ToolName, Arc<ToolSlots>>,
     pub(crate) deadlines: Deadlines,
     /// The key of preview tokens.
     pub(crate) previews: PreviewKey,
@@ -63,19 +66,15 @@ pub(crate) struct Core {
     pub(crate) workers: AtomicU64,
     pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
     pub(crate) actors: DashMap<ActorId, WorkerId, FixedState>,
-    pub(crate) tree: TreeLock,
+    /// The delegation tree; locked when workers start and end, never on a call.
+    pub(crate) tree: Mutex<Tree>,
     /// One supervisor per CPU core, so that a hundred thousand workers do not share one map and mailbox.
     pub(crate) supervisors: OnceLock<Vec<ActorRef<NoMessage>>>,
 }
 
-/// The delegation tree behind a lock, which is taken when workers start and end, never on a call.
-#[derive(Debug, Default)]
-pub(crate) struct TreeLock(Mutex<Tree>);
-
-impl TreeLock {
-    fn lock(&self) -> MutexGuard<'_, Tree> {
-        // Nothing that can panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+impl fmt::Debug for Core {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Core").finish_non_exhaustive()
     }
 }
 

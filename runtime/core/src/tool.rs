@@ -21,7 +21,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use crate::capability::{
-    Act, ActPermit, ActProgress, BudgetExceeded, Commit, Interrupt, ReadPermit, WritePermit,
+    Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, ReadPermit,
+    WritePermit,
 };
 pub use crate::id::ToolName;
 pub(crate) use acting::ActJob;
@@ -64,7 +65,7 @@ pub struct ToolSpec {
     pub idempotent: bool,
     /// Whether it accesses things outside the configuration, such as the network.
     pub open_world: bool,
-    /// The kinds of scope that its calls need, such as `read:file`.
+    /// The kinds of scope that its calls need, such as `read:file`; see [`ToolSpec::scopes`].
     pub scopes: Vec<Cow<'static, str>>,
     /// The group of related tools that it belongs to, such as `search`; empty for none.
     pub group: &'static str,
@@ -93,6 +94,8 @@ pub struct ToolSpec {
     pub input_schema: Option<Value>,
     /// Time limit of a call, if it is shorter than the limit of the runtime.
     pub timeout: Option<Duration>,
+    /// How many of its calls may run at once in a runtime; see [`ToolSpec::max_concurrent_calls`].
+    pub max_concurrent_calls: Option<u32>,
     /// URI of the page that shows its calls, such as `ui://hr/dashboard`. If it is empty, mutating tools use the review
     /// page.
     pub page: Cow<'static, str>,
@@ -144,18 +147,27 @@ impl ToolSpec {
             for_files: false,
             input_schema: None,
             timeout: None,
+            max_concurrent_calls: None,
             page: Cow::Borrowed(""),
         }
     }
 
-    /// Sets the intent template.
+    /// Sets the intent template. [`RuntimeBuilder::build`](crate::RuntimeBuilder::build) fails if it names an argument that
+    /// the tool does not have.
     #[must_use]
     pub fn intent(mut self, template: impl Into<Cow<'static, str>>) -> Self {
         self.intent = template.into();
         self
     }
 
-    /// Sets the kinds of scope that its calls need.
+    /// Sets the kinds of scope that its calls need, as patterns such as `read:file` or `execute:network`.
+    ///
+    /// They decide whether [`Worker::tools`](crate::Worker::tools) offers the tool to a worker: a worker whose policies deny
+    /// all of them is not offered it, and for a tool that changes something, those of reading do not count. Without
+    /// scopes, the tool is offered to every worker that may use it by name. They allow and deny nothing: each call is judged
+    /// by the needs that it states.
+    ///
+    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build) fails if one of them is invalid.
     #[must_use]
     pub fn scopes(mut self, scopes: &[&'static str]) -> Self {
         self.scopes = scopes.iter().map(|scope| Cow::Borrowed(*scope)).collect();
@@ -234,9 +246,36 @@ impl ToolSpec {
     }
 
     /// Sets the time limit of a call, if it is shorter than the limit of the runtime.
+    ///
+    /// The time begins when a thread or task runs the tool. For file tools ([`ToolSet::for_files`]) it includes the time
+    /// that the call waits for a thread and for its paths.
     #[must_use]
     pub const fn timeout(mut self, timeout: Duration) -> Self {
         self.timeout = Some(timeout);
+        self
+    }
+
+    /// Sets how many of its calls may run at once in a runtime. There is no limit by default;
+    /// [`RuntimeBuilder::build`](crate::RuntimeBuilder::build) rejects 0.
+    ///
+    /// Further calls wait in order of arrival, up to 1,024 of them, and do not delay calls of other tools. The waiting
+    /// time does not count toward the time limit of the call. A call fails with `BUSY` if too many calls wait, or if it
+    /// has waited for as long as a call may take. A call counts while it is planned or carried out, and while it waits
+    /// for a thread or for path locks, but not while it waits for a person. [`ReadTool::read_now`] is not called for a
+    /// tool with this limit.
+    ///
+    /// Writes of one worker run one at a time, and each takes its slot only when it is its turn. If no slot is free then,
+    /// writes of other tools go before it; when it gets a slot, it waits for at most one of them.
+    ///
+    /// ```
+    /// use bailiwick::ToolSpec;
+    /// // The service allows two connections.
+    /// let spec = ToolSpec::new("query", "Query", "Queries the service.").max_concurrent_calls(2);
+    /// assert_eq!(spec.max_concurrent_calls, Some(2));
+    /// ```
+    #[must_use]
+    pub const fn max_concurrent_calls(mut self, calls: u32) -> Self {
+        self.max_concurrent_calls = Some(calls);
         self
     }
 

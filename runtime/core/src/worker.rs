@@ -22,24 +22,25 @@ mod prepare;
 mod preview_arguments;
 mod remote;
 mod shared;
+mod tool_slots;
 mod views;
 
 use crate::artifact::{Artifact, Reader};
-use crate::budget::Budget;
-use crate::call::{Call, CallMeta, Origin};
+use crate::call::{Call, CallMeta, Mode, Origin};
 use crate::effect::{ArtifactRef, ExcludedHunks, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
-use crate::pipeline::Mode;
 use crate::policy::{Access, Explanation, OpenFolder, Policy};
 use crate::root::Root;
+use crate::scope::ScopePattern;
 use admission::CallOptions;
 use serde_json::Value;
 use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+pub use crate::budget::Budget;
 pub use crate::id::WorkerId;
 pub use crate::supervisor::{Revoked, SpawnError};
 pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
@@ -56,6 +57,7 @@ pub(crate) use path_locks::PathLocks;
 pub use pending::{CallEvent, RunningCall};
 pub use pending::{CallProgress, PendingCall};
 pub(crate) use shared::Shared;
+pub(crate) use tool_slots::ToolSlots;
 
 /// Specification of a worker to start.
 ///
@@ -112,6 +114,9 @@ impl WorkerSpec {
     /// Sets the working directory: relative paths are relative to it, and tools such as `find` search it by default.
     /// The default is the working directory of the parent if the worker may read it, else the only folder that is open
     /// to the worker, otherwise none.
+    ///
+    /// The worker is not started if its policy does not let it read the folder. Whether the folder exists is not checked,
+    /// since it may be created later.
     ///
     /// ```
     /// # async fn example(runtime: bailiwick::Runtime) -> Result<(), Box<dyn std::error::Error>> {
@@ -251,20 +256,38 @@ impl Worker {
     /// # Errors
     /// [`CallError`], as from [`Worker::preview`].
     pub async fn submit_preview(&self, call: Call) -> Result<Preview, CallError> {
+        self.preview_with(call, Vec::new()).await
+    }
+
+    /// Previews a call with grants for this preview alone.
+    async fn preview_with(
+        &self,
+        call: Call,
+        offered: Vec<ScopePattern>,
+    ) -> Result<Preview, CallError> {
         let previewed = Arc::new(call.clone());
-        let options = CallOptions::new(Mode::Preview);
-        let shown = preview(admission::submit(&self.shared, call, options).await?)?;
-        Ok(Preview {
-            call: Some(previewed),
-            ..shown
-        })
+        let options = CallOptions {
+            offered,
+            ..CallOptions::new(Mode::Preview)
+        };
+        match admission::submit(&self.shared, call, options).await? {
+            Done::Preview(preview) => Ok(Preview {
+                call: Some(previewed),
+                ..preview
+            }),
+            Done::Outcome(_) => Err(CallError::new(
+                Code::InvalidArguments,
+                "this tool only reads; call it",
+            )),
+        }
     }
 
     /// Carries out exactly what a preview of this worker showed, with the arguments and metadata of the previewed call.
     /// People are asked if the policy says so.
     ///
     /// # Errors
-    /// `STALE_PREVIEW` if the files have changed since; otherwise [`CallError`], as from [`Worker::submit`].
+    /// `STALE_PREVIEW` if the files have changed since; `details.cause` has the code and the message if the change can no
+    /// longer be planned at all. Otherwise [`CallError`], as from [`Worker::submit`].
     pub async fn apply(&self, preview: &Preview) -> Result<Outcome, CallError> {
         self.apply_without(preview, &[]).await
     }
@@ -289,6 +312,17 @@ impl Worker {
 
     /// Starts a child of this worker.
     ///
+    /// The policy of the child is compared with this worker's authority key by key:
+    /// - each pattern of `allow_scopes`, `ask_scopes` and `delegate_only` with the scope lists and the paths of the roots of
+    ///   this worker, its ancestors and the configuration,
+    /// - each entry of `roots` with these roots,
+    /// - `tools`, `verbs`, `write_modes`, `access`, flags and limits with the same keys.
+    ///
+    /// Different keys are not compared, and neither is the access of roots. For example, a worker with `read_only` starts a
+    /// child that allows `write:file:/repo`. The child gains nothing, since every layer judges every call: its writes are
+    /// denied, and it is offered no tool that declares to need them ([`ToolSpec::scopes`](crate::ToolSpec::scopes)).
+    /// [`Worker::open_folders`] and [`Worker::tools`] of the child return what it may do.
+    ///
     /// # Errors
     /// [`SpawnError::Policy`] if its policy requests more than this worker has; see [`SpawnError`] for the others.
     pub async fn spawn(&self, spec: WorkerSpec) -> Result<Self, SpawnError> {
@@ -300,8 +334,8 @@ impl Worker {
     }
 
     /// Revokes this worker and its descendants. When this returns, no effect can begin any more, and effects that had
-    /// begun or were being prepared have ended, except for [`Revoked::unfinished`]. This also holds for concurrent
-    /// callers.
+    /// begun or were being prepared have ended, except for [`Revoked::unfinished`]. This also holds if several callers
+    /// revoke at once.
     pub async fn revoke(&self) -> Revoked {
         self.shared.core.revoke(self.shared.id).await
     }
@@ -363,7 +397,7 @@ impl Worker {
     /// Reads an artifact of this worker or of a descendant.
     ///
     /// # Errors
-    /// `NOT_FOUND`, whether it does not exist or belongs to another worker.
+    /// `NOT_FOUND` if it does not exist or belongs to another worker; the two cases cannot be told apart.
     pub fn artifact(&self, uri: &str) -> Result<Artifact, CallError> {
         self.shared
             .core
@@ -372,37 +406,33 @@ impl Worker {
     }
 }
 
+#[doc(hidden)]
 impl Worker {
     /// Returns the root that contains `path`, and the path relative to it.
-    #[doc(hidden)]
     #[must_use]
     pub fn root_of<'p>(&self, path: &'p VirtualPath) -> Option<(&Root, &'p str)> {
         self.shared.handles.roots.find(path)
     }
 
     /// One or two sentences that tell a model which folders it may work in.
-    #[doc(hidden)]
     #[must_use]
     pub fn orientation(&self) -> String {
         self.shared.names.orientation()
     }
 
     /// Returns whether no path can be used.
-    #[doc(hidden)]
     #[must_use]
     pub fn has_no_root(&self) -> bool {
         self.shared.names.is_empty()
     }
 
     /// Returns a name that is unique in this process; ids are unique in a runtime only.
-    #[doc(hidden)]
     #[must_use]
     pub fn name_in_process(&self) -> String {
         format!("{}/{}", self.shared.core.broker.name(), self.shared.id)
     }
 
     /// Returns the review at `uri`, or of the call whose artifact is at `uri`, if this worker may read it.
-    #[doc(hidden)]
     #[must_use]
     pub fn review(&self, uri: &str) -> Option<Arc<crate::artifact::Review>> {
         let reader = Reader::Worker(self.shared.id);
@@ -410,8 +440,7 @@ impl Worker {
     }
 
     /// Audits that grants sent with a call were ignored.
-    #[doc(hidden)]
-    pub fn note_ignored_grants(&self, call: &Call, brought: &[crate::scope::ScopePattern]) {
+    pub fn note_ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
         self.shared.ignored_grants(call, brought);
     }
 }
@@ -421,16 +450,6 @@ impl Worker {
     /// Kills the actor, as a panic in it would.
     pub(crate) fn kill_actor(&self) {
         self.shared.kill();
-    }
-}
-
-fn preview(done: Done) -> Result<Preview, CallError> {
-    match done {
-        Done::Preview(preview) => Ok(preview),
-        Done::Outcome(_) => Err(CallError::new(
-            Code::InvalidArguments,
-            "this tool only reads; call it",
-        )),
     }
 }
 

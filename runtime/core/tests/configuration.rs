@@ -7,15 +7,15 @@
 )]
 #![expect(clippy::disallowed_methods, reason = "tests create directories")]
 
-use bailiwick::config::{ConfigSource, ConfigSources};
+use bailiwick::config::{ConfigSource, ConfigSources, RootConfig};
 use bailiwick::permission::GrantStore;
 use bailiwick::policy::Authority;
 use bailiwick::root::RootError;
 use bailiwick::{
-    BuildError, BuildFault, Config, JsonLines, Policy, RootConfig, Runtime, RuntimeBuilder,
-    Verdict, VirtualPath, WorkerSpec,
+    BuildError, BuildFault, Call, CallError, Code, Config, JsonLines, Outcome, Policy, Reply,
+    Runtime, RuntimeBuilder, ToolSet, ToolSpec, Verdict, VirtualPath, WorkerSpec,
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 type Built = Result<(Runtime, bailiwick::GrantAuthority), BuildError>;
 
@@ -322,36 +322,6 @@ async fn root_containing_a_symlinked_kept_out_path_is_rejected() {
     assert!(build(&beside).await.is_ok());
 }
 
-#[test]
-fn access_level_follows_the_effective_permissions() {
-    let level =
-        |config: serde_json::Value| bailiwick::Config::parse(&config).unwrap().access_level();
-    use bailiwick::Access::{Full, Interact, Read};
-    let with = |more: serde_json::Value| {
-        let mut config = serde_json::json!({ "roots": [{ "path": "/r" }] });
-        let members = config.as_object_mut().unwrap();
-        members.extend(more.as_object().unwrap().clone());
-        config
-    };
-    let json = |text: &str| serde_json::from_str(text).unwrap();
-    assert_eq!(level(with(json("{}"))), Interact);
-    assert_eq!(level(with(json(r#"{"allow_escape":true}"#))), Full);
-    for closed in [
-        r#"{"read_only":true,"allow_escape":true}"#,
-        r#"{"access":"read"}"#,
-        r#"{"verbs":["read","execute"]}"#,
-        r#"{"roots":[]}"#,
-        r#"{"roots":[{"path":"/r","access":"read"},{"path":"/s","blocked":true}]}"#,
-        r#"{"roots":[],"grantable":["read:file"]}"#,
-    ] {
-        assert_eq!(level(with(json(closed))), Read, "{closed}");
-    }
-    assert_eq!(
-        level(with(json(r#"{"roots":[],"grantable":["write:file"]}"#))),
-        Interact
-    );
-}
-
 #[tokio::test]
 async fn builder_call_order_does_not_lose_restrictions() {
     let world = tempfile::tempdir().unwrap();
@@ -562,13 +532,63 @@ async fn scopes_of_other_resources_need_builder_allow() {
     assert!(runtime.spawn(wanted()).await.is_ok());
 }
 
+/// The result of a call that needs `read:network:example`, and the explanation of that need.
+async fn fetched(builder: RuntimeBuilder) -> (Result<Outcome, CallError>, String) {
+    let needs = |_: &Value, _: &_| Ok(vec!["read:network:example".parse().unwrap()]);
+    let spec = ToolSpec::new("fetch", "Fetch", "Fetches a page.").scopes(&["read:network"]);
+    let tools = ToolSet::new().read_function(spec, needs, |_, _| Ok(Reply::text("page", ())));
+    let (runtime, _) = builder.tools(tools).build().await.unwrap();
+    let spec = WorkerSpec::new("net").policy(Policy::inherit());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let explained = worker.explain(&Call::new("fetch", json!({}))).unwrap();
+    let explained = explained[0].to_string();
+    (worker.call("fetch", json!({})).await, explained)
+}
+
+#[tokio::test]
+async fn allowed_network_scope_turns_the_network_on() {
+    for pattern in ["read:network", "read:network:example", "*:network"] {
+        let (called, explained) = fetched(Runtime::builder().allow(pattern)).await;
+        assert!(called.is_ok(), "{pattern}: {explained}");
+    }
+}
+
+#[tokio::test]
+async fn network_is_off_unless_named_and_the_denial_names_its_key() {
+    let off = Config::new().policy(Policy::new().network(false));
+    let everything = Runtime::builder().allow("*");
+    let configured = Runtime::builder().config(off).allow("read:network");
+    let named = Runtime::builder().allow("read:network");
+    let session = named.policy(Policy::new().network(false));
+    for builder in [everything, configured, session] {
+        let (called, explained) = fetched(builder).await;
+        let refused = called.unwrap_err();
+        assert_eq!(refused.code(), Code::PermissionDenied);
+        for text in [refused.to_string(), explained] {
+            assert!(text.contains("key `network`"), "{text}");
+            assert!(text.contains("`RuntimeBuilder::allow`"), "{text}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn policy_that_turns_the_network_on_is_told_how() {
+    let builder = Runtime::builder().policy(Policy::new().network(true));
+    let refused = builder.build().await.unwrap_err().to_string();
+    assert!(refused.contains("/network is off"), "{refused}");
+    assert!(refused.contains("`RuntimeBuilder::allow`"), "{refused}");
+    let builder = Runtime::builder().allow("read:network");
+    let builder = builder.policy(Policy::new().network(true));
+    assert!(builder.build().await.is_ok());
+}
+
 #[tokio::test]
 async fn policies_with_unknown_tools_are_rejected() {
     let (runtime, _) = Runtime::builder().build().await.unwrap();
     let spawn = |tool| runtime.spawn(WorkerSpec::new("a").policy(Policy::inherit().tools([tool])));
     let refused = spawn("typo").await.unwrap_err().to_string();
     assert!(
-        refused.contains("/tools names no tool: `typo`"),
+        refused.contains("/tools names an unknown tool: `typo`"),
         "{refused}"
     );
     // A server may offer it later.

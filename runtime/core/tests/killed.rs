@@ -14,9 +14,9 @@ use std::process::{Command, Stdio};
 
 use bailiwick::audit::{AuditFileFault, BreakReason, Head, verify_file};
 use bailiwick::permission::{
-    GrantHolder, GrantStore, GrantStoreError, History, HistoryEvent, Lifetime, NewGrant,
+    GrantHolder, GrantId, GrantStore, GrantStoreError, History, HistoryEvent, Lifetime, NewGrant,
 };
-use bailiwick::{GrantAuthority, GrantId, JsonLines, Runtime};
+use bailiwick::{GrantAuthority, JsonLines, Runtime};
 use bailiwick_test_support::cases;
 
 fn for_agent(pattern: &str) -> NewGrant {

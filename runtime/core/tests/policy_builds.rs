@@ -1,7 +1,8 @@
 //! Counts the glob sets compiled for policies. Alone in its process, since the counter is shared.
 
+use bailiwick::config::RootConfig;
 use bailiwick::policy::{Authority, glob_builds};
-use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
+use bailiwick::{Config, Origin, Policy, Scope, Verdict, VirtualPath};
 use serde_json::json;
 
 #[test]

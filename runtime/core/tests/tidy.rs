@@ -39,7 +39,6 @@ const PURE: &[&str] = &[
     "describe",
     "effect",
     "error",
-    "escape",
     "id",
     "intent",
     "json",
@@ -47,6 +46,7 @@ const PURE: &[&str] = &[
     "pipeline",
     "policy",
     "scope",
+    "text",
 ];
 
 const IMPURE: &[&str] = &[

@@ -6,8 +6,7 @@ use bytes::Bytes;
 
 use super::review::{OldTexts, Review, RowRange};
 use super::store::Kind;
-use crate::error::CallError;
-use crate::error::Code;
+use crate::error::{CallError, Code};
 
 /// The artifacts of one call.
 #[derive(Debug, Default)]
@@ -18,20 +17,26 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Their size in bytes, and the part of it that old texts take.
-    pub(super) fn size(&self) -> (usize, usize) {
-        let kept = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
-        if let Some((review, around)) = &self.review {
-            let old = around.iter().flatten().map(Bytes::len).sum();
-            return (kept + review.size() + old, old);
-        }
-        (kept, 0)
+    /// Their size in bytes.
+    pub(super) fn size(&self) -> usize {
+        let kept: usize = self.kept.iter().map(|(_, bytes)| bytes.len()).sum();
+        let review = self.review.as_ref().map_or(0, |(review, _)| review.size());
+        kept + review + self.old_size()
     }
 
-    pub(super) fn forget_old_texts(&mut self) {
+    /// The part of their size that old texts take.
+    pub(super) fn old_size(&self) -> usize {
+        let old = self.review.iter().flat_map(|(_, around)| around.iter());
+        old.flatten().map(Bytes::len).sum()
+    }
+
+    /// Drops the old texts. Returns their size.
+    pub(super) fn forget_old_texts(&mut self) -> usize {
+        let freed = self.old_size();
         if let Some((_, around)) = &mut self.review {
             *around = OldTexts::default();
         }
+        freed
     }
 
     pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
@@ -59,39 +64,22 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// The content at `uri`; `None` if there are no such rows.
+    /// The content; with a `query`, only the rows that it selects, or `None` if it selects none. `page` is the URI of the
+    /// call's review.
     ///
     /// # Errors
     /// `INTERNAL` if it cannot be serialised, which is a bug of this library.
-    pub(super) fn bytes(self, at: &At<'_>) -> Result<Option<Bytes>, CallError> {
-        match self {
-            Self::Kept(bytes) => Ok(at.query.is_none().then_some(bytes)),
-            Self::Review(review, around) => at.made(&review, &around),
-        }
-    }
-}
-
-/// Selects the part of an artifact to read.
-pub(super) struct At<'u> {
-    pub(super) kind: Kind,
-    /// The query of the URI.
-    pub(super) query: Option<&'u str>,
-    /// URI of the call's review.
-    pub(super) page: String,
-}
-
-impl At<'_> {
-    fn made(&self, review: &Review, around: &OldTexts) -> Result<Option<Bytes>, CallError> {
-        let made = match (self.kind, self.query) {
-            (Kind::Rows, Some(query)) => {
-                let rows = RowRange::parse(query).and_then(|wanted| review.rows(wanted, around));
-                rows.transpose().map(|rows| rows.map(Bytes::from))
-            }
-            _ => review
-                .data(&self.page, around)
-                .map(|data| Some(data.into())),
+    pub(super) fn bytes(self, query: Option<&str>, page: &str) -> Result<Option<Bytes>, CallError> {
+        let made = match (self, query) {
+            (Self::Kept(bytes), None) => return Ok(Some(bytes)),
+            (Self::Kept(_), Some(_)) => return Ok(None),
+            (Self::Review(review, around), None) => review.data(page, &around).map(Some),
+            (Self::Review(review, around), Some(query)) => RowRange::parse(query)
+                .and_then(|wanted| review.rows(wanted, &around))
+                .transpose(),
         };
-        let fault = |error| format!("the review is no JSON: {error}");
-        made.map_err(|error| CallError::new(Code::Internal, fault(error)))
+        let fault = |error| format!("cannot write the review as JSON: {error}");
+        let made = made.map_err(|error| CallError::new(Code::Internal, fault(error)))?;
+        Ok(made.map(Bytes::from))
     }
 }

@@ -1,8 +1,8 @@
 //! Renders changes as a unified diff and as JSON.
 
 use crate::effect::{Change, ContentHash, Entry, FileDiff, Hunk, Op, Preview, ResourceChange};
-use crate::escape::{escape, is_deceptive};
 use crate::path::VirtualPath;
+use crate::text::{escape, is_deceptive};
 use serde::Serialize;
 use std::fmt::Write as _;
 

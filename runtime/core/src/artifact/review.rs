@@ -24,7 +24,7 @@ const FIRST_BYTES: usize = 128 << 10;
 const WHOLE_BYTES: usize = 64 << 10;
 
 /// Information about the call.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub(crate) struct About {
     pub(crate) tool: ToolName,
     /// The names from the outermost worker down.
@@ -83,31 +83,15 @@ impl RowRange {
             let number = value.parse().ok().filter(|_| plain && slot.is_none())?;
             *slot = Some(number);
         }
-        Self::new(
-            change?,
-            from,
-            old,
-            count,
-            whole.map(|whole: usize| whole == 1),
-        )
-    }
-
-    pub(crate) fn new(
-        change: usize,
-        from: Option<usize>,
-        old: Option<usize>,
-        count: Option<usize>,
-        whole: Option<bool>,
-    ) -> Option<Self> {
         let first = match (from, old) {
             (Some(from), None) => First::Row(from),
             (None, Some(old)) if old > 0 => First::Old(old),
             _ => return None,
         };
-        let whole = whole.unwrap_or_default();
+        let whole = whole == Some(1);
         let count = if whole { 1 } else { count.unwrap_or(PAGE_ROWS) };
         Some(Self {
-            change,
+            change: change?,
             first,
             count: count.clamp(1, PAGE_ROWS),
             whole,
@@ -120,10 +104,8 @@ struct Data<'r> {
     version: u8,
     /// URI of the call's artifacts; with `.rows` it returns further rows.
     uri: &'r str,
-    tool: &'r str,
-    agent: &'r str,
-    intent: &'r str,
-    preview: bool,
+    #[serde(flatten)]
+    about: &'r About,
     added: usize,
     removed: usize,
     changes: Vec<Item<'r>>,
@@ -210,10 +192,7 @@ impl Review {
         serde_json::to_string(&Data {
             version: 1,
             uri,
-            tool: self.about.tool.as_str(),
-            agent: &self.about.agent,
-            intent: &self.about.intent,
-            preview: self.about.preview,
+            about: &self.about,
             added: changes.iter().map(|item| item.added).sum(),
             removed: changes.iter().map(|item| item.removed).sum(),
             changes,

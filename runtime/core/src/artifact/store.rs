@@ -7,7 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use parking_lot::Mutex;
 
-use super::parts::{At, Parts};
+use super::parts::Parts;
 use super::review::Review;
 use crate::effect::ArtifactRef;
 use crate::error::{CallError, Code};
@@ -100,8 +100,6 @@ struct Set {
     lineage: Arc<[WorkerId]>,
     parts: Parts,
     size: usize,
-    /// The part of `size` that old texts take.
-    old: usize,
     touched: u64,
 }
 
@@ -150,10 +148,9 @@ impl ArtifactStore {
         lineage: Arc<[WorkerId]>,
         mut parts: Parts,
     ) -> Result<Vec<ArtifactRef>, CallError> {
-        let (mut size, mut old) = parts.size();
+        let mut size = parts.size();
         if size > self.bytes {
-            parts.forget_old_texts();
-            (size, old) = (size - old, 0);
+            size -= parts.forget_old_texts();
         }
         if size > self.bytes {
             return Err(CallError::new(
@@ -178,7 +175,7 @@ impl ArtifactStore {
             state.size += size;
             state.clock += 1;
             state.order.insert(state.clock, id);
-            if old > 0 {
+            if parts.old_size() > 0 {
                 state.with_old.insert(state.clock, id);
             }
             let set = Set {
@@ -187,7 +184,6 @@ impl ArtifactStore {
                 lineage,
                 parts,
                 size,
-                old,
                 touched: state.clock,
             };
             state.sets.insert(id, set);
@@ -200,12 +196,8 @@ impl ArtifactStore {
     /// # Errors
     /// `NOT_FOUND`, whether the URI never existed, its artifact was dropped, or the reader may not read it.
     pub(crate) fn get(&self, uri: &str, reader: Reader) -> Result<Artifact, CallError> {
-        let absent = || {
-            CallError::new(
-                Code::NotFound,
-                "there is no such artifact; it may no longer be kept",
-            )
-        };
+        let absent =
+            || CallError::new(Code::NotFound, "unknown artifact; it may have been evicted");
         let (tool, id, kind, query) = parse(uri).ok_or_else(absent)?;
         let part = self.with(|state| {
             let set = state.sets.get(&id)?;
@@ -213,13 +205,9 @@ impl ArtifactStore {
             state.touch(id);
             part
         });
-        let at = At {
-            kind,
-            query,
-            page: format!("ui://{tool}/{id}"),
-        };
+        let page = format!("ui://{tool}/{id}");
         // Rendering happens after the lock is released.
-        let bytes = part.ok_or_else(absent)?.bytes(&at)?;
+        let bytes = part.ok_or_else(absent)?.bytes(query, &page)?;
         let [_, _, mime, _] = kind.labels();
         Ok(Artifact {
             mime,
@@ -301,9 +289,9 @@ impl StoreState {
             && let Some((_, id)) = self.with_old.pop_first()
         {
             if let Some(set) = self.sets.get_mut(&id) {
-                set.parts.forget_old_texts();
-                set.size -= set.old;
-                self.size -= std::mem::take(&mut set.old);
+                let freed = set.parts.forget_old_texts();
+                set.size -= freed;
+                self.size -= freed;
             }
         }
         while self.sets.len() > count || self.size > bytes {

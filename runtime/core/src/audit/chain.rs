@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use super::AuditEvent;
 use super::verify::BreakReason;
 use crate::effect::ContentHash;
-use crate::escape::is_deceptive;
+use crate::text::is_deceptive;
 
 /// Format version of records. Records of the first version have none.
 pub(super) const FORMAT: u16 = 2;

@@ -66,7 +66,7 @@ impl From<AuditError> for CallError {
             }
             AuditError::Failing | AuditError::Write(_) | AuditError::Closed => Self::new(
                 code,
-                "the call cannot be recorded, so it is not carried out; the host must look after its audit",
+                "the call cannot be recorded, so it is not carried out; the host must check its audit log",
             ),
         }
     }
@@ -172,14 +172,13 @@ impl Audit {
     /// Sends `event` without waiting; on an error the step must not happen.
     #[doc(hidden)]
     pub fn record(&self, event: AuditEvent) -> Result<(), AuditError> {
-        self.send(Message::Record(event), 1)
+        self.send(Message::Record(event))
     }
 
     /// Sends all of these events without waiting, or none; they are written together.
     #[doc(hidden)]
     pub fn record_all(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
-        let count = events.len() as u64;
-        self.send(Message::Together(events), count)
+        self.send(Message::Together(events))
     }
 
     /// Sends the events of an effect that has begun. Unlike other events, they are accepted while the sink fails, and
@@ -198,9 +197,10 @@ impl Audit {
         self.try_send(Message::Record(event))
     }
 
-    fn send(&self, message: Message, events: u64) -> Result<(), AuditError> {
-        self.try_send(message)
-            .inspect_err(|_| self.count_missed(events))
+    fn send(&self, message: Message) -> Result<(), AuditError> {
+        let count = message.events().len() as u64;
+        let sent = self.try_send(message);
+        sent.inspect_err(|_| self.count_missed(count))
     }
 
     fn count_missed(&self, events: u64) {

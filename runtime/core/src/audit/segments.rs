@@ -55,12 +55,7 @@ fn missing_segment(audit: &Path, number: u32) -> AuditFileError {
 
 /// The numbers of the finished segments of `audit`.
 fn numbers(audit: &Path) -> Result<BTreeSet<u32>, AuditFileError> {
-    listed(audit)
-        .map_err(AuditFileFault::List)
-        .map_err(AuditFileError::of(audit))
-}
-
-fn listed(audit: &Path) -> io::Result<BTreeSet<u32>> {
+    let fault = |error| AuditFileError::of(audit)(AuditFileFault::List(error));
     let Some(name) = audit.file_name() else {
         return Ok(BTreeSet::new());
     };
@@ -68,9 +63,9 @@ fn listed(audit: &Path) -> io::Result<BTreeSet<u32>> {
     let name = name.as_encoded_bytes();
     let mut numbers = BTreeSet::new();
     #[expect(clippy::disallowed_methods, reason = "the audit is outside all roots")]
-    let entries = std::fs::read_dir(folder.unwrap_or(Path::new(".")))?;
+    let entries = std::fs::read_dir(folder.unwrap_or(Path::new("."))).map_err(fault)?;
     for entry in entries {
-        let found = entry?.file_name();
+        let found = entry.map_err(fault)?.file_name();
         let suffix = found.as_encoded_bytes().strip_prefix(name);
         let suffix = suffix.and_then(|suffix| std::str::from_utf8(suffix).ok());
         numbers.extend(suffix.and_then(number));
@@ -95,18 +90,21 @@ pub struct Segment {
 #[doc(hidden)]
 pub fn open_segment(audit: &Path, number: u32) -> Result<Option<Segment>, AuditFileError> {
     let path = segment(audit, number);
-    let finished = |file| Segment {
-        path: path.clone(),
-        file,
-        finished: true,
+    let finished = || {
+        let file = existing(&path)?.map(|file| Segment {
+            path: path.clone(),
+            file,
+            finished: true,
+        });
+        Ok(file)
     };
-    if let Some(file) = existing(&path)? {
-        return Ok(Some(finished(file)));
+    if let Some(segment) = finished()? {
+        return Ok(Some(segment));
     }
     let live = File::open(audit);
     // It may have been renamed to the segment meanwhile.
-    if let Some(file) = existing(&path)? {
-        return Ok(Some(finished(file)));
+    if let Some(segment) = finished()? {
+        return Ok(Some(segment));
     }
     match live {
         Ok(file) => Ok(Some(Segment {

@@ -121,34 +121,49 @@ impl AuditSink for MemoryAudit {
 pub struct AuditFileError {
     path: PathBuf,
     fault: AuditFileFault,
+    /// What the caller can do.
+    advice: Option<&'static str>,
 }
 
-/// Like `Display`, with the causes, since `main` prints this form.
+/// Like `Display`, since `main` prints this form.
 impl fmt::Debug for AuditFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        crate::error::write_chain(self, f)
+        fmt::Display::fmt(self, f)
     }
 }
 
 impl fmt::Display for AuditFileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the audit file `{}` {}", self.path.display(), self.fault)
+        write!(f, "the audit file `{}` ", self.path.display())?;
+        crate::error::write_chain(&self.fault, f)?;
+        self.advice.map_or(Ok(()), |advice| write!(f, "; {advice}"))
     }
 }
 
-impl Error for AuditFileError {
-    /// `Display` includes the fault, so the source is the cause of the fault.
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        self.fault.source()
-    }
-}
+/// `Display` includes the causes, so `source` returns `None`.
+impl Error for AuditFileError {}
 
 impl AuditFileError {
     pub(super) fn of(path: &Path) -> impl Fn(AuditFileFault) -> Self {
         move |fault| Self {
             path: path.to_owned(),
             fault,
+            advice: None,
         }
+    }
+
+    /// Adds what the caller of [`JsonLines::create`] or [`JsonLines::append`] can do.
+    fn with_advice(mut self) -> Self {
+        self.advice = match &self.fault {
+            AuditFileFault::Open(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                Some("continue an existing file with `JsonLines::append`")
+            }
+            AuditFileFault::Broken(_) | AuditFileFault::LastRecord(_) => {
+                Some("leave it unchanged, and use another file")
+            }
+            _ => None,
+        };
+        self
     }
 
     /// Returns the file.
@@ -178,10 +193,10 @@ pub enum AuditFileFault {
     #[error("is in use")]
     InUse,
     /// Its records are not an unbroken chain.
-    #[error("is damaged; keep it as it is, and record in another")]
+    #[error("is damaged")]
     Broken(#[source] AuditBroken),
     /// It is a finished segment whose last record is damaged, so nothing can continue it.
-    #[error("has a damaged last record; keep it as it is, and record in another")]
+    #[error("has a damaged last record")]
     LastRecord(#[source] BreakReason),
     /// It is a finished segment that is missing, although another file continues it.
     #[error("is missing, or the first records of the file after it are")]
@@ -243,18 +258,19 @@ impl JsonLines {
     /// Creates a file with a new chain.
     ///
     /// # Errors
-    /// [`AuditFileFault::Open`] if `path` exists already, or a segment of an audit of that name.
+    /// [`AuditFileFault::Open`] if `path` exists already, or a segment of an audit of that name;
+    /// [`append`](Self::append) continues an existing file.
     pub fn create(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
-        let path = path.as_ref();
+        Self::create_at(path.as_ref()).map_err(AuditFileError::with_advice)
+    }
+
+    fn create_at(path: &Path) -> Result<Self, AuditFileError> {
         let fault = AuditFileError::of(path);
         if segments::last_finished(path)? > 0 {
             let exists = io::ErrorKind::AlreadyExists.into();
             return Err(fault(AuditFileFault::Open(exists)));
         }
-        open(path, OpenOptions::new().create_new(true))
-            .map_err(AuditFileFault::Open)
-            .and_then(|file| Self::over(file, path))
-            .map_err(fault)
+        Self::open(path, OpenOptions::new().create_new(true)).map_err(fault)
     }
 
     /// Opens a file and continues its chain, or creates one.
@@ -267,12 +283,12 @@ impl JsonLines {
     /// [`AuditFileError`] if it cannot be opened, is in use, or does not continue an unbroken chain. The file is then
     /// left unchanged.
     pub fn append(path: impl AsRef<Path>) -> Result<Self, AuditFileError> {
-        let path = path.as_ref();
+        Self::append_to(path.as_ref()).map_err(AuditFileError::with_advice)
+    }
+
+    fn append_to(path: &Path) -> Result<Self, AuditFileError> {
         let fault = AuditFileError::of(path);
-        let mut this = open(path, OpenOptions::new().create(true))
-            .map_err(AuditFileFault::Open)
-            .and_then(|file| Self::over(file, path))
-            .map_err(&fault)?;
+        let mut this = Self::open(path, OpenOptions::new().create(true)).map_err(&fault)?;
         this.finished = segments::last_finished(path)?;
         let before = segments::head_after(path, this.finished)?;
         let reader = BufReader::with_capacity(READ_AT_ONCE, &this.file);
@@ -312,7 +328,9 @@ impl JsonLines {
         self.torn.as_ref()
     }
 
-    fn over(file: File, path: &Path) -> Result<Self, AuditFileFault> {
+    /// Opens and locks a file whose records are not read yet.
+    fn open(path: &Path, options: &mut OpenOptions) -> Result<Self, AuditFileFault> {
+        let file = open(path, options).map_err(AuditFileFault::Open)?;
         let real_path = path.canonicalize().map_err(AuditFileFault::Open)?;
         if !file.metadata().map_err(AuditFileFault::Open)?.is_file() {
             return Err(AuditFileFault::NotRegular);
@@ -349,7 +367,7 @@ impl JsonLines {
             self.file.sync_data()?;
             let finished = segments::segment(&self.real_path, self.finished + 1);
             if let Err(error) = rename(&self.real_path, &finished) {
-                tracing::warn!(%error, "the audit file cannot be rotated and grows on");
+                tracing::warn!(%error, "the audit file cannot be rotated and keeps growing");
                 self.full_at = self.length.saturating_add(self.segment_bytes);
                 return Ok(());
             }
@@ -608,8 +626,8 @@ mod tests {
                 error.to_string().contains(path.to_str().unwrap()),
                 "{error}"
             );
-            let cause = error.source().unwrap().to_string();
-            assert_eq!(cause, format!("the audit breaks at line {line}"));
+            let cause = format!("is damaged: the audit breaks at line {line}: ");
+            assert!(error.to_string().contains(&cause), "{error}");
             assert_eq!(std::fs::read_to_string(&path).unwrap(), text);
         }
         assert_eq!(JsonLines::append(&whole).unwrap().head().next, 3);
@@ -696,5 +714,29 @@ mod tests {
         }
         let kept: Vec<u64> = ring.records().iter().map(Record::seq).collect();
         assert_eq!((kept, ring.head()), (vec![3, 4], head));
+    }
+
+    #[test]
+    fn errors_have_their_cause_and_advice_for_the_caller() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        std::fs::write(&path, "no record\n").unwrap();
+        let text = |result: Result<JsonLines, AuditFileError>| result.unwrap_err().to_string();
+        let exists = text(JsonLines::create(&path));
+        assert!(exists.contains("cannot be opened: File exists"), "{exists}");
+        assert!(exists.ends_with("with `JsonLines::append`"), "{exists}");
+        let damaged = text(JsonLines::append(&path));
+        assert!(
+            damaged.ends_with("; leave it unchanged, and use another file"),
+            "{damaged}"
+        );
+        let verified = crate::audit::verify_file(Head::default(), &path, |_| {});
+        let damaged = verified.unwrap_err().to_string();
+        assert!(
+            damaged
+                .contains("is damaged: the audit breaks at line 1: the line is not a valid record"),
+            "{damaged}"
+        );
+        assert!(!damaged.contains("another file"), "{damaged}");
     }
 }

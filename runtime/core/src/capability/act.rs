@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use super::gate::OwnedPass;
-use super::{Gate, PermitScope, ReadPermit, revoked};
+use super::{Gate, Pass, PermitScope, ReadPermit, revoked};
 use crate::error::CallError;
 
 /// Proof that a call was authorised and may act; only the pipeline creates it, and it is used once.
@@ -56,9 +55,7 @@ impl ActPermit {
     pub fn begin(self) -> Result<Act, CallError> {
         let scope = self.read.scope;
         scope.stop.send()?;
-        let gates = scope.shared_gates().into_iter();
-        let passes: Option<Vec<_>> = gates.map(OwnedPass::new).collect();
-        let Some(passes) = passes else {
+        let Some(passes) = scope.passes() else {
             scope.stop.unsend();
             return Err(revoked());
         };
@@ -73,7 +70,7 @@ impl ActPermit {
 #[derive(Debug)]
 pub struct Act {
     scope: Arc<PermitScope>,
-    _passes: Vec<OwnedPass>,
+    _passes: Vec<Pass>,
 }
 
 impl Act {
@@ -83,7 +80,7 @@ impl Act {
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
         self.scope.stop.check()?;
-        if self.scope.gates().any(Gate::is_closed) {
+        if self.scope.gates().any(|gate| gate.is_closed()) {
             return Err(revoked());
         }
         Ok(())

@@ -22,26 +22,7 @@ pub(crate) struct Gate {
 
 /// Held while an effect is in progress.
 #[derive(Debug)]
-pub(crate) struct Pass<'g>(&'g Gate);
-
-/// A pass that keeps its gate.
-#[derive(Debug)]
-pub(super) struct OwnedPass(Arc<Gate>);
-
-impl OwnedPass {
-    /// Returns a pass of `gate`, or `None` once it is closed.
-    pub(super) fn new(gate: Arc<Gate>) -> Option<Self> {
-        // The pass is counted until this value is dropped.
-        std::mem::forget(gate.pass()?);
-        Some(Self(gate))
-    }
-}
-
-impl Drop for OwnedPass {
-    fn drop(&mut self) {
-        drop(Pass(&self.0));
-    }
-}
+pub(crate) struct Pass(Arc<Gate>);
 
 impl Gate {
     pub(crate) fn is_closed(&self) -> bool {
@@ -49,9 +30,9 @@ impl Gate {
     }
 
     /// Returns a pass, or `None` once the gate is closed.
-    pub(crate) fn pass(&self) -> Option<Pass<'_>> {
+    pub(crate) fn pass(self: &Arc<Self>) -> Option<Pass> {
         let before = self.state.fetch_add(1, Ordering::SeqCst);
-        let pass = Pass(self);
+        let pass = Pass(Arc::clone(self));
         (before & CLOSED == 0).then_some(pass)
     }
 
@@ -95,7 +76,7 @@ pub(crate) async fn settled(gates: &[Arc<Gate>], grace: Duration) -> usize {
     unfinished
 }
 
-impl Drop for Pass<'_> {
+impl Drop for Pass {
     fn drop(&mut self) {
         let before = self.0.state.fetch_sub(1, Ordering::SeqCst);
         if before == CLOSED | 1 {
@@ -107,7 +88,9 @@ impl Drop for Pass<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::pin::pin;
     use std::sync::atomic::AtomicBool;
+    use std::task::{Context, Waker};
 
     #[tokio::test]
     async fn closed_gate_waits_for_passes_and_issues_none() {
@@ -115,14 +98,11 @@ mod tests {
         let pass = gate.pass().unwrap();
         assert!(gate.close());
         assert!(gate.pass().is_none());
-        let waiting = tokio::spawn({
-            let gate = Arc::clone(&gate);
-            async move { gate.idle().await }
-        });
-        tokio::task::yield_now().await;
-        assert!(!waiting.is_finished());
+        let mut idle = pin!(gate.idle());
+        let mut context = Context::from_waker(Waker::noop());
+        assert!(idle.as_mut().poll(&mut context).is_pending());
         drop(pass);
-        waiting.await.unwrap();
+        idle.await;
         assert!(!gate.close());
     }
 

@@ -1,9 +1,12 @@
 //! Meters that charge the budgets of a worker and its ancestors, and refund unused amounts.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::budget::Budget;
 use crate::effect::Cost;
+use crate::error::{CallError, Code};
 
 /// A budget of a worker or of an ancestor is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,6 +16,12 @@ pub struct BudgetExceeded {
     pub what: &'static str,
     /// The limit.
     pub limit: u64,
+}
+
+impl From<BudgetExceeded> for CallError {
+    fn from(error: BudgetExceeded) -> Self {
+        Self::new(Code::Budget, error.to_string())
+    }
 }
 
 /// Amounts that were charged or are to be charged.
@@ -62,18 +71,17 @@ impl Drop for Charge<'_> {
 impl BudgetExceeded {
     /// Rejects an effect that costs more than `budget`, the budget of a single call, which has no meter.
     pub(crate) fn check(budget: Budget, cost: Cost) -> Result<(), Self> {
-        let Budget {
-            calls: _,
-            bytes_written,
-            files_touched,
-            children: _,
-        } = budget;
-        let over = |what, limit: Option<u64>, spent| {
-            let limit = limit.filter(|limit| spent > *limit);
-            limit.map_or(Ok(()), |limit| Err(Self { what, limit }))
-        };
-        over("bytes written", bytes_written, cost.bytes)?;
-        over("files touched", files_touched, cost.files)
+        Amount::default().plus(cost.into(), budget).map(drop)
+    }
+}
+
+impl From<Cost> for Amount {
+    fn from(cost: Cost) -> Self {
+        Self {
+            bytes: cost.bytes,
+            files: cost.files,
+            ..Self::default()
+        }
     }
 }
 
@@ -134,15 +142,10 @@ impl Meter {
 
     /// Checks that this meter and all its ancestors can afford an effect now, without charging it.
     pub(crate) fn affords(&self, cost: Cost) -> Result<(), BudgetExceeded> {
-        let amount = Amount {
-            bytes: cost.bytes,
-            files: cost.files,
-            ..Amount::default()
-        };
         let mut next = Some(self);
         while let Some(meter) = next {
-            let spent = meter.spent.lock().unwrap_or_else(PoisonError::into_inner);
-            spent.plus(amount, meter.budget)?;
+            let spent = meter.spent.lock();
+            spent.plus(cost.into(), meter.budget)?;
             next = meter.parent.as_deref();
         }
         Ok(())
@@ -150,11 +153,7 @@ impl Meter {
 
     /// Charges bytes and files, or neither.
     pub(crate) fn charge_effect(&self, cost: Cost) -> Result<Charge<'_>, BudgetExceeded> {
-        self.charge(Amount {
-            bytes: cost.bytes,
-            files: cost.files,
-            ..Amount::default()
-        })
+        self.charge(cost.into())
     }
 
     fn charge(&self, amount: Amount) -> Result<Charge<'_>, BudgetExceeded> {
@@ -168,7 +167,7 @@ impl Meter {
     /// Charges this meter and all its ancestors, or none of them. A meter stays locked until its ancestors accept the
     /// charge, so a charge that is rejected is never visible. Locks are always taken from child to parent.
     fn add(&self, amount: Amount) -> Result<(), BudgetExceeded> {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut spent = self.spent.lock();
         let sum = spent.plus(amount, self.budget)?;
         if let Some(parent) = &self.parent {
             parent.add(amount)?;
@@ -180,7 +179,7 @@ impl Meter {
     fn give_back(&self, amount: Amount) {
         let mut next = Some(self);
         while let Some(meter) = next {
-            let mut spent = meter.spent.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut spent = meter.spent.lock();
             *spent = spent.minus(amount);
             next = meter.parent.as_deref();
         }

@@ -5,7 +5,8 @@ use std::fmt;
 use serde_json::Value;
 
 use super::ConfigSource;
-use crate::policy::{Key, PolicyError, PolicyErrorKind};
+use crate::policy::keys::Key;
+use crate::policy::{PolicyError, PolicyErrorKind};
 
 /// Why a configuration source is invalid.
 #[derive(Clone, PartialEq, thiserror::Error)]

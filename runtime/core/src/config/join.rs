@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{Config, Restriction};
-use crate::policy::{Key, Merge, PolicyError, ValueKind};
+use crate::policy::PolicyError;
+use crate::policy::keys::{Key, Merge, ValueKind};
 use crate::scope::ScopePattern;
 
 /// Keys that are replaced together, since the default verdict depends on whether there are lists.

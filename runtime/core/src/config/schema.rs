@@ -3,7 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::path::MAX_PATH;
-use crate::policy::{Access, EnumKind, KEYS, Key, KeyScope, Limits, MAX_GLOB, MAX_LIST, ValueKind};
+use crate::policy::keys::{EnumKind, KEYS, Key, KeyScope, ValueKind};
+use crate::policy::{Access, Limits, MAX_GLOB, MAX_LIST};
 
 /// Returns the JSON Schema (2020-12) of [`Config::parse`](crate::Config::parse), for example to generate forms.
 ///

@@ -2,44 +2,32 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::error::{place, set_by};
 use super::join::{joined, overridden};
 use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
-use crate::policy::{Authority, KEYS, Key, KeyScope, PolicyError};
+use crate::policy::keys::{KEYS, Key, KeyScope};
+use crate::policy::{Authority, PolicyError};
+use crate::scope::words;
 
 /// Maximum number of suggestions for an unknown name.
 const MOST_NEAR: usize = 3;
 /// Maximum length of a name to compare, since comparing is quadratic.
 const LONGEST: usize = 64;
 
-/// Source of a configuration; later ones take precedence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub enum ConfigSource {
-    /// A file.
-    File,
-    /// Environment variables.
-    Environment,
-    /// The command line.
-    Flags,
-    /// The initialize request of a client.
-    Initialize,
-}
-
-impl ConfigSource {
-    /// Returns the name of the source.
-    #[must_use]
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Environment => "environment",
-            Self::Flags => "flags",
-            Self::Initialize => "initialize",
-        }
+words! {
+    /// Source of a configuration; later ones take precedence.
+    pub enum ConfigSource {
+        /// A file.
+        File = "file",
+        /// Environment variables.
+        Environment = "environment",
+        /// The command line.
+        Flags = "flags",
+        /// The initialize request of a client.
+        Initialize = "initialize",
     }
 }
 
@@ -59,7 +47,7 @@ impl ConfigSource {
 /// assert_eq!(effective.origin("max_calls"), Some(ConfigSource::Initialize));
 /// assert_eq!(effective.origin("read_only"), Some(ConfigSource::File));
 /// assert_eq!(effective.origin("strict"), None);
-/// # Ok::<(), bailiwick::ConfigError>(())
+/// # Ok::<(), bailiwick::config::ConfigError>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ConfigSources {
@@ -250,7 +238,10 @@ fn known(document: &Value, tools: &[String]) -> Result<(), PolicyError> {
 /// The error for the unknown tool `name`, with suggestions.
 pub(crate) fn unknown_tool(field: &str, name: &str, tools: &[String]) -> PolicyError {
     let similar_names = similar_names(name, tools);
-    let reason = format!("names no tool: `{}`; {similar_names}", crate::escape(name));
+    let reason = format!(
+        "names an unknown tool: `{}`; {similar_names}",
+        crate::text::escape(name)
+    );
     PolicyError::invalid(field, reason)
 }
 

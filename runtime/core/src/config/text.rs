@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::json::read_json;
 use crate::path::VirtualPath;
-use crate::policy::ValueKind;
+use crate::policy::keys::ValueKind;
 
 /// Parses `texts` as a value of that kind. Relative paths of roots are relative to `base`.
 ///
@@ -158,7 +158,7 @@ fn absolute(path: &str, base: Option<&VirtualPath>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::EnumKind;
+    use crate::policy::keys::EnumKind;
 
     #[track_caller]
     fn check(kind: ValueKind, texts: &[&str], expected: impl Into<Value>) {

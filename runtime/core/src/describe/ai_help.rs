@@ -17,22 +17,22 @@ pub(super) struct Section {
 const ANY_CALL: &[Failure] = &[
     Failure {
         code: Code::NotFound,
-        when: "nothing is there, or nothing that may be known of",
+        when: "the path does not exist, or you may not access it",
         resolution: "List the directory, or correct the path",
     },
     Failure {
         code: Code::PermissionDenied,
-        when: "the policy, or a person, refused",
-        resolution: "Do not try it another way; say what is needed",
+        when: "the policy or a person denied the call",
+        resolution: "Do not try to bypass this; say what you need",
     },
     Failure {
         code: Code::ScopeRequired,
-        when: "a person may allow it; `_meta.requested_scopes` says what",
+        when: "a person must allow the call; `_meta.requested_scopes` lists the missing scopes",
         resolution: "Have a person grant exactly these scopes, then send the same call again",
     },
     Failure {
         code: Code::InvalidArguments,
-        when: "the arguments do not fit the schema, or make no sense",
+        when: "the arguments do not match the schema, or are otherwise invalid",
         resolution: "Correct what the message names",
     },
     Failure {
@@ -61,18 +61,18 @@ const ANY_CALL: &[Failure] = &[
 const PROTOCOL: &[(i64, &str)] = &[
     (
         -32600,
-        "Invalid Request: no JSON-RPC request, or one that cannot come now",
+        "Invalid Request: not a JSON-RPC request, or one that is not allowed at this point",
     ),
-    (-32601, "Method Not Found: there is no such method"),
+    (-32601, "Method Not Found: unknown method"),
     (
         -32602,
-        "Invalid Params: the parameters do not fit, the tool is unknown, or a policy cannot be used",
+        "Invalid Params: the parameters are invalid, the tool is unknown, or a policy is invalid",
     ),
     (
         -32002,
-        "Resource Not Found: there is no such resource; `-32602` from 2026-07-28 on",
+        "Resource Not Found: unknown resource; `-32602` from 2026-07-28 on",
     ),
-    (-32603, "Internal Error: a fault of the server"),
+    (-32603, "Internal Error: an error in the server"),
 ];
 
 impl Section {
@@ -286,7 +286,7 @@ fn rate_limits(described: &Description) -> Section {
     });
     let body = format!(
         "- **Default:** {rate}, tool calls of one connection\n\n\
-         A call that comes too soon is answered with the result below; `retryAfter` is in whole seconds.\n\n\
+         A call that exceeds this limit gets the result below; `retryAfter` is in whole seconds.\n\n\
          ```json\n{error:#}\n```\n"
     );
     let json = json!({"default": described.rate, "code": "RATE_LIMITED", "retryAfter": "seconds"});
@@ -295,7 +295,7 @@ fn rate_limits(described: &Description) -> Section {
 
 fn error_handling() -> Section {
     let mut body = String::from(
-        "A request that is at fault gets an error of JSON-RPC. A call that fails gets a result with `isError` and \
+        "An invalid request gets a JSON-RPC error. A call that fails gets a result with `isError` and \
          `structuredContent.code`: branch on the code, never on the message.\n\n### Common Errors\n\n",
     );
     for (code, what) in PROTOCOL {
@@ -352,9 +352,7 @@ fn troubleshooting(described: &Description) -> Section {
             problem.sign, problem.cause, problem.solution
         )
     });
-    let entry = |problem: &super::Troubleshooting| json!({"sign": problem.sign, "cause": problem.cause, "solution": problem.solution});
-    let json = problems.iter().map(entry).collect();
-    Section::new("Troubleshooting", text.collect(), json)
+    Section::new("Troubleshooting", text.collect(), json!(problems))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
-//! The `dashdash` object of a server or a tool.
+//! The `dashdash` object of a server or a tool, and the entry of a server for registries.
 
 use std::collections::BTreeSet;
 
 use serde_json::{Map, Value, json};
 
 use super::Description;
+use crate::json::members;
 use crate::policy::Access;
 use crate::tool::{Example, Failure, Reverse, ToolInfo};
 
@@ -84,59 +85,60 @@ pub(super) fn alternatives(described: &Description) -> Value {
 /// Flat metadata of a server for the front matter and the JSON help.
 pub(super) fn metadata(described: &Description) -> Map<String, Value> {
     let doc = &described.doc;
-    let mut facts = Map::new();
-    let mut fact = |key: &str, value: Value| facts.insert(key.to_owned(), value);
-    fact("name", name(described).into());
-    fact("description", description(described).into());
-    fact("specUrl", SPEC_URL.into());
-    fact("specVersion", SPEC_VERSION.into());
-    fact("accessLevel", access(described).as_str().into());
-    fact("cliUrl", json!(doc.alternatives.cli));
-    fact("apiUrl", json!(doc.alternatives.api));
-    fact("webUrl", json!(doc.alternatives.web));
-    fact("install", install(described));
-    fact(
-        "requires",
-        json!({"auth": [], "env": doc.environment, "scopes": scopes(&described.tools)}),
-    );
-    let names: Vec<_> = described
-        .tools
-        .iter()
-        .map(|tool| &*tool.spec.name)
-        .collect();
-    fact(
-        "invocation",
-        json!({"modelInvocable": true, "userInvocable": true, "allowedTools": names}),
-    );
-    let known = [
-        ("rateLimit", described.rate.as_deref()),
-        ("homepage", doc.homepage),
-        ("repository", doc.repository),
-        ("contentVersion", Some(doc.content_version)),
-        ("lastUpdated", doc.last_updated),
-    ];
-    for (key, value) in known {
-        if let Some(value) = value {
-            fact(key, value.into());
-        }
-    }
+    let names = described.tools.iter().map(|tool| &*tool.spec.name);
+    let mut facts = members(json!({
+        "name": name(described),
+        "description": description(described),
+        "specUrl": SPEC_URL,
+        "specVersion": SPEC_VERSION,
+        "accessLevel": access(described),
+        "cliUrl": doc.alternatives.cli,
+        "apiUrl": doc.alternatives.api,
+        "webUrl": doc.alternatives.web,
+        "install": install(described),
+        "requires": {"auth": [], "env": doc.environment, "scopes": scopes(&described.tools)},
+        "invocation": {
+            "modelInvocable": true, "userInvocable": true, "allowedTools": names.collect::<Vec<_>>(),
+        },
+    }));
+    let known = members(json!({
+        "rateLimit": described.rate,
+        "homepage": doc.homepage,
+        "repository": doc.repository,
+        "contentVersion": doc.content_version,
+        "lastUpdated": doc.last_updated,
+    }));
+    facts.extend(known.into_iter().filter(|(_, value)| !value.is_null()));
     facts
 }
 
 pub(super) fn server(described: &Description) -> Value {
     let mut facts = metadata(described);
     let mut take = |key: &str| facts.shift_remove(key).unwrap_or_default();
-    let mut nested = json!({
+    let mut nested = members(json!({
         "specVersion": take("specVersion"),
         "identity": {"name": take("name"), "description": take("description")},
         "accessLevel": take("accessLevel"),
         "alternativeAccess": {"cliUrl": take("cliUrl"), "apiUrl": take("apiUrl"), "webUrl": take("webUrl")},
-    });
+    }));
     take("specUrl");
-    if let Value::Object(nested) = &mut nested {
-        nested.extend(facts);
-    }
-    nested
+    nested.extend(facts);
+    Value::Object(nested)
+}
+
+/// The entry of a server for registries. It is marked as not verified, which only a registry can change.
+pub(super) fn registry_entry(described: &Description) -> Value {
+    let facts = metadata(described);
+    json!({
+        "name": facts.get("name"),
+        "description": facts.get("description"),
+        "version": described.version,
+        "specVersion": facts.get("specVersion"),
+        "install": install(described),
+        "alternativeAccess": alternatives(described),
+        "categories": described.doc.categories,
+        "verified": false,
+    })
 }
 
 /// `read`, `write` or `delete`.

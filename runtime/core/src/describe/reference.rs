@@ -46,14 +46,12 @@ pub(super) fn markdown(described: &Description, tool: &ToolInfo) -> String {
 
 /// Like [`markdown`], as JSON.
 pub(super) fn json(described: &Description, tool: &ToolInfo) -> Value {
-    let all =
-        |schema: &Value| -> Value { schema::members(schema).iter().map(Member::json).collect() };
     json!({
         "name": tool.spec.name,
         "title": tool.spec.title,
         "description": tool.spec.description,
-        "parameters": all(&tool.input_schema),
-        "returns": all(&tool.output_schema),
+        "parameters": schema::members(&tool.input_schema),
+        "returns": schema::members(&tool.output_schema),
         "scopes": tool.spec.scopes,
         "preview": tool.previews,
         "dashdash": dashdash::tool(tool, &described.tools),
@@ -111,7 +109,7 @@ fn example_text(example: &Value) -> String {
     let member = |key: &str| example.get(key).cloned().unwrap_or_default();
     let description = member("description");
     format!(
-        "\n**Example:** {}\n\n```json\n{}\n```\n\nanswers, among other members,\n\n```json\n{}\n```\n",
+        "\n**Example:** {}\n\n```json\n{}\n```\n\nreturns, among other members,\n\n```json\n{}\n```\n",
         description.as_str().unwrap_or_default(),
         member("input"),
         member("output")

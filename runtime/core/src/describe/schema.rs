@@ -1,12 +1,14 @@
 //! Describes the members of a JSON Schema in words.
 
-use serde_json::{Value, json};
+use serde::Serialize;
+use serde_json::Value;
 
 /// A member of an object.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, PartialEq, Serialize)]
 pub(super) struct Member {
     pub(super) name: String,
     pub(super) required: bool,
+    #[serde(rename = "type")]
     pub(super) kind: String,
     pub(super) default: Option<Value>,
     pub(super) description: String,
@@ -58,14 +60,6 @@ fn resolve<'a>(whole: &'a Value, schema: &'a Value) -> &'a Value {
 }
 
 impl Member {
-    pub(super) fn json(&self) -> Value {
-        json!({
-            "name": self.name, "required": self.required, "type": self.kind, "default": self.default,
-            "description": self.description,
-            "members": self.members.iter().map(Self::json).collect::<Value>(),
-        })
-    }
-
     /// `- `path` (required, string): ...`, followed by a line for each of its own members.
     pub(super) fn line(&self) -> String {
         self.indented("")
@@ -174,6 +168,8 @@ fn alternatives(kinds: impl Iterator<Item = String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]

@@ -1,8 +1,8 @@
 //! One-line summaries of changes, safe to print.
 
 use super::{Change, ContainedEntry, DirectoryContents, Entry, EntryKind, Op, ResourceChange};
-use crate::escape::{abbreviated, escape};
 use crate::path::VirtualPath;
+use crate::text::{abbreviated, escape};
 
 impl Change {
     /// One line, such as `delete directory /r/old with everything in it: 2 files, 1 directory, 12 bytes`. A path of more

@@ -17,9 +17,9 @@ use crate::pipeline::PreviewKey;
 use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
-use crate::supervisor::{Core, TreeLock};
+use crate::supervisor::Core;
 use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
-use crate::worker::{Admission, Deadlines, PathLocks, Pool};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool, ToolSlots};
 use check::Checked;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -69,7 +69,7 @@ impl fmt::Debug for BuildError {
     }
 }
 
-/// The text includes the causes, so there is no source.
+/// `Display` includes the causes, so `source` returns `None`.
 impl std::error::Error for BuildError {}
 
 impl From<BuildFault> for BuildError {
@@ -103,7 +103,7 @@ pub enum BuildFault {
     #[error(transparent)]
     Root(#[from] RootError),
     /// A file to keep out of all roots does not exist.
-    #[error("cannot find `{}`, which is to be kept out of every root", crate::escape(&path.to_string_lossy()))]
+    #[error("cannot find `{}`, which must be kept out of every root", crate::text::escape(&path.to_string_lossy()))]
     KeptOut {
         /// The path, as the host specified it.
         path: PathBuf,
@@ -300,7 +300,7 @@ impl RuntimeBuilder {
         let mount = match VirtualPath::top().join(name) {
             Ok(mount) => mount,
             Err(source) => {
-                let shown = crate::escape(name).into();
+                let shown = crate::text::escape(name).into();
                 self.faults.push(if name.contains('/') {
                     BuildFault::RootName(shown)
                 } else {
@@ -346,28 +346,36 @@ impl RuntimeBuilder {
     /// Lets people grant the scopes that `pattern` covers, which are outside the roots.
     #[must_use]
     pub fn grantable(mut self, pattern: &str) -> Self {
-        match pattern.parse::<ScopePattern>() {
-            Ok(pattern) => self.grantable.push(pattern),
-            Err(error) => self.faults.push(error.into()),
-        }
+        let pattern = self.pattern(pattern);
+        self.grantable.extend(pattern);
         self
     }
 
     /// Allows scopes of resources other than files, such as `read:mcp:notes`. Without this, they are denied, or require
     /// approval if they are grantable. Access to files is configured by roots.
     ///
+    /// A pattern that names the resource `network`, such as `read:network` or `execute:network:api.example.com`, also sets
+    /// the configuration key `network` to true, which is false by default, unless the configuration sets it to false. The
+    /// pattern `*` does not.
+    ///
     /// ```
     /// use bailiwick::Runtime;
-    /// let builder = Runtime::builder().allow("read:network");
+    /// let builder = Runtime::builder().allow("execute:network:api.example.com");
     /// # let _ = builder;
     /// ```
     #[must_use]
     pub fn allow(mut self, pattern: &str) -> Self {
-        match pattern.parse::<ScopePattern>() {
-            Ok(pattern) => self.allowed.push(pattern),
-            Err(error) => self.faults.push(error.into()),
-        }
+        let pattern = self.pattern(pattern);
+        self.allowed.extend(pattern);
         self
+    }
+
+    /// Parses a pattern; `None` with a fault if it is invalid.
+    fn pattern(&mut self, text: &str) -> Option<ScopePattern> {
+        let parsed = text.parse();
+        parsed
+            .map_err(|error: ScopeError| self.faults.push(error.into()))
+            .ok()
     }
 
     /// Adds tools.
@@ -486,6 +494,7 @@ impl RuntimeBuilder {
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());
         let core = Arc::new(Core {
+            tool_slots: ToolSlots::of(&self.tools),
             tools: Tools::new(self.tools, self.remote),
             changes: self.changes,
             names: config.namespace().without(unavailable),
@@ -510,7 +519,7 @@ impl RuntimeBuilder {
             workers: 0.into(),
             registry: dashmap::DashMap::default(),
             actors: dashmap::DashMap::default(),
-            tree: TreeLock::default(),
+            tree: parking_lot::Mutex::default(),
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;

@@ -79,7 +79,7 @@ pub(super) fn open_roots(
             Err(error) if may_be_left_out(&root.config, &error) => {
                 let reason = reason(&error);
                 let path = root.config.mount.clone();
-                tracing::warn!(%path, reason = %crate::escape(&reason), "a root is left out");
+                tracing::warn!(%path, reason = %crate::text::escape(&reason), "a root is left out");
                 unavailable.push(UnavailableRoot { path, reason });
                 default_left_out |= root.config.default;
                 first_left_out = first_left_out.or(Some(error));

@@ -1,6 +1,6 @@
 //! Single-line text buffer with a length limit.
 
-use crate::escape::is_deceptive;
+use crate::text::is_deceptive;
 
 /// Remaining work for one sentence.
 pub(super) struct Work(u32);

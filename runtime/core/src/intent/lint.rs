@@ -72,6 +72,31 @@ pub(super) fn lints(segments: &[Segment], schema: &Value) -> Vec<Lint> {
     found
 }
 
+/// The arguments that placeholders name and that the schema does not have; none if the schema does not list all arguments.
+pub(super) fn unknown_arguments(segments: &[Segment], schema: &Value) -> Vec<String> {
+    let parts = Schema { whole: schema }.parts(vec![schema]);
+    if !lists_all(&parts) {
+        return Vec::new();
+    }
+    let mut keys = Vec::new();
+    keys_of(segments, &mut keys);
+    let names = keys.into_iter().map(|key| &key.name);
+    let unknown = names.filter(|name| members(&parts, name).is_empty());
+    unknown.cloned().collect()
+}
+
+/// Whether these parts of a schema have all properties of the object.
+fn lists_all(parts: &[&Value]) -> bool {
+    let open = |part: &&Value| {
+        let further = part.get("additionalProperties");
+        let elsewhere = part.get("$ref").and_then(Value::as_str);
+        further.is_some_and(|further| *further != false)
+            || part.get("patternProperties").is_some()
+            || elsewhere.is_some_and(|target| !target.starts_with('#'))
+    };
+    parts.iter().any(|part| part.get("properties").is_some()) && !parts.iter().any(open)
+}
+
 fn keys_of<'a>(segments: &'a [Segment], keys: &mut Vec<&'a Key>) {
     for segment in segments {
         match segment {

@@ -15,6 +15,32 @@ pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
 ///
 /// Each question is decided on its own task, so a slow answer does not delay others. The future is dropped if the
 /// question ends without it, for example because it expires. A panic counts as a denial.
+///
+/// ```
+/// use bailiwick::permission::Deciding;
+/// use bailiwick::{Answer, Approver, Question};
+///
+/// /// Allows calls of one agent once, and denies all others.
+/// struct Trusts {
+///     agent: String,
+/// }
+///
+/// impl Approver for Trusts {
+///     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
+///         Box::pin(async move {
+///             let trusted = question.request.agent_path.last() == Some(&self.agent);
+///             if trusted { Answer::ONCE } else { Answer::DENY }
+///         })
+///     }
+///
+///     fn is_person(&self, _: &Answer) -> bool {
+///         false // a program decides
+///     }
+/// }
+///
+/// let builder = bailiwick::Runtime::builder().approver(Trusts { agent: "editor".to_owned() });
+/// # let _ = builder;
+/// ```
 pub trait Approver: Send + Sync + 'static {
     /// Decides on `question`. The answer is ignored if the question has ended meanwhile.
     fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q>;
@@ -90,16 +116,9 @@ impl Scripted {
     #[must_use]
     pub fn allow(self, pattern: ScopePattern, lifetime: Lifetime) -> Self {
         self.rule(move |question| {
-            let needs = &question.request.needs;
-            needs
-                .iter()
-                .all(|need| pattern.covers(need))
-                .then_some(Answer::Allow {
-                    patterns: Vec::new(),
-                    lifetime,
-                    descendants: false,
-                    left_out: Vec::new(),
-                })
+            let mut needs = question.request.needs.iter();
+            let covered = needs.all(|need| pattern.covers(need));
+            covered.then(|| Answer::allow(Vec::new(), lifetime))
         })
     }
 

@@ -20,16 +20,16 @@ use tokio::sync::watch;
 #[non_exhaustive]
 pub enum AuthorityError {
     /// The question does not exist, or ended long ago.
-    #[error("there is no such question")]
+    #[error("unknown question")]
     NoQuestion,
     /// The question has ended already.
     #[error("the question has ended already")]
     Ended(Decision),
     /// The grant names an unknown server or tool. A grant is bound to the current form of what it names.
-    #[error("unknown server or tool `{}`", crate::escape(.0))]
+    #[error("unknown server or tool `{}`", crate::text::escape(.0))]
     NotThere(String),
     /// Nothing that the grant covers is grantable here, so it would have no effect.
-    #[error("`{}` cannot be granted: it is outside the roots and not covered by `grantable`", crate::escape(.0))]
+    #[error("`{}` cannot be granted: it is outside the roots and not covered by `grantable`", crate::text::escape(.0))]
     NotGrantable(String),
     /// The answer does not cover all needs, or covers more than is grantable here.
     #[error("the answer must cover everything that is asked, and no more than may be granted")]
@@ -52,7 +52,7 @@ pub enum AuthorityError {
     #[error(transparent)]
     Template(#[from] TemplateError),
     /// The grant does not exist, or has ended.
-    #[error("there is no such grant")]
+    #[error("unknown grant")]
     NoGrant,
     /// Too many grants are live.
     #[error("too many grants are live; revoke some")]

@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, QuestionState, Request};
 use crate::call::Origin;
-use crate::escape::listed;
 use crate::id::QuestionId;
 use crate::scope::{Coverage, Scope, Verb};
+use crate::text::listed;
 
 /// The server of a tool, as a chat shows it, for this runtime's own tools. Questions about third-party tools name their
 /// server themselves.
@@ -242,7 +242,7 @@ fn server_name(question: &Question, server: &ServerCard) -> String {
 
 fn description(question: &Question) -> String {
     let needs = listed(&question.request.needs, ", ");
-    let intent = crate::escape(&question.request.intent);
+    let intent = crate::text::escape(&question.request.intent);
     let waiting = question
         .all_waiting()
         .map_or_else(String::new, |calls| format!("; {calls} equal calls wait"));

@@ -2,30 +2,23 @@
 
 mod handle;
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr};
+use ractor::{Actor, ActorProcessingErr, ActorRef, SpawnErr};
 use tokio::sync::{mpsc, oneshot, watch};
 
-use super::broker_state::{BrokerState, CallRef};
-use super::grants::{GrantView, Requester, UsedGrants};
-use super::ledger::{AskLimits, QuestionStatus};
-use super::record::{NOBODY, trace_shown};
-use super::settings::{GrantFilter, Narrowing};
-use super::store::{GrantStore, PendingSave, StoreHandle, WallClock};
-use super::{
-    Answer, Approver, AuthorityError, BatchAnswer, DecidedBy, Decision, NewGrant, Question,
-    Request, RevokeCause, Run, Silenced, millis,
-};
+use super::broker_state::BrokerState;
+use super::grants::UsedGrants;
+use super::ledger::AskLimits;
+use super::record::{NOBODY, trace};
+use super::store::{GrantStore, StoreHandle, WallClock};
+use super::{Answer, Approver, DecidedBy, Decision, Question, RevokeCause, Run, millis};
 use crate::audit::{Audit, wall_clock};
-use crate::capability::{GRACE, Gate};
+use crate::capability::GRACE;
 use crate::effect::ExcludedHunks;
-use crate::error::CallError;
-use crate::id::{GrantId, QuestionId, SilencedId, WorkerId};
-use crate::scope::Scope;
+use crate::id::{GrantId, QuestionId};
 
 /// Monotonic time since the runtime began.
 pub(crate) type TimeSource = Arc<dyn Fn() -> Duration + Send + Sync>;
@@ -98,73 +91,24 @@ pub enum AskOutcome {
 #[doc(hidden)]
 pub type QuestionSender = mpsc::UnboundedSender<Question>;
 
-pub(super) type AskPort = RpcReplyPort<Result<AskOutcome, CallError>>;
-/// Reply port for a value, and for the result of storing the change.
-type SavingPort<T> = RpcReplyPort<(T, PendingSave)>;
+/// Work on the state of the broker, which does not wait.
+type Work = Box<dyn FnOnce(&mut BrokerState) + Send>;
 
 /// Message to the broker.
-#[derive(Debug)]
-pub(crate) enum Message {
-    /// A call wants to use grants.
-    UseGrants(
-        Requester,
-        Arc<[Scope]>,
-        CallRef,
-        RpcReplyPort<Option<UsedGrants>>,
-    ),
-    /// A call requires approval; the sender receives the question.
-    Ask(Box<Request>, Requester, Option<QuestionSender>, AskPort),
-    /// A person answers.
-    Answer(QuestionId, Answer, SavingPort<Result<(), AuthorityError>>),
-    /// A person answers several questions together, all or none.
-    AnswerBatch(
-        BTreeSet<QuestionId>,
-        BatchAnswer,
-        SavingPort<Result<(), AuthorityError>>,
-    ),
-    /// The approver answers.
-    Decided(QuestionId, Answer, DecidedBy),
-    /// Returns one question.
-    Question(QuestionId, RpcReplyPort<Option<Question>>),
-    /// Returns the status of a question.
-    QuestionStatus(QuestionId, RpcReplyPort<Option<QuestionStatus>>),
-    /// Returns the open questions.
-    Questions(RpcReplyPort<Vec<Question>>),
-    /// Returns the live grants.
-    Grants(RpcReplyPort<Vec<GrantView>>),
-    /// A person grants.
-    Grant(NewGrant, SavingPort<Result<GrantId, AuthorityError>>),
-    /// A person revokes a grant.
-    Revoke(GrantId, SavingPort<Option<Arc<Gate>>>),
-    /// A person grants several things together, all or none.
-    GrantAll(
-        Vec<NewGrant>,
-        SavingPort<Result<Vec<GrantId>, AuthorityError>>,
-    ),
-    /// A person revokes all grants that match.
-    RevokeWhere(GrantFilter, SavingPort<Vec<Arc<Gate>>>),
-    /// A person narrows a grant.
-    Narrow(
-        GrantId,
-        Narrowing,
-        SavingPort<Result<Option<Arc<Gate>>, AuthorityError>>,
-    ),
-    /// Grants could not be stored; the sender is notified once they are revoked.
-    NotStored(Vec<GrantId>, oneshot::Sender<()>),
-    /// Closes the store.
-    CloseStore(RpcReplyPort<PendingSave>),
-    /// A worker has ended.
-    ForgetWorker(WorkerId, RpcReplyPort<()>),
-    /// A session has ended.
-    EndSession(Box<str>, RpcReplyPort<Vec<Arc<Gate>>>),
-    /// Returns what is denied for the rest of a session.
-    Silenced(RpcReplyPort<Vec<Silenced>>),
-    /// A person wants to be asked again about calls that were denied for the rest of a session.
-    AskAgain(SilencedId, RpcReplyPort<bool>),
-    /// The authority was dropped, and the approver leaves all answers to it.
-    Unattended,
-    /// Timer tick.
-    Tick,
+pub(crate) struct Message {
+    work: Work,
+    /// Whether it may change a question or a grant.
+    changes: bool,
+}
+
+impl Message {
+    /// Work that may change questions or grants.
+    fn changing(work: impl FnOnce(&mut BrokerState) + Send + 'static) -> Self {
+        Self {
+            work: Box::new(work),
+            changes: true,
+        }
+    }
 }
 
 // These messages never leave the process.
@@ -174,52 +118,36 @@ impl ractor::Message for Message {}
 /// Broker actor; notifies watchers after each message that may have changed a question or a grant.
 struct BrokerActor(watch::Sender<()>);
 
-impl Message {
-    /// Whether it changes nothing.
-    fn is_query(&self) -> bool {
-        matches!(
-            self,
-            Self::Question(..)
-                | Self::QuestionStatus(..)
-                | Self::Questions(_)
-                | Self::Grants(_)
-                | Self::Silenced(_)
-        )
-    }
-}
-
-/// Arguments of the actor.
-struct Start {
-    config: BrokerConfig,
-    run: Run,
-    audit: Audit,
-    approver: Arc<dyn Approver>,
-}
-
 #[cfg_attr(feature = "ractor-async-trait", ractor::async_trait)]
 impl Actor for BrokerActor {
     type Msg = Message;
     type State = BrokerState;
-    type Arguments = Start;
+    type Arguments = (BrokerConfig, Run, Audit, Arc<dyn Approver>);
 
     async fn pre_start(
         &self,
         me: ActorRef<Message>,
-        mut start: Start,
+        (mut config, run, audit, approver): Self::Arguments,
     ) -> Result<BrokerState, ActorProcessingErr> {
-        me.send_interval(start.config.tick, || Message::Tick);
-        let (broker, wall) = (me.clone(), Arc::clone(&start.config.wall));
-        // A broker that has ended has no grants, and dropping the sender notifies the receiver.
-        let report =
-            Arc::new(move |grants, revoked| drop(broker.cast(Message::NotStored(grants, revoked))));
-        let store = start.config.store.take();
-        let (store, stored) = StoreHandle::new(store, &start.audit, wall, report);
-        let approver = start.approver;
+        me.send_interval(config.tick, || Message::changing(BrokerState::tick));
+        let (broker, wall) = (me.clone(), Arc::clone(&config.wall));
+        let report = Arc::new(move |grants: Vec<GrantId>, revoked: oneshot::Sender<()>| {
+            let revoke = Message::changing(move |state| {
+                state.revoke_all(&grants, RevokeCause::NotStored);
+                // The caller may have stopped waiting.
+                let _ = revoked.send(());
+            });
+            // A broker that has ended has no grants, and dropping the sender notifies the receiver.
+            drop(broker.cast(revoke));
+        });
+        let store = config.store.take();
+        let (store, stored) = StoreHandle::new(store, &audit, wall, report);
         let show = Box::new(move |question: Question| {
-            trace_shown(&question.request, question.id);
+            let request = &question.request;
+            trace(request, request.call, question.id, None, "shown");
             tokio::spawn(decide(Arc::clone(&approver), question, me.clone())).abort_handle()
         });
-        let mut state = BrokerState::new(&start.config, start.run, start.audit, store, show);
+        let mut state = BrokerState::new(&config, run, audit, store, show);
         state.restore(stored);
         Ok(state)
     }
@@ -230,69 +158,15 @@ impl Actor for BrokerActor {
         message: Message,
         state: &mut BrokerState,
     ) -> Result<(), ActorProcessingErr> {
-        let is_query = message.is_query();
-        match message {
-            Message::UseGrants(requester, needs, call, port) => {
-                reply(port, state.use_grants(&requester, &needs, call));
-            }
-            Message::Ask(request, requester, question_tx, port) => {
-                state.ask(*request, requester, question_tx, port);
-                state.refuse_unattended();
-            }
-            Message::Answer(id, answer, port) => {
-                let answered = state.answer(id, answer, DecidedBy::Person);
-                reply(port, (answered, state.save()));
-            }
-            Message::AnswerBatch(ids, answer, port) => {
-                reply(port, (state.answer_batch(&ids, answer), state.save()));
-            }
-            Message::Decided(id, answer, by) => state.decide(id, answer, by),
-            Message::Question(id, port) => reply(port, state.question(id)),
-            Message::QuestionStatus(id, port) => reply(port, state.question_status(id)),
-            Message::Questions(port) => reply(port, state.questions()),
-            Message::Grants(port) => reply(port, state.grants()),
-            Message::Grant(new, port) => reply(port, (state.grant(new), state.save())),
-            Message::Revoke(id, port) => {
-                reply(port, (state.revoke(id, RevokeCause::Person), state.save()));
-            }
-            Message::GrantAll(grants, port) => {
-                reply(port, (state.enter_all(grants), state.save()));
-            }
-            Message::RevokeWhere(filter, port) => {
-                reply(port, (state.revoke_where(&filter), state.save()));
-            }
-            Message::Narrow(id, change, port) => {
-                reply(port, (state.narrow(id, &change), state.save()));
-            }
-            Message::NotStored(grants, revoked) => {
-                state.revoke_all(&grants, RevokeCause::NotStored);
-                // The caller may have stopped waiting.
-                let _ = revoked.send(());
-            }
-            Message::CloseStore(port) => reply(port, state.close_store()),
-            Message::ForgetWorker(worker, port) => {
-                state.forget_worker(worker);
-                reply(port, ());
-            }
-            Message::EndSession(session, port) => reply(port, state.end_session(&session)),
-            Message::Silenced(port) => reply(port, state.silenced()),
-            Message::AskAgain(silenced, port) => reply(port, state.ask_again_about(silenced)),
-            Message::Unattended => state.set_unattended(),
-            Message::Tick => state.tick(),
-        }
+        (message.work)(state);
         // If nobody waits, grants that cannot be stored are revoked and logged.
-        drop(state.save());
-        if !is_query {
+        drop(state.store.save());
+        if message.changes {
             state.report_open_questions();
             self.0.send_replace(());
         }
         Ok(())
     }
-}
-
-fn reply<T: Send + 'static>(port: RpcReplyPort<T>, value: T) {
-    // The caller may have stopped waiting.
-    let _ = port.send(value);
 }
 
 /// Lets the approver decide; a panic counts as a denial.
@@ -320,8 +194,11 @@ struct Reply {
 impl Drop for Reply {
     fn drop(&mut self) {
         let answer = std::mem::replace(&mut self.answer, Answer::DENY);
+        let (id, by) = (self.id, self.by);
         // A broker that has ended has notified all waiters.
-        let _ = self.broker.cast(Message::Decided(self.id, answer, self.by));
+        let _ = self
+            .broker
+            .cast(Message::changing(move |state| state.decide(id, answer, by)));
     }
 }
 
@@ -360,14 +237,9 @@ impl Broker {
             began_ms: (config.wall)().saturating_sub(millis((config.clock)())),
         };
         let needs_authority = approver.needs_authority();
-        let start = Start {
-            config,
-            run,
-            audit,
-            approver,
-        };
+        let arguments = (config, run, audit, approver);
         let (changed, changes) = watch::channel(());
-        let (actor, _) = Actor::spawn(None, BrokerActor(changed), start).await?;
+        let (actor, _) = Actor::spawn(None, BrokerActor(changed), arguments).await?;
         Ok(Self {
             actor,
             grace,
@@ -383,15 +255,20 @@ mod tests {
     use super::*;
     use crate::audit::{AuditSink, Head, MemoryAudit, Record, Step};
     use crate::call::Origin;
-    use crate::error::Code;
+    use crate::error::{CallError, Code};
     use crate::fixtures::request;
+    use crate::id::{SilencedId, WorkerId};
     use crate::permission::{
-        AskOutcome, Deciding, Deferred, DeniedCalls, DenyAll, GrantHolder, GrantWriteError,
-        Lifetime, Scripted, Terminal,
+        AskOutcome, AuthorityError, CallRef, Deciding, Deferred, DeniedCalls, DenyAll, GrantFilter,
+        GrantHolder, GrantWriteError, Lifetime, Narrowing, NewGrant, Request, Requester, Scripted,
+        Terminal,
     };
+    use crate::scope::Scope;
     use std::io;
     use std::num::NonZeroU32;
     use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+    use std::task::{Context, Waker};
+    use tokio::task::{JoinHandle, JoinSet};
 
     const NEED: &[&str] = &["write:file:/r/x"];
 
@@ -424,14 +301,12 @@ mod tests {
 
     impl Stage {
         /// Asks on a new task; the question is in the broker's mailbox when this returns.
-        async fn asking(
-            &self,
-            request: Request,
-        ) -> tokio::task::JoinHandle<Result<AskOutcome, CallError>> {
+        fn asking(&self, request: Request) -> JoinHandle<Result<AskOutcome, CallError>> {
             let (broker, requester) = (self.broker.clone(), requester(&request));
-            let asking = tokio::spawn(async move { broker.ask(request, requester, None).await });
-            tokio::task::yield_now().await;
-            asking
+            let mut asking = Box::pin(async move { broker.ask(request, requester, None).await });
+            let mut context = Context::from_waker(Waker::noop());
+            assert!(asking.as_mut().poll(&mut context).is_pending());
+            tokio::spawn(asking)
         }
 
         async fn ask(&self, request: Request) -> Result<AskOutcome, CallError> {
@@ -441,12 +316,16 @@ mod tests {
 
         /// Waits for the only open question.
         async fn question(&self) -> QuestionId {
-            loop {
-                if let [question] = self.broker.open_questions().await.unwrap().as_slice() {
-                    return question.id;
-                }
-                tokio::task::yield_now().await;
-            }
+            self.question_of(|_| true).await
+        }
+
+        /// Waits until the only open question is as wanted.
+        async fn question_of(&self, wanted: impl Fn(&Question) -> bool) -> QuestionId {
+            let only = |open: &[Question]| match open {
+                [question] if wanted(question) => Some(question.id),
+                _ => None,
+            };
+            self.broker.wait_for_questions(only).await
         }
 
         async fn steps(&self) -> Vec<Step> {
@@ -535,26 +414,15 @@ mod tests {
     #[tokio::test]
     async fn once_allows_one_of_sixty_four_equal_calls() {
         let stage = stage(Deferred).await;
-        let mut asking = Vec::new();
-        for _ in 0..64 {
-            asking.push(stage.asking(request(1, 1, NEED)).await);
-        }
-        let served = |asking: &[tokio::task::JoinHandle<_>]| {
-            asking.iter().filter(|call| call.is_finished()).count()
-        };
+        let mut asking: JoinSet<_> = (0..64).map(|_| stage.asking(request(1, 1, NEED))).collect();
         let waiting = async || stage.broker.open_questions().await.unwrap()[0].waiting();
-        while waiting().await < 64 {
-            tokio::task::yield_now().await;
-        }
+        stage.question_of(|question| question.waiting() == 64).await;
         // More answers than a worker may ask questions in a minute.
         for answered in 0..20 {
             let id = stage.question().await;
             assert_eq!(waiting().await, 64 - answered);
             stage.broker.answer(id, Answer::ONCE).await.unwrap();
-            while served(&asking) < answered + 1 {
-                tokio::task::yield_now().await;
-            }
-            assert_eq!(served(&asking), answered + 1);
+            allowed(asking.join_next().await.unwrap().unwrap().unwrap());
         }
         let some = Lifetime::Waiting(NonZeroU32::new(10).unwrap());
         let id = stage.question().await;
@@ -564,21 +432,25 @@ mod tests {
         let id = stage.question().await;
         stage.broker.answer(id, Answer::DENY).await.unwrap();
         let (mut allowed, mut denied) = (0, 0);
-        for call in asking {
-            match call.await.unwrap().unwrap() {
+        for call in asking.join_all().await {
+            match call.unwrap().unwrap() {
                 AskOutcome::Allowed(..) => allowed += 1,
                 AskOutcome::Refused { .. } => denied += 1,
             }
         }
-        assert_eq!((allowed, denied), (30, 34), "a no answers all who wait");
+        assert_eq!(
+            (allowed, denied),
+            (10, 34),
+            "a denial answers all calls that wait"
+        );
     }
 
     #[tokio::test]
     async fn calls_beyond_the_granted_uses_ask_again() {
         let stage = stage(Deferred).await;
         let (first, second) = (
-            stage.asking(request(1, 1, NEED)).await,
-            stage.asking(request(1, 1, NEED)).await,
+            stage.asking(request(1, 1, NEED)),
+            stage.asking(request(1, 1, NEED)),
         );
         let id = stage.question().await;
         stage.broker.answer(id, allow(uses(1))).await.unwrap();
@@ -632,9 +504,9 @@ mod tests {
         };
         let id = stage.broker.grant(grant).await.unwrap();
         let sample = request(1, 1, NEED);
-        let (gone, _) = tokio::sync::oneshot::channel();
-        let needs = sample.needs.clone().into();
-        let use_grants = Message::UseGrants(requester(&sample), needs, call_ref(), gone.into());
+        let use_grants = Message::changing(move |state| {
+            drop(state.use_grants(&requester(&sample), &sample.needs, call_ref()));
+        });
         stage.broker.actor.cast(use_grants).unwrap();
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         let used = |step: &Step| matches!(step, Step::GrantUsed { grants, .. } if **grants == [id]);
@@ -647,10 +519,11 @@ mod tests {
     #[tokio::test]
     async fn unanswered_question_expires() {
         let stage = stage(Deferred).await;
-        let asking = stage.asking(request(1, 1, NEED)).await;
+        let asking = stage.asking(request(1, 1, NEED));
         let id = stage.question().await;
         stage.seconds.store(600, Ordering::SeqCst);
-        stage.broker.actor.cast(Message::Tick).unwrap();
+        let tick = Message::changing(BrokerState::tick);
+        stage.broker.actor.cast(tick).unwrap();
         assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
         let late = stage.broker.answer(id, Answer::ONCE).await;
         assert!(matches!(
@@ -663,7 +536,7 @@ mod tests {
     async fn broker_expires_questions_by_timer() {
         let stage = stage(Deferred).await;
         stage.seconds.store(1, Ordering::SeqCst);
-        let asking = stage.asking(request(1, 1, NEED)).await;
+        let asking = stage.asking(request(1, 1, NEED));
         stage.question().await;
         stage.seconds.store(601, Ordering::SeqCst);
         assert_eq!(refusal(asking.await.unwrap()), Decision::Expired);
@@ -689,7 +562,7 @@ mod tests {
     #[tokio::test]
     async fn slow_approver_delays_no_other_question() {
         let stage = stage(Slow(AtomicUsize::new(0))).await;
-        let slow = stage.asking(request(1, 1, NEED)).await;
+        let slow = stage.asking(request(1, 1, NEED));
         stage.question().await;
         allowed(stage.ask(request(2, 1, NEED)).await);
         assert!(!slow.is_finished());
@@ -722,7 +595,7 @@ mod tests {
         );
         assert_eq!(scripted.broker.grants().await.unwrap(), []);
         let person = stage(Deferred).await;
-        let asking = person.asking(request(1, 1, NEED)).await;
+        let asking = person.asking(request(1, 1, NEED));
         let id = person.question().await;
         let error = person.broker.answer(id, elsewhere).await;
         assert!(matches!(error, Err(AuthorityError::DoesNotFit)));
@@ -750,7 +623,7 @@ mod tests {
         let stage = stage(Counting(Arc::clone(&shown))).await;
         let mut waiting = Vec::new();
         for n in 0..3 {
-            waiting.push(stage.asking(request(1, n, NEED)).await);
+            waiting.push(stage.asking(request(1, n, NEED)));
         }
         for n in 3..10_000 {
             let refused = stage.ask(request(1, n, NEED)).await.unwrap_err();
@@ -765,13 +638,13 @@ mod tests {
     async fn only_people_deny_later_calls_and_can_undo_it() {
         let stage = stage(Deferred).await;
         for n in 0..5 {
-            let asking = stage.asking(request(1, n, NEED)).await;
+            let asking = stage.asking(request(1, n, NEED));
             let id = stage.question().await;
             stage.broker.answer(id, Answer::DENY).await.unwrap();
             assert_eq!(refusal(asking.await.unwrap()), Decision::Denied);
         }
         assert_eq!(stage.broker.silenced().await.unwrap(), []);
-        let asking = stage.asking(request(1, 9, NEED)).await;
+        let asking = stage.asking(request(1, 9, NEED));
         let id = stage.question().await;
         let deny = Answer::Deny {
             note: Some("not today".to_owned()),
@@ -786,7 +659,7 @@ mod tests {
         assert!(refused.message().contains("rest of the session"));
         assert!(stage.broker.ask_again(result[0].id).await.unwrap());
         assert!(!stage.broker.ask_again(result[0].id).await.unwrap());
-        let asking = stage.asking(request(1, 11, NEED)).await;
+        let asking = stage.asking(request(1, 11, NEED));
         let id = stage.question().await;
         stage.broker.answer(id, Answer::ONCE).await.unwrap();
         allowed(asking.await.unwrap());
@@ -821,18 +694,19 @@ mod tests {
     #[tokio::test]
     async fn cancelled_call_withdraws_its_question() {
         let stage = stage(Deferred).await;
-        let asking = stage.asking(request(1, 1, NEED)).await;
+        let asking = stage.asking(request(1, 1, NEED));
         stage.question().await;
         asking.abort();
         assert!(asking.await.unwrap_err().is_cancelled());
-        stage.broker.actor.cast(Message::Tick).unwrap();
+        let tick = Message::changing(BrokerState::tick);
+        stage.broker.actor.cast(tick).unwrap();
         assert!(stage.broker.open_questions().await.unwrap().is_empty());
     }
 
     #[tokio::test]
     async fn ended_broker_notifies_all_waiters() {
         let stage = stage(Deferred).await;
-        let asking = stage.asking(request(1, 1, NEED)).await;
+        let asking = stage.asking(request(1, 1, NEED));
         stage.question().await;
         stage.broker.stop();
         assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
@@ -859,9 +733,7 @@ mod tests {
         let pass = gate.pass().unwrap();
         let broker = stage.broker.clone();
         let revoking = tokio::spawn(async move { broker.revoke_grant(used.ids[0]).await });
-        while !gate.is_closed() {
-            tokio::task::yield_now().await;
-        }
+        gate.closed().await;
         assert!(!revoking.is_finished());
         assert!(gate.pass().is_none());
         drop(pass);
@@ -1016,7 +888,7 @@ mod tests {
         check(beyond, host.0, host.1).await;
 
         let stage = stage(Deferred).await;
-        let asking = stage.asking(request(1, 1, NEED)).await;
+        let asking = stage.asking(request(1, 1, NEED));
         let id = stage.question().await;
         stage.broker.answer(id, Answer::DENY).await.unwrap();
         let person = (
@@ -1026,10 +898,11 @@ mod tests {
             Origin::Human,
         );
         assert_eq!(answered(&stage, asking.await.unwrap()).await, person);
-        let asking = stage.asking(request(1, 2, NEED)).await;
+        let asking = stage.asking(request(1, 2, NEED));
         stage.question().await;
         stage.seconds.store(600, Ordering::SeqCst);
-        stage.broker.actor.cast(Message::Tick).unwrap();
+        let tick = Message::changing(BrokerState::tick);
+        stage.broker.actor.cast(tick).unwrap();
         let nobody = (
             DecidedBy::Nobody,
             Decision::Expired,
@@ -1136,7 +1009,8 @@ mod tests {
         // The first event is the grant that the audit could not write.
         assert!(matches!(stage.steps().await.as_slice(), [Step::Granted(_)]));
         for _ in 0..2 {
-            stage.broker.actor.cast(Message::Tick).unwrap();
+            let tick = Message::changing(BrokerState::tick);
+            stage.broker.actor.cast(tick).unwrap();
             assert_eq!(stage.broker.grants().await.unwrap(), []);
             let steps = stage.steps().await;
             let [Step::Granted(given), Step::GrantRevoked { grant, cause }] = steps.as_slice()

@@ -7,27 +7,33 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-use super::broker::{AskOutcome, AskPort, BrokerConfig, QuestionSender, TimeSource};
+use super::broker::{AskOutcome, BrokerConfig, QuestionSender, TimeSource};
 use super::grants::{GrantTable, GrantView, Requester, UsedGrants};
-use super::ledger::{Asked, Ended, Ledger, QuestionStatus};
-use super::record::{self, about, answered, of_grant, trace_answered, trace_blocked};
+use super::ledger::{Asked, Ended, Ledger};
+use super::record::{self, about, answered, of_grant, trace};
 use super::settings::{GrantFilter, Narrowing};
 use super::store::{Contents, PendingSave, StoreHandle};
 use super::{
-    AuthorityError, DecidedBy, GrantHolder, Lifetime, NewGrant, Question, Request, RevokeCause,
-    Run, Silenced,
+    AuthorityError, DecidedBy, GrantHolder, Lifetime, NewGrant, Question, Request, RevokeCause, Run,
 };
 use crate::audit::{Audit, AuditError, AuditEvent, GrantedStep, NarrowedStep, Step};
 use crate::call::Origin;
 use crate::capability::Gate;
 use crate::error::CallError;
-use crate::id::{CallId, GrantId, QuestionId, SilencedId, ToolName, WorkerId};
+use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::Scope;
 
-/// A grant that is not in the table yet.
-type Draft = (GrantId, NewGrant);
+/// Grants that are not in the table yet, and the audit events that must be recorded first.
+#[derive(Default)]
+struct Drafts {
+    grants: Vec<(GrantId, NewGrant)>,
+    /// Grants that share their uses.
+    counted_together: Vec<Vec<GrantId>>,
+    events: Vec<AuditEvent>,
+}
 
 /// The call that uses grants, for the audit.
 #[derive(Clone, Debug)]
@@ -37,28 +43,31 @@ pub(crate) struct CallRef {
     pub(crate) origin: Origin,
 }
 
+/// Receives how a call's question ended.
+type OutcomeSender = oneshot::Sender<Result<AskOutcome, CallError>>;
+
 /// A call that waits for an answer.
 #[derive(Debug)]
-struct Waiter {
+pub(super) struct Waiter {
     requester: Requester,
     /// The call, which may not be the one that the question was asked for.
     call: CallId,
     question_tx: Option<QuestionSender>,
-    port: AskPort,
+    outcome_tx: OutcomeSender,
 }
 
 impl Waiter {
     fn reply(self, reply: Result<AskOutcome, CallError>) {
         // The call may have been cancelled.
-        let _ = self.port.send(reply);
+        let _ = self.outcome_tx.send(reply);
     }
 }
 
 /// State of the broker; none of its methods waits.
 pub(super) struct BrokerState {
-    ledger: Ledger<Waiter>,
+    pub(super) ledger: Ledger<Waiter>,
     grants: GrantTable,
-    store: StoreHandle,
+    pub(super) store: StoreHandle,
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
@@ -134,52 +143,34 @@ impl BrokerState {
         request: Request,
         requester: Requester,
         question_tx: Option<QuestionSender>,
-        port: AskPort,
+        outcome_tx: OutcomeSender,
     ) {
         let now = self.end_overdue();
-        let call = request.call;
         let waiter = Waiter {
             requester,
-            call,
-            question_tx: question_tx.clone(),
-            port,
+            call: request.call,
+            question_tx,
+            outcome_tx,
         };
-        let id = match self.ledger.ask(request, waiter, now) {
-            Asked::Opened(id) | Asked::Joined(id) => id,
-            Asked::Refused(waiter, reason) => return waiter.reply(Err(reason.into())),
-        };
-        self.post_or_withdraw(id, call, question_tx);
-    }
-
-    /// Asks again for a call whose question ended with an answer for other calls.
-    fn ask_again(&mut self, request: Request, waiter: Waiter, now: Duration) {
-        let (call, question_tx) = (waiter.call, waiter.question_tx.clone());
-        let id = self.ledger.ask_again(request, waiter, now);
-        self.post_or_withdraw(id, call, question_tx);
+        match self.ledger.ask(request, waiter, now) {
+            Asked::Opened(id) | Asked::Joined(id) => self.post_or_withdraw(id),
+            Asked::Refused(waiter, reason) => waiter.reply(Err(reason.into())),
+        }
+        self.refuse_unattended();
     }
 
     /// Asks the question for the call that joined last. If that cannot be audited, the call gets an error.
-    fn post_or_withdraw(
-        &mut self,
-        id: QuestionId,
-        call: CallId,
-        question_tx: Option<QuestionSender>,
-    ) {
-        if let Err(error) = self.post(id, call, question_tx)
+    fn post_or_withdraw(&mut self, id: QuestionId) {
+        if let Err(error) = self.post(id)
             && let Some(waiter) = self.ledger.withdraw(id)
         {
             waiter.reply(Err(error.into()));
         }
     }
 
-    /// Audits that `call` asks, then shows the question unless it is already shown.
-    fn post(
-        &mut self,
-        id: QuestionId,
-        call: CallId,
-        question_tx: Option<QuestionSender>,
-    ) -> Result<(), AuditError> {
-        let Some(question) = self.ledger.question(id) else {
+    /// Audits that the call that joined last asks, then shows the question unless it is already shown.
+    fn post(&mut self, id: QuestionId) -> Result<(), AuditError> {
+        let Some((question, waiter)) = self.ledger.last_waiter(id) else {
             return Ok(());
         };
         let request = &question.request;
@@ -189,10 +180,10 @@ impl BrokerState {
             needs,
         };
         let mut event = about(request, request.origin, step);
-        event.call = Some(call);
+        event.call = Some(waiter.call);
         self.audit.record(event)?;
-        trace_blocked(request, call, id);
-        if let Some(question_tx) = question_tx {
+        trace(request, waiter.call, id, None, "blocked");
+        if let Some(question_tx) = &waiter.question_tx {
             // The caller may have stopped waiting.
             let _ = question_tx.send(question.clone());
         }
@@ -203,39 +194,38 @@ impl BrokerState {
     }
 
     /// Adds all grants that a person gives, or none.
-    pub(super) fn enter_all(
+    pub(super) fn grant_all(
         &mut self,
-        grants: impl IntoIterator<Item = NewGrant>,
+        grants: Vec<NewGrant>,
     ) -> Result<Vec<GrantId>, AuthorityError> {
-        let (mut drafts, mut events) = (Vec::new(), Vec::new());
-        for new in grants {
-            let (draft, event) = self.draft(drafts.len(), new, DecidedBy::Person)?;
-            drafts.push(draft);
-            events.push(event);
-        }
-        self.audit.record_all(events)?;
-        Ok(self.enter(drafts))
+        let mut drafts = Drafts::default();
+        let drafted = grants
+            .into_iter()
+            .map(|new| self.draft(&mut drafts, new, DecidedBy::Person));
+        let ids = drafted.collect::<Result<_, _>>()?;
+        self.enter(drafts)?;
+        Ok(ids)
     }
 
     /// Audits a grant that a person gives, then adds it.
     pub(super) fn grant(&mut self, new: NewGrant) -> Result<GrantId, AuthorityError> {
-        let (draft, event) = self.draft(0, new, DecidedBy::Person)?;
-        let id = draft.0;
-        self.audit.record(event)?;
-        self.enter(vec![draft]);
+        let mut drafts = Drafts::default();
+        let id = self.draft(&mut drafts, new, DecidedBy::Person)?;
+        self.enter(drafts)?;
         Ok(id)
     }
 
-    /// Drafts a grant that follows `others`, with its audit event.
+    /// Drafts a grant with its audit event.
     fn draft(
         &self,
-        others: usize,
+        drafts: &mut Drafts,
         new: NewGrant,
         by: DecidedBy,
-    ) -> Result<(Draft, AuditEvent), AuthorityError> {
+    ) -> Result<GrantId, AuthorityError> {
         if !new.is_sound() {
             return Err(AuthorityError::DoesNotFit);
         }
+        let others = drafts.grants.len();
         if self.grants.len() + others >= self.max_grants {
             return Err(AuthorityError::TooMany);
         }
@@ -248,20 +238,23 @@ impl BrokerState {
             descendants: new.descendants,
             by: Some(by),
         }));
-        let event = of_grant(&new.holder, by, step);
-        Ok(((id, new), event))
+        drafts.events.push(of_grant(&new.holder, by, step));
+        drafts.grants.push((id, new));
+        Ok(id)
     }
 
-    /// Adds audited grants.
-    fn enter(&mut self, drafts: Vec<Draft>) -> Vec<GrantId> {
-        let mut entered = Vec::new();
-        for (id, new) in drafts {
+    /// Records the events of all drafts, or none, then adds the grants.
+    fn enter(&mut self, drafts: Drafts) -> Result<(), AuditError> {
+        self.audit.record_all(drafts.events)?;
+        for (id, new) in drafts.grants {
             self.next_grant = id.0.saturating_add(1);
             self.store.added(id, &new);
             self.grants.insert(id, new, (self.clock)());
-            entered.push(id);
         }
-        entered
+        for ids in drafts.counted_together {
+            self.grants.share_uses(&ids);
+        }
+        Ok(())
     }
 
     /// Closes the grant's gate; the caller waits until it is idle.
@@ -295,7 +288,7 @@ impl BrokerState {
 
     pub(super) fn forget_worker(&mut self, worker: WorkerId) {
         for ended in self.ledger.cancel_worker(worker) {
-            self.conclude(ended);
+            self.conclude(ended, DecidedBy::Nobody, None);
         }
         self.revoke_all(&self.grants.of_worker(worker), RevokeCause::WorkerEnded);
     }
@@ -344,14 +337,6 @@ impl BrokerState {
         Ok(gate)
     }
 
-    pub(super) fn silenced(&self) -> Vec<Silenced> {
-        self.ledger.silenced()
-    }
-
-    pub(super) fn ask_again_about(&mut self, silenced: SilencedId) -> bool {
-        self.ledger.ask_again_about(silenced)
-    }
-
     /// Removes expired questions and grants.
     pub(super) fn tick(&mut self) {
         self.record_revoked();
@@ -363,24 +348,27 @@ impl BrokerState {
     /// Ends expired questions and those that no call waits for. Returns the current time, at which the others are open.
     fn end_overdue(&mut self) -> Duration {
         let now = (self.clock)();
-        for ended in self.ledger.expire(now) {
-            self.conclude(ended);
-        }
-        for ended in self.ledger.sweep(|waiter| !waiter.port.is_closed()) {
-            self.conclude(ended);
+        let mut ended = self.ledger.expire(now);
+        let waits = |waiter: &Waiter| !waiter.outcome_tx.is_closed();
+        ended.extend(self.ledger.sweep(waits));
+        for ended in ended {
+            self.conclude(ended, DecidedBy::Nobody, None);
         }
         now
     }
 
-    fn conclude(&mut self, ended: Ended<Waiter>) {
-        self.record_ended(Some(&ended), DecidedBy::Nobody, None);
-        self.refuse(Some(ended), DecidedBy::Nobody, None);
+    /// Audits the end of a question that was not answered, and replies to the calls that wait.
+    fn conclude(&mut self, ended: Ended<Waiter>, by: DecidedBy, note: Option<&str>) {
+        let Question { id, request, .. } = &ended.question;
+        let step = record::ended(*id, ended.decision, by, note.map(str::to_owned));
+        // A denial is valid even if the audit is full; the audit counts missing records.
+        let _ = self.audit.record(answered(request, step));
+        self.refuse(ended, by, note);
     }
 
-    fn refuse(&mut self, ended: Option<Ended<Waiter>>, by: DecidedBy, note: Option<&str>) {
-        let Some(ended) = ended else { return };
+    fn refuse(&mut self, ended: Ended<Waiter>, by: DecidedBy, note: Option<&str>) {
         let Question { id, request, .. } = &ended.question;
-        trace_answered(request, *id, ended.decision);
+        trace(request, request.call, *id, Some(ended.decision), "answered");
         self.hide(*id);
         for waiter in ended.waiters {
             waiter.reply(Ok(AskOutcome::Refused {
@@ -395,27 +383,6 @@ impl BrokerState {
         if let Some(shown) = self.shown.remove(&id) {
             shown.abort();
         }
-    }
-
-    fn record_ended(&self, ended: Option<&Ended<Waiter>>, by: DecidedBy, note: Option<&str>) {
-        if let Some(ended) = ended {
-            let Question { id, request, .. } = &ended.question;
-            let step = record::ended(*id, ended.decision, by, note.map(str::to_owned));
-            // A denial is valid even if the audit is full; the audit counts missing records.
-            let _ = self.audit.record(answered(request, step));
-        }
-    }
-
-    pub(super) fn question(&self, id: QuestionId) -> Option<Question> {
-        self.ledger.question(id).cloned()
-    }
-
-    pub(super) fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
-        self.ledger.question_status(id)
-    }
-
-    pub(super) fn questions(&self) -> Vec<Question> {
-        self.ledger.questions().cloned().collect()
     }
 
     pub(super) fn grants(&self) -> Vec<GrantView> {
@@ -434,11 +401,6 @@ impl BrokerState {
             self.grants.insert(grant.id, new, (self.clock)());
         }
         self.next_grant = stored.next;
-    }
-
-    /// Sends changes to the store.
-    pub(super) fn save(&mut self) -> PendingSave {
-        self.store.save()
     }
 
     /// Closes the store once everything is stored. The runtime ends, so this is the last chance to audit.

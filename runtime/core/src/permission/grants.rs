@@ -1,6 +1,7 @@
 //! Table of grants: finds the narrowest grants that cover the needs of a call and counts their uses.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::collections::btree_map::{BTreeMap, Entry};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -83,38 +84,24 @@ pub struct GrantView {
 
 #[derive(Debug)]
 struct Grant {
-    pattern: Coverage,
+    view: GrantView,
     narrowness: Narrowness,
-    descendants: bool,
-    uses_left: Option<u32>,
-    expires_at: Option<Duration>,
-    used: u64,
     gate: Arc<Gate>,
+    /// All grants of the same answer, if their uses are counted: the answer allows a number of calls, not of scopes.
+    counted_together: Arc<[GrantId]>,
 }
 
 impl Grant {
     fn is_live(&self, now: Duration) -> bool {
-        self.uses_left != Some(0) && self.expires_at.is_none_or(|end| now < end)
-    }
-
-    fn view(&self, id: GrantId, holder: &GrantHolder) -> GrantView {
-        GrantView {
-            id,
-            pattern: self.pattern.clone(),
-            holder: holder.clone(),
-            descendants: self.descendants,
-            uses_left: self.uses_left,
-            expires_at: self.expires_at,
-            used: self.used,
-        }
+        self.view.uses_left != Some(0) && self.view.expires_at.is_none_or(|end| now < end)
     }
 }
 
 /// All grants that outlive one call.
 #[derive(Debug, Default)]
 pub(crate) struct GrantTable {
-    by_holder: BTreeMap<GrantHolder, BTreeMap<GrantId, Grant>>,
-    holder_of: BTreeMap<GrantId, GrantHolder>,
+    grants: BTreeMap<GrantId, Grant>,
+    by_holder: BTreeMap<GrantHolder, BTreeSet<GrantId>>,
 }
 
 impl GrantTable {
@@ -128,18 +115,30 @@ impl GrantTable {
         };
         let grant = Grant {
             narrowness: narrowness(&new.pattern),
-            pattern: new.pattern,
-            descendants: new.descendants,
-            uses_left,
-            expires_at,
-            used: 0,
+            view: GrantView {
+                id,
+                pattern: new.pattern,
+                holder: new.holder.clone(),
+                descendants: new.descendants,
+                uses_left,
+                expires_at,
+                used: 0,
+            },
             gate: Arc::default(),
+            counted_together: Arc::new([id]),
         };
-        self.holder_of.insert(id, new.holder.clone());
-        self.by_holder
-            .entry(new.holder)
-            .or_default()
-            .insert(id, grant);
+        self.grants.insert(id, grant);
+        self.by_holder.entry(new.holder).or_default().insert(id);
+    }
+
+    /// Lets these grants of one answer share their uses.
+    pub(crate) fn share_uses(&mut self, ids: &[GrantId]) {
+        let together: Arc<[GrantId]> = ids.into();
+        for id in ids {
+            if let Some(grant) = self.grants.get_mut(id) {
+                grant.counted_together = Arc::clone(&together);
+            }
+        }
     }
 
     /// Uses each needed grant once, if live grants cover all `needs`; otherwise uses none.
@@ -154,13 +153,19 @@ impl GrantTable {
     ) -> Option<UsedGrants> {
         let chosen = self.usable(requester, needs, now)?;
         let mut used = UsedGrants::default();
+        let mut counted = BTreeSet::new();
         for id in chosen {
-            let grant = self.get_mut(id)?;
-            grant.uses_left = grant.uses_left.map(|left| left.saturating_sub(1));
-            grant.used = grant.used.saturating_add(1);
-            used.patterns.push(grant.pattern.clone());
+            let grant = self.grants.get_mut(&id)?;
+            grant.view.used = grant.view.used.saturating_add(1);
+            counted.extend(grant.counted_together.iter().copied());
+            used.patterns.push(grant.view.pattern.clone());
             used.gates.push(Arc::clone(&grant.gate));
             used.ids.push(id);
+        }
+        for id in counted {
+            if let Some(Grant { view, .. }) = self.grants.get_mut(&id) {
+                view.uses_left = view.uses_left.map(|left| left.saturating_sub(1));
+            }
         }
         Some(used)
     }
@@ -172,35 +177,34 @@ impl GrantTable {
         needs: &[Scope],
         now: Duration,
     ) -> Option<BTreeSet<GrantId>> {
-        let mut usable: Vec<(GrantId, &Grant)> = Vec::new();
+        let mut usable: Vec<&Grant> = Vec::new();
         for (holder, down) in requester.holders() {
-            let grants = self.by_holder.get(&holder).into_iter().flatten();
+            let held = self.by_holder.get(&holder).into_iter().flatten();
+            let held = held.filter_map(|id| self.grants.get(id));
             usable.extend(
-                grants
-                    .filter(|(_, grant)| grant.is_live(now) && (grant.descendants || !down))
-                    .map(|(id, grant)| (*id, grant)),
+                held.filter(|grant| grant.is_live(now) && (grant.view.descendants || !down)),
             );
         }
         let mut chosen = BTreeSet::new();
         for need in needs {
-            let (id, _) = usable
+            let fitting = usable
                 .iter()
-                .filter(|(_, grant)| grant.pattern.covers(need))
-                .min_by_key(|(id, grant)| {
-                    let breadth = std::cmp::Reverse(grant.narrowness);
-                    (breadth, !chosen.contains(id), grant.uses_left.is_some())
-                })?;
-            chosen.insert(*id);
+                .filter(|grant| grant.view.pattern.covers(need));
+            let narrowest = fitting.min_by_key(|grant| {
+                let breadth = std::cmp::Reverse(grant.narrowness);
+                let is_new = !chosen.contains(&grant.view.id);
+                (breadth, is_new, grant.view.uses_left.is_some())
+            })?;
+            chosen.insert(narrowest.view.id);
         }
         Some(chosen)
     }
 
     /// Revokes a grant and closes its gate; the caller waits until it is idle.
     pub(crate) fn revoke(&mut self, id: GrantId) -> Option<(GrantHolder, Arc<Gate>)> {
-        let holder = self.holder_of.get(&id)?.clone();
-        let gate = self.remove(id)?.gate;
+        let Grant { view, gate, .. } = self.remove(id)?;
         gate.close();
-        Some((holder, gate))
+        Some((view.holder, gate))
     }
 
     /// Narrows a grant by `change`, which must narrow it. Calls that use it continue, unless they may exceed the narrowed
@@ -211,23 +215,29 @@ impl GrantTable {
         change: &Narrowing,
         now: Duration,
     ) -> Option<Arc<Gate>> {
-        let view = self.view(id, now)?;
-        let cuts = change.cuts(&view);
-        let left = change.left_of(&view.pattern)?;
-        let grant = self.get_mut(id)?;
-        grant.narrowness = narrowness(&left);
-        grant.pattern = left;
-        if let Some(uses) = change.uses {
-            grant.uses_left = Some(uses.get());
+        let grant = self.grants.get_mut(&id)?;
+        if !grant.is_live(now) {
+            return None;
         }
+        let view = &mut grant.view;
+        let cuts = change.cuts(view);
+        view.pattern = change.left_of(&view.pattern)?;
+        grant.narrowness = narrowness(&view.pattern);
         if let Some(time) = change.time {
-            grant.expires_at = Some(now.saturating_add(time));
+            view.expires_at = Some(now.saturating_add(time));
         }
-        grant.descendants &= !change.holder_only;
-        cuts.then(|| {
-            let gate = std::mem::take(&mut grant.gate);
+        view.descendants &= !change.holder_only;
+        let gate = cuts.then(|| std::mem::take(&mut grant.gate));
+        if let Some(uses) = change.uses {
+            // A separate count would allow more calls than the answer did.
+            for id in Arc::clone(&grant.counted_together).iter() {
+                if let Some(Grant { view, .. }) = self.grants.get_mut(id) {
+                    view.uses_left = Some(uses.get());
+                }
+            }
+        }
+        gate.inspect(|gate| {
             gate.close();
-            gate
         })
     }
 
@@ -248,19 +258,14 @@ impl GrantTable {
 
     fn held_by(&self, wanted: impl Fn(&GrantHolder) -> bool) -> Vec<GrantId> {
         let held = self.by_holder.iter().filter(|(holder, _)| wanted(holder));
-        held.flat_map(|(_, grants)| grants.keys().copied())
-            .collect()
+        held.flat_map(|(_, ids)| ids).copied().collect()
     }
 
     /// Removes dead grants, except those that a call in flight uses, which can still be revoked.
     pub(crate) fn collect(&mut self, now: Duration) {
-        let dead: Vec<GrantId> = self
-            .by_holder
-            .values()
-            .flatten()
-            .filter(|(_, grant)| !grant.is_live(now) && Arc::strong_count(&grant.gate) == 1)
-            .map(|(id, _)| *id)
-            .collect();
+        let is_dead = |grant: &&Grant| !grant.is_live(now) && Arc::strong_count(&grant.gate) == 1;
+        let dead = self.grants.values().filter(is_dead);
+        let dead: Vec<GrantId> = dead.map(|grant| grant.view.id).collect();
         for id in dead {
             self.remove(id);
         }
@@ -268,36 +273,30 @@ impl GrantTable {
 
     /// A grant, if it is live.
     pub(crate) fn view(&self, id: GrantId, now: Duration) -> Option<GrantView> {
-        let holder = self.holder_of.get(&id)?;
-        let grant = self.by_holder.get(holder)?.get(&id)?;
-        grant.is_live(now).then(|| grant.view(id, holder))
+        let grant = self.grants.get(&id)?;
+        grant.is_live(now).then(|| grant.view.clone())
     }
 
     /// All live grants, in the order in which they were given.
     pub(crate) fn views(&self, now: Duration) -> Vec<GrantView> {
-        let ids = self.holder_of.keys();
-        ids.filter_map(|id| self.view(*id, now)).collect()
+        let live = self.grants.values().filter(|grant| grant.is_live(now));
+        live.map(|grant| grant.view.clone()).collect()
     }
 
     /// Number of grants in the table.
     pub(crate) fn len(&self) -> usize {
-        self.holder_of.len()
-    }
-
-    fn get_mut(&mut self, id: GrantId) -> Option<&mut Grant> {
-        self.by_holder
-            .get_mut(self.holder_of.get(&id)?)?
-            .get_mut(&id)
+        self.grants.len()
     }
 
     fn remove(&mut self, id: GrantId) -> Option<Grant> {
-        let holder = self.holder_of.remove(&id)?;
-        let grants = self.by_holder.get_mut(&holder)?;
-        let grant = grants.remove(&id);
-        if grants.is_empty() {
-            self.by_holder.remove(&holder);
+        let grant = self.grants.remove(&id)?;
+        if let Entry::Occupied(mut held) = self.by_holder.entry(grant.view.holder.clone()) {
+            held.get_mut().remove(&id);
+            if held.get().is_empty() {
+                held.remove();
+            }
         }
-        grant
+        Some(grant)
     }
 }
 
@@ -638,6 +637,32 @@ mod tests {
         assert!(book.revoke(GrantId(1)).is_some());
         assert!(used.gates[0].is_closed());
         assert!(book.revoke(GrantId(1)).is_none());
+    }
+
+    #[test]
+    fn grants_of_one_answer_share_their_uses() {
+        let mut book = GrantTable::default();
+        give(&mut book, 1, worker(1), "read:file:/r", uses(3), false);
+        give(&mut book, 2, worker(1), "write:file:/r", uses(3), false);
+        book.share_uses(&[GrantId(1), GrantId(2)]);
+        let left = |book: &GrantTable| {
+            book.views(NOW)
+                .iter()
+                .map(|view| view.uses_left)
+                .collect::<Vec<_>>()
+        };
+        let both = ["read:file:/r/x", "write:file:/r/x"].map(|need| need.parse().unwrap());
+        let mine = requester(1, &[], "main");
+        assert!(book.use_grants(&mine, &both, NOW).is_some());
+        assert_eq!(left(&book), [Some(2); 2]);
+        let narrowed = Narrowing {
+            uses: NonZeroU32::new(1),
+            ..Narrowing::default()
+        };
+        book.narrow(GrantId(1), &narrowed, NOW);
+        assert_eq!(left(&book), [Some(1); 2]);
+        assert!(book.use_grants(&mine, &both[..1], NOW).is_some());
+        assert!(book.use_grants(&mine, &both[1..], NOW).is_none());
     }
 
     #[test]

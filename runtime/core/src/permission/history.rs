@@ -295,7 +295,7 @@ impl History {
     /// # Errors
     /// [`BreakReason::NotARecord`] if a step about permissions has missing members.
     pub fn add(&mut self, record: &Record) -> Result<(), BreakReason> {
-        self.builder.take(past(record.line().as_bytes())?);
+        self.builder.take(&past(record.line().as_bytes())?);
         Ok(())
     }
 

@@ -341,6 +341,12 @@ impl<W> Ledger<W> {
         self.open.get(&id).map(|open| &open.question)
     }
 
+    /// The question, while it is open, and the waiter that joined it last.
+    pub(crate) fn last_waiter(&self, id: QuestionId) -> Option<(&Question, &W)> {
+        let open = self.open.get(&id)?;
+        Some((&open.question, open.waiters.last()?))
+    }
+
     /// All open questions, in the order in which they were asked.
     pub(crate) fn questions(&self) -> impl Iterator<Item = &Question> {
         self.open.values().map(|open| &open.question)

@@ -128,15 +128,15 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::audit::{Audit, MemoryAudit, Step};
+    use crate::audit::{Audit, AuditSink, Head, MemoryAudit, Record, Step};
     use crate::config::{Config, RootConfig};
     use crate::error::CallError;
     use crate::fixtures::shown;
     use crate::id::WorkerId;
     use crate::permission::broker::{AskOutcome, Broker, BrokerConfig};
     use crate::permission::{
-        DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, NotBatchable, Request,
-        Requester,
+        DecidedBy, Decision, Deferred, GrantStore, HistoryEvent, NewGrant, NotBatchable, Question,
+        Request, Requester,
     };
     use crate::policy::Authority;
     use crate::scope::Verb;
@@ -158,6 +158,15 @@ mod tests {
     async fn stage_keeping(max_grants: usize, store: Option<GrantStore>) -> Stage {
         let log = MemoryAudit::new(1000);
         let audit = Audit::start(log.clone(), 1000).unwrap();
+        stage_with(max_grants, store, audit, log).await
+    }
+
+    async fn stage_with(
+        max_grants: usize,
+        store: Option<GrantStore>,
+        audit: Audit,
+        log: MemoryAudit,
+    ) -> Stage {
         let config = BrokerConfig {
             max_grants,
             store,
@@ -230,9 +239,8 @@ mod tests {
                     broker.ask(request, requester, None).await
                 }));
             }
-            while self.grants.questions().await.unwrap().len() < asked {
-                tokio::task::yield_now().await;
-            }
+            let all = |open: &[Question]| (open.len() == asked).then_some(());
+            self.grants.broker().wait_for_questions(all).await;
             waiting
         }
     }
@@ -526,13 +534,15 @@ mod tests {
         async fn is_heard(&self, argument: u64) -> bool {
             let asked = self.open().await.len();
             let request = request(1, argument, &["write:file:/r/a/x"]);
-            let (broker, requester) = (self.grants.broker().clone(), requester(&request));
-            let asking =
-                tokio::spawn(async move { broker.ask(request, requester, None).await.is_ok() });
-            while !asking.is_finished() && self.open().await.len() == asked {
-                tokio::task::yield_now().await;
+            let (broker, requester) = (self.grants.broker(), requester(&request));
+            let asking = broker.clone();
+            let mut asking =
+                tokio::spawn(async move { asking.ask(request, requester, None).await.is_ok() });
+            let more = |open: &[Question]| (open.len() > asked).then_some(());
+            tokio::select! {
+                _ = &mut asking => false,
+                () = broker.wait_for_questions(more) => true,
             }
-            !asking.is_finished()
         }
     }
 
@@ -568,9 +578,11 @@ mod tests {
                 }
             });
         let (one, same, other) = (first(), first(), second());
-        while stage.open().await.len() < 2 {
-            tokio::task::yield_now().await;
-        }
+        let both = |open: &[Question]| match open {
+            [one, other] => (one.waiting() + other.waiting() == 3).then_some(()),
+            _ => None,
+        };
+        stage.grants.broker().wait_for_questions(both).await;
         let once = Lifetime::Uses(std::num::NonZeroU32::MIN);
         let answer = allowed(Some("write:file:/r/a"), once);
         let ids = [1, 2].map(QuestionId);
@@ -742,5 +754,82 @@ mod tests {
         assert_eq!(given.grant, *grant);
         assert_eq!(*cause, Some(crate::permission::RevokeCause::NotStored));
         assert_eq!(stage.grants.grants().await.unwrap(), []);
+    }
+
+    /// An audit whose syncs wait, each for one message.
+    struct Stepwise {
+        log: MemoryAudit,
+        begun: tokio::sync::mpsc::UnboundedSender<()>,
+        go_on: std::sync::mpsc::Receiver<()>,
+    }
+
+    impl AuditSink for Stepwise {
+        fn head(&self) -> Head {
+            self.log.head()
+        }
+
+        fn keep(&mut self, records: &[Record]) -> std::io::Result<()> {
+            self.log.keep(records)
+        }
+
+        fn sync(&mut self) -> std::io::Result<()> {
+            self.begun.send(()).map_err(std::io::Error::other)?;
+            self.go_on.recv().map_err(std::io::Error::other)
+        }
+    }
+
+    #[tokio::test]
+    async fn narrowing_is_not_acknowledged_while_the_wide_grant_is_stored() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("grants");
+        let stored = || -> Vec<String> {
+            let grants = GrantStore::read(&file).unwrap().into_iter();
+            grants.map(|grant| grant.pattern.to_string()).collect()
+        };
+        let log = MemoryAudit::new(100);
+        let (begun, mut syncs) = tokio::sync::mpsc::unbounded_channel();
+        let (go_on_tx, go_on) = std::sync::mpsc::channel();
+        let sink = Stepwise {
+            log: log.clone(),
+            begun,
+            go_on,
+        };
+        let audit = Audit::start(sink, 100).unwrap();
+        let store = GrantStore::open(&file).unwrap();
+        let stage = stage_with(100, Some(store), audit, log).await;
+        let grants = Arc::new(stage.grants);
+        let narrow = |id, pattern: &str| {
+            let (grants, pattern) = (Arc::clone(&grants), Some(pattern.parse().unwrap()));
+            let change = Narrowing {
+                pattern,
+                ..Narrowing::default()
+            };
+            tokio::spawn(async move { grants.narrow(id, change).await })
+        };
+
+        go_on_tx.send(()).unwrap();
+        let wide = NewGrant {
+            pattern: "write:file:/r".parse().unwrap(),
+            holder: GrantHolder::Agent("main".into()),
+            lifetime: Lifetime::Agent,
+            descendants: false,
+        };
+        let id = grants.grant(wide).await.unwrap();
+        syncs.recv().await.unwrap();
+        assert_eq!(stored(), ["write:file:/r"]);
+
+        let first = narrow(id, "write:file:/r/a");
+        syncs.recv().await.unwrap();
+        let mut changes = grants.changes();
+        let second = narrow(id, "write:file:/r/a/b");
+        while grants.grants().await.unwrap()[0].pattern.to_string() != "write:file:/r/a/b" {
+            changes.next().await.unwrap();
+        }
+        go_on_tx.send(()).unwrap();
+        first.await.unwrap().unwrap();
+        assert_eq!(stored(), [""; 0], "the second narrowing waits for its sync");
+        go_on_tx.send(()).unwrap();
+        second.await.unwrap().unwrap();
+        assert_eq!(stored(), ["write:file:/r/a/b"]);
     }
 }

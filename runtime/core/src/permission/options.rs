@@ -53,44 +53,37 @@ impl Question {
     /// that need a confirmation ([`Choice::needs_confirmation`]) are for a host's own page or the terminal.
     #[must_use]
     pub fn options(&self) -> Vec<AnswerOption> {
-        let mut options: Vec<AnswerOption> = self
-            .offers()
-            .into_iter()
-            .map(|(option_id, index, lifetime)| {
-                let choice = self.request.choices.get(index);
-                let covered =
-                    choice.map_or_else(String::new, |one| one.sentence(&self.request.roots));
-                let (time, kind) = match lifetime {
-                    Lifetime::Once if self.waiting() > 1 => (
-                        format!("one of {} equal calls that wait", self.waiting()),
-                        OptionKind::AllowOnce,
-                    ),
-                    Lifetime::Once => ("this call".to_owned(), OptionKind::AllowOnce),
-                    Lifetime::Waiting(calls) => (
-                        format!("{calls} equal calls that wait"),
-                        OptionKind::AllowOnce,
-                    ),
-                    Lifetime::Agent => (
-                        "this agent, until revoked".to_owned(),
-                        OptionKind::AllowAlways,
-                    ),
-                    Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) => {
-                        ("this session".to_owned(), OptionKind::AllowAlways)
-                    }
-                };
-                AnswerOption {
-                    option_id,
-                    name: format!("Allow for {time}: {}", crate::escape(&covered)),
-                    kind,
+        let option = |(option_id, index, lifetime): (String, usize, Lifetime)| {
+            let choice = self.request.choices.get(index);
+            let covered = choice.map(|one| one.sentence(&self.request.roots));
+            let covered = covered.unwrap_or_default();
+            let time = match lifetime {
+                Lifetime::Once => match self.all_waiting() {
+                    Some(calls) => format!("one of {calls} equal calls that wait"),
+                    None => "this call".to_owned(),
+                },
+                Lifetime::Waiting(calls) => format!("{calls} equal calls that wait"),
+                // Of these, only the session is offered.
+                Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) | Lifetime::Agent => {
+                    "this session".to_owned()
                 }
-            })
-            .collect();
+            };
+            AnswerOption {
+                option_id,
+                name: format!("Allow for {time}: {}", crate::text::escape(&covered)),
+                kind: match lifetime.waiting_calls() {
+                    Some(_) => OptionKind::AllowOnce,
+                    None => OptionKind::AllowAlways,
+                },
+            }
+        };
+        let mut options: Vec<AnswerOption> = self.offers().into_iter().map(option).collect();
         options.push(AnswerOption {
             option_id: REJECT.to_owned(),
             name: "Deny".to_owned(),
             kind: OptionKind::RejectOnce,
         });
-        let kinds = crate::escape(&self.request.kinds()).into_owned();
+        let kinds = crate::text::escape(&self.request.kinds()).into_owned();
         options.push(AnswerOption {
             option_id: REJECT_KIND.to_owned(),
             name: format!("Deny for this session: {kinds}"),
@@ -112,12 +105,8 @@ impl Question {
             Some(calls) => (String::new(), 0, Lifetime::Waiting(calls.parse().ok()?)),
             None => self.offers().into_iter().find(|(id, ..)| id == option_id)?,
         };
-        Some(Answer::Allow {
-            patterns: self.request.choices.get(index)?.patterns.clone(),
-            lifetime,
-            descendants: false,
-            left_out: Vec::new(),
-        })
+        let choice = self.request.choices.get(index)?;
+        Some(Answer::allow(choice.patterns.clone(), lifetime))
     }
 
     /// Returns the choices that are offered beyond one call, the narrowest first. Those that need a confirmation are

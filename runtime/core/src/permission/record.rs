@@ -101,26 +101,15 @@ fn agent(request: &Request) -> String {
     request.agent_path.join("/")
 }
 
-/// Traces that a call waits for a question.
-pub(super) fn trace_blocked(request: &Request, call: CallId, question: QuestionId) {
+/// Traces what happens to a question of `call`: it is `blocked`, `shown` or `answered`.
+pub(super) fn trace(
+    request: &Request,
+    call: CallId,
+    question: QuestionId,
+    decision: Option<Decision>,
+    what: &str,
+) {
     let (worker, agent, tool) = (request.worker, agent(request), &request.tool);
-    tracing::debug!(%worker, agent, %call, %question, %tool, "blocked");
-}
-
-/// Traces that a question is shown to the approver.
-pub(super) fn trace_shown(request: &Request, question: QuestionId) {
-    let Request {
-        worker, call, tool, ..
-    } = request;
-    let agent = agent(request);
-    tracing::debug!(%worker, agent, %call, %question, %tool, "shown");
-}
-
-/// Traces how a question ended.
-pub(super) fn trace_answered(request: &Request, question: QuestionId, decision: Decision) {
-    let Request {
-        worker, call, tool, ..
-    } = request;
-    let agent = agent(request);
-    tracing::debug!(%worker, agent, %call, %question, %tool, ?decision, "answered");
+    let decision = decision.map(tracing::field::debug);
+    tracing::debug!(%worker, agent, %call, %question, %tool, decision, "{what}");
 }

@@ -99,73 +99,16 @@ struct Form {
     refuses: Vec<String>,
 }
 
-/// Built-in templates: name, description, patterns, examples that are covered, and examples that are not covered.
-type BuiltIn = (
-    &'static str,
-    &'static str,
-    &'static [&'static str],
-    &'static [&'static str],
-    &'static [&'static str],
-);
-
-const BUILT_IN: &[BuiltIn] = &[
-    (
-        "read-only",
-        "Reads everything, changes nothing",
-        &["read:file:{root}"],
-        &["read:file:{root}/src/main.rs"],
-        &["write:file:{root}/src/main.rs", "read:file:/elsewhere/x"],
-    ),
-    (
-        "reviewer",
-        "Reads everything, and writes notes beneath `reviews`",
-        &["read:file:{root}", "write:file:{root}/reviews"],
-        &[
-            "read:file:{root}/src/main.rs",
-            "write:file:{root}/reviews/today.md",
-        ],
-        &[
-            "write:file:{root}/src/main.rs",
-            "write:file:{root}/reviewsx",
-        ],
-    ),
-    (
-        "editor",
-        "Reads and changes everything",
-        &["read:file:{root}", "write:file:{root}"],
-        &[
-            "read:file:{root}/src/main.rs",
-            "write:file:{root}/src/main.rs",
-        ],
-        &["execute:cli:make", "write:file:/elsewhere/x"],
-    ),
-    (
-        "scratch",
-        "Reads and changes what lies beneath `scratch`, and nothing else",
-        &["read:file:{root}/scratch", "write:file:{root}/scratch"],
-        &["write:file:{root}/scratch/x", "read:file:{root}/scratch/x"],
-        &[
-            "read:file:{root}/src/main.rs",
-            "write:file:{root}/src/main.rs",
-        ],
-    ),
-];
+/// The built-in templates.
+const BUILT_IN: &str = include_str!("templates.json");
 
 impl Template {
     /// Returns the built-in templates: `read-only`, `reviewer`, `editor`, `scratch`.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
-        let own = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
-        let template = |(name, about, allows, covers, refuses): &BuiltIn| Self {
-            form: Form {
-                name: (*name).to_owned(),
-                about: (*about).to_owned(),
-                allows: own(allows),
-                covers: own(covers),
-                refuses: own(refuses),
-            },
-        };
-        BUILT_IN.iter().map(template).collect()
+        // A test reads them.
+        let forms: Vec<Form> = read_json(BUILT_IN.as_bytes()).unwrap_or_default();
+        forms.into_iter().map(|form| Self { form }).collect()
     }
 
     /// Parses a template with `name`, `about`, the patterns that it `allows`, and example scopes that it `covers` and
@@ -239,12 +182,8 @@ impl Template {
     /// Checks the refused examples for all directories that it is applied to.
     fn refused(&self, rules: &[ScopePattern], roots: &[VirtualPath]) -> Result<(), TemplateError> {
         for example in &self.form.refuses {
-            let put = |root: &VirtualPath| example.replace(ROOT, root.as_str());
-            for text in roots.iter().map(put) {
-                let scope: Scope = text
-                    .parse()
-                    .map_err(|source| self.no_scope(example.clone(), source))?;
-                if rules.iter().any(|rule| rule.covers(&scope)) {
+            for root in roots {
+                if self.is_covered(example, rules, root)? {
                     return Err(TemplateError::Covered {
                         template: self.form.name.clone(),
                         example: example.clone(),
@@ -253,6 +192,20 @@ impl Template {
             }
         }
         Ok(())
+    }
+
+    /// Whether one of `rules` covers an example in the directory `root`.
+    fn is_covered(
+        &self,
+        example: &str,
+        rules: &[ScopePattern],
+        root: &VirtualPath,
+    ) -> Result<bool, TemplateError> {
+        let text = example.replace(ROOT, root.as_str());
+        let scope: Scope = text
+            .parse()
+            .map_err(|source| self.no_scope(example.to_owned(), source))?;
+        Ok(rules.iter().any(|rule| rule.covers(&scope)))
     }
 
     /// Returns the grants to `holder`, without its descendants, for `roots`.
@@ -297,16 +250,9 @@ impl Template {
                 ScopeError::Path(SAMPLE.to_owned(), error),
             )
         })?;
-        let rules = self.rules(&[root])?;
-        let is_covered = |example: &String| -> Result<bool, TemplateError> {
-            let scope: Scope = example
-                .replace(ROOT, SAMPLE)
-                .parse()
-                .map_err(|source| self.no_scope(example.clone(), source))?;
-            Ok(rules.iter().any(|rule| rule.covers(&scope)))
-        };
+        let rules = self.rules(std::slice::from_ref(&root))?;
         for example in covers {
-            if !is_covered(example)? {
+            if !self.is_covered(example, &rules, &root)? {
                 return Err(TemplateError::NotCovered {
                     template: name.clone(),
                     example: example.clone(),

@@ -13,9 +13,9 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
 use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
-use crate::effect::{Change, ExcludedHunks, Preview, ResourceChange};
-use crate::escape::escape;
+use crate::effect::{ExcludedHunks, Preview};
 use crate::scope::Coverage;
+use crate::text::escape;
 
 /// Maximum length of a text that an agent or file controls, in characters.
 const MOST_CHARS: usize = 300;
@@ -128,41 +128,30 @@ impl Keyboard {
 }
 
 /// Writes on a thread of its own, since a terminal may block.
-struct Output {
-    writer: Option<Box<dyn Write + Send>>,
-    texts: Option<mpsc::Sender<Text>>,
-}
+struct Output(mpsc::Sender<Text>);
 
 /// A text to write, and the sender to notify once it is written.
 type Text = (String, oneshot::Sender<io::Result<()>>);
 
 impl Output {
-    fn new(writer: impl Write + Send + 'static) -> Self {
-        Self {
-            writer: Some(Box::new(writer)),
-            texts: None,
-        }
+    fn new(mut writer: impl Write + Send + 'static) -> Self {
+        let (texts, written) = mpsc::channel::<Text>();
+        let run = move || {
+            for (text, done) in written {
+                let wrote = writer.write_all(text.as_bytes());
+                let _ = done.send(wrote.and_then(|()| writer.flush()));
+            }
+        };
+        // Without a thread the channel is closed, and every write fails.
+        let _ = thread().spawn(run);
+        Self(texts)
     }
 
     /// Queues a text. The receiver is notified once it is written.
-    fn write(&mut self, text: String) -> oneshot::Receiver<io::Result<()>> {
-        if let Some(mut writer) = self.writer.take() {
-            let (texts, written) = mpsc::channel::<Text>();
-            let run = move || {
-                for (text, done) in written {
-                    let wrote = writer.write_all(text.as_bytes());
-                    let _ = done.send(wrote.and_then(|()| writer.flush()));
-                }
-            };
-            // Without a thread the channel is closed, and every write fails.
-            let _ = thread().spawn(run);
-            self.texts = Some(texts);
-        }
+    fn write(&self, text: String) -> oneshot::Receiver<io::Result<()>> {
         let (done, wait) = oneshot::channel();
-        if let Some(texts) = &self.texts {
-            // A thread that has ended drops `done`, which notifies the receiver.
-            let _ = texts.send((text, done));
-        }
+        // A thread that has ended drops `done`, which notifies the receiver.
+        let _ = self.0.send((text, done));
         wait
     }
 }
@@ -463,89 +452,81 @@ fn prompt(question: &Question, coloured: bool) -> String {
     out
 }
 
+/// The lines of a preview, up to the maximum number.
+struct PreviewLines<'o> {
+    out: &'o mut String,
+    coloured: bool,
+    /// Number of lines, including those that are not shown.
+    count: usize,
+}
+
 /// Writes the changes; hunks that can be excluded are numbered.
 fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: bool) {
-    let (mut left, mut number) = (MOST_LINES, numbered.then_some(0));
+    let mut lines = PreviewLines {
+        out,
+        coloured,
+        count: 0,
+    };
+    let mut number = 0;
     for change in &preview.changes {
-        show_change(out, change, &mut number, coloured, &mut left);
-    }
-    for change in &preview.resources {
-        show_resource(out, change, coloured, &mut left);
-    }
-    let files = preview.changes.iter().map(|change| lines(change) + 1);
-    let resources = preview.resources.iter();
-    let resources = resources.map(|change| change.lines().count() + 1);
-    let all: usize = files.chain(resources).sum();
-    if all > MOST_LINES {
-        out.push_str(&format!(
-            "... {} more lines are not shown\n",
-            all - MOST_LINES
-        ));
-    }
-}
-
-fn lines(change: &Change) -> usize {
-    let hunks = change.diff.hunks.iter();
-    let lines: usize = hunks.map(|hunk| hunk.lines.len() + 1).sum();
-    lines + change.listing(MOST_ENTRIES, MOST_CHARS).len()
-}
-
-fn show_change(
-    out: &mut String,
-    change: &Change,
-    number: &mut Option<usize>,
-    coloured: bool,
-    left: &mut usize,
-) {
-    let title = change.summary(MOST_CHARS);
-    show_line(out, left, None, &title);
-    for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
-        show_line(out, left, None, &format!("  {entry}"));
-    }
-    for hunk in &change.diff.hunks {
-        let part = number.as_mut().map_or_else(String::new, |number| {
-            *number += 1;
-            format!("[{number}] ")
-        });
-        let at = format!(
-            "{part}@@ -{},{} +{},{} @@",
-            hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
-        );
-        show_line(out, left, coloured.then_some("36"), &at);
-        for line in &hunk.lines {
-            let text = line.text.strip_suffix('\n').unwrap_or(&line.text);
-            show_changed(out, left, coloured, (line.op, text));
+        lines.push(None, &change.summary(MOST_CHARS));
+        for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
+            lines.push(None, &format!("  {entry}"));
+        }
+        for hunk in &change.diff.hunks {
+            number += 1;
+            let part = if numbered {
+                format!("[{number}] ")
+            } else {
+                String::new()
+            };
+            let at = format!(
+                "{part}@@ -{},{} +{},{} @@",
+                hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
+            );
+            lines.push(Some("36"), &at);
+            for line in &hunk.lines {
+                let text = line.text.strip_suffix('\n').unwrap_or(&line.text);
+                lines.push_changed(line.op, text);
+            }
         }
     }
-}
-
-fn show_resource(out: &mut String, change: &ResourceChange, coloured: bool, left: &mut usize) {
-    show_line(out, left, None, &change.title(MOST_CHARS));
-    for line in change.lines() {
-        show_changed(out, left, coloured, line);
+    for change in &preview.resources {
+        lines.push(None, &change.title(MOST_CHARS));
+        for (op, text) in change.lines() {
+            lines.push_changed(op, text);
+        }
+    }
+    let more = lines.count.saturating_sub(MOST_LINES);
+    if more > 0 {
+        out.push_str(&format!("... {more} more lines are not shown\n"));
     }
 }
 
-/// Adds a kept, removed or added line of a change.
-fn show_changed(out: &mut String, left: &mut usize, coloured: bool, (op, text): (char, &str)) {
-    let colour = match op {
-        '+' => Some("32"),
-        '-' => Some("31"),
-        _ => None,
-    };
-    let text = format!("{op}{}", cut(text));
-    show_line(out, left, colour.filter(|_| coloured), &text);
-}
+impl PreviewLines<'_> {
+    /// Adds one escaped line.
+    fn push(&mut self, colour: Option<&str>, text: &str) {
+        self.count += 1;
+        if self.count > MOST_LINES {
+            return;
+        }
+        match colour.filter(|_| self.coloured) {
+            Some(colour) => {
+                let line = format!("  \u{1b}[{colour}m{text}\u{1b}[0m\n");
+                self.out.push_str(&line);
+            }
+            None => self.out.push_str(&format!("  {text}\n")),
+        }
+    }
 
-/// Adds one escaped line, up to the maximum number of lines.
-fn show_line(out: &mut String, left: &mut usize, colour: Option<&str>, text: &str) {
-    let Some(fewer) = left.checked_sub(1) else {
-        return;
-    };
-    *left = fewer;
-    match colour {
-        Some(colour) => out.push_str(&format!("  \u{1b}[{colour}m{text}\u{1b}[0m\n")),
-        None => out.push_str(&format!("  {text}\n")),
+    /// Adds a kept, removed or added line of a change.
+    fn push_changed(&mut self, op: char, text: &str) {
+        let colour = match op {
+            '+' => Some("32"),
+            '-' => Some("31"),
+            _ => None,
+        };
+        self.push(colour, &format!("{op}{}", cut(text)));
     }
 }
 
@@ -563,22 +544,26 @@ fn cut(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex as Lock;
+
+    use tokio::sync::watch;
+
     use super::*;
     use crate::effect::{
-        Content, ContentHash, Entry, FileDiff, Hunk, HunkLine, Op, PreviewToken, Reply,
+        Change, Content, ContentHash, Entry, FileDiff, Hunk, HunkLine, Op, PreviewToken, Reply,
+        ResourceChange,
     };
-    use crate::escape::is_deceptive;
     use crate::fixtures::{changing, request};
     use crate::id::{QuestionId, ToolName};
     use crate::path::VirtualPath;
-    use std::sync::Mutex as Lock;
+    use crate::text::is_deceptive;
 
     #[derive(Clone, Default)]
-    struct Screen(Arc<Lock<Vec<u8>>>);
+    struct Screen(Arc<watch::Sender<Vec<u8>>>);
 
     impl Write for Screen {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().unwrap().extend_from_slice(bytes);
+            self.0.send_modify(|shown| shown.extend_from_slice(bytes));
             Ok(bytes.len())
         }
 
@@ -652,7 +637,7 @@ mod tests {
                 let answer = Terminal::new(input, screen.clone(), false)
                     .decide(&question(asked()))
                     .await;
-                let shown = screen.0.lock().unwrap().clone();
+                let shown = screen.0.borrow().clone();
                 (answer, String::from_utf8(shown).unwrap())
             };
             let (answer, shown) = typed("yes").await;
@@ -672,7 +657,7 @@ mod tests {
             let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
             let question = question(asked());
             terminal.decide(&question).await;
-            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
             assert_eq!(shown.ends_with(REFUSED), told, "{shown}");
         }
     }
@@ -683,7 +668,7 @@ mod tests {
             let screen = Screen::default();
             let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
             assert_eq!(terminal.decide(&question(asked())).await, expected);
-            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
             assert!(
                 shown.contains("to create, change, delete or move any file: "),
                 "{shown}"
@@ -784,7 +769,7 @@ mod tests {
             let screen = Screen::default();
             let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
             let answer = terminal.decide(&divisible()).await;
-            let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+            let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
             assert!(
                 shown.contains("[1] @@") && shown.contains("[3] @@"),
                 "{shown}"
@@ -949,13 +934,8 @@ mod tests {
         let said_early = async {
             keyboard.shown(1).await;
             keyboard.press("1\n1\n");
-            let times = || {
-                let shown = screen.0.lock().unwrap();
-                String::from_utf8_lossy(&shown).matches(EARLY).count()
-            };
-            while times() < 2 {
-                tokio::task::yield_now().await;
-            }
+            let both = |shown: &Vec<u8>| String::from_utf8_lossy(shown).matches(EARLY).count() == 2;
+            screen.0.subscribe().wait_for(both).await.unwrap();
         };
         tokio::select! {
             answer = terminal.decide(&question) => panic!("{answer:?}"),
@@ -980,7 +960,7 @@ mod tests {
         };
         let (decided, ()) = tokio::join!(terminal.decide(&question), answer);
         assert_eq!(decided, allow(1, Lifetime::Once));
-        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
         let (first, rest) = shown.split_once(WITHDRAWN).unwrap();
         assert_eq!(first.matches("-- permission").count(), 1);
         assert_eq!(rest.matches("-- permission").count(), 2);
@@ -1007,7 +987,7 @@ mod tests {
         let (first, second) = tokio::join!(terminal.decide(&question), terminal.decide(&question));
         let yes = allow(1, Lifetime::Once);
         assert_eq!((first, second), (yes, Answer::DENY));
-        let shown = String::from_utf8(screen.0.lock().unwrap().clone()).unwrap();
+        let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
         assert_eq!(shown.matches("-- permission").count(), 2);
     }
 }

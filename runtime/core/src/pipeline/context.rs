@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::{WorkerHandles, canonical};
+use super::WorkerHandles;
 use crate::capability::{Gate, Interrupt};
 use crate::error::{CallError, Code};
+use crate::json::canonical;
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Explanation, REPOSITORY_REASON, Verdict};
+use crate::policy::{Authority, Explanation, Flag, REPOSITORY_REASON, Verdict};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::tool::Job;
@@ -78,7 +79,7 @@ impl CallContext {
         if !fresh {
             return Err(CallError::new(
                 Code::Internal,
-                "the tool asked again for what it was granted",
+                "the tool requested again what it was granted",
             ));
         }
         Ok(())
@@ -99,7 +100,7 @@ impl CallContext {
         if self.protected.len() == before {
             return Err(CallError::new(
                 Code::Internal,
-                "the tool asked again for what it was granted",
+                "the tool requested again what it was granted",
             ));
         }
         Ok(())
@@ -140,7 +141,7 @@ impl CallContext {
 
     /// Replaces a requested path by the path that it resolves to.
     fn follow(&mut self, from: &VirtualPath, to: &VirtualPath) -> Result<(), CallError> {
-        if !self.authority.follows_symlinks() {
+        if !self.authority.flag(Flag::FollowSymlinks) {
             return Err(CallError::not_found(from));
         }
         let mut judged = false;
@@ -174,7 +175,16 @@ impl CallContext {
         ) {
             (Some((asked, _)), _) => CallError::not_found(asked),
             (None, Some(path)) if self.rounds > 0 => CallError::not_found(path),
-            (None, _) => CallError::new(Code::PermissionDenied, refusal_text(need)).denying(need),
+            (None, _) => {
+                let mut message = refusal_text(need);
+                if need.resource().is_network() {
+                    let why = self.authority.explain(need, &self.granted);
+                    if why.key == Flag::Network.as_str() {
+                        message = format!("{message}: {}", why.rule);
+                    }
+                }
+                CallError::new(Code::PermissionDenied, message).denying(need)
+            }
         }
     }
 }
@@ -184,11 +194,11 @@ fn refusal_text(need: &Scope) -> String {
         Some(path) => format!(
             "this worker may not {} `{}`",
             need.verb(),
-            crate::escape(path.as_str())
+            crate::text::escape(path.as_str())
         ),
         None => format!(
             "this worker may not {}",
-            crate::escape(&need.without_marks())
+            crate::text::escape(&need.without_marks())
         ),
     }
 }

@@ -8,6 +8,7 @@ use crate::effect::ContentHash;
 use crate::effect::PreviewToken;
 use crate::error::CallError;
 use crate::error::Code;
+use crate::json::canonical;
 use crate::tool::AnyPlan;
 use serde_json::Value;
 use std::fmt;
@@ -17,8 +18,7 @@ const OF_CALL: usize = 16;
 
 /// Secret key of preview tokens.
 #[derive(Clone, Copy)]
-#[doc(hidden)]
-pub struct PreviewKey([u8; 32]);
+pub(crate) struct PreviewKey([u8; 32]);
 
 impl fmt::Debug for PreviewKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -54,24 +54,22 @@ impl PreviewKey {
 }
 
 /// Returns the token of a plan: the same worker, tool, arguments and state give the same token.
-#[doc(hidden)]
-pub fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
+pub(crate) fn token_of(info: &CallInfo, plan: &AnyPlan) -> Result<PreviewToken, CallError> {
     let state = if plan.resources.is_empty() {
         serde_json::to_vec(&plan.changes)
     } else {
         serde_json::to_vec(&(&plan.changes, &plan.resources))
     };
     let state = state.map_err(|error| {
-        let message = format!("the plan cannot be written as JSON: {error}");
+        let message = format!("cannot write the plan as JSON: {error}");
         CallError::new(Code::Internal, message)
     })?;
     Ok(token(info, &state))
 }
 
 /// Returns the token of a server's preview: the same worker, tool, arguments and server token give the same token.
-#[doc(hidden)]
 #[must_use]
-pub fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
+pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
     token(info, shown.as_bytes())
 }
 
@@ -93,26 +91,13 @@ pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
     one.0.as_bytes().get(..OF_CALL) == other.0.as_bytes().get(..OF_CALL)
 }
 
-/// Returns the hash of arguments in the audit: the hash of their canonical JSON.
-#[doc(hidden)]
-#[must_use]
-pub fn arguments_hash(arguments: &Value) -> ContentHash {
-    ContentHash::of(canonical(arguments).to_string().as_bytes())
+/// Whether `token` belongs to the call `info`, whatever its plan.
+pub(super) fn is_of_call(token: PreviewToken, info: &CallInfo) -> bool {
+    of_one_call(token, self::token(info, &[]))
 }
 
-/// `value` with the keys of every object sorted, so that equal arguments have equal bytes.
-#[doc(hidden)]
-pub fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let mut entries: Vec<_> = map
-                .iter()
-                .map(|(key, value)| (key.clone(), canonical(value)))
-                .collect();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            Value::Object(entries.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+/// Returns the hash of arguments in the audit: the hash of their canonical JSON.
+#[must_use]
+pub(crate) fn arguments_hash(arguments: &Value) -> ContentHash {
+    ContentHash::of(canonical(arguments).to_string().as_bytes())
 }

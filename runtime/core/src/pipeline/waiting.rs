@@ -8,10 +8,10 @@ use super::context::CallContext;
 use super::{Granted, Parsed, Step, Waiting};
 use crate::capability::ReadPermit;
 use crate::error::{CallError, Code};
-use crate::escape::listed;
 use crate::path::VirtualPath;
 use crate::policy::Verdict;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
+use crate::text::listed;
 use crate::tool::{Job, WriteJob};
 
 impl Step<Waiting> {
@@ -111,11 +111,7 @@ impl Step<Waiting> {
         self.context.granted.extend(used.patterns);
         self.context.grant_gates.extend(used.gates);
         self.context.outside.extend(outside);
-        Step {
-            info: self.info,
-            context: self.context,
-            state: Parsed,
-        }
+        self.at(Parsed)
     }
 }
 

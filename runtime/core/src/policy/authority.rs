@@ -25,11 +25,12 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// Layers can be added but never removed, so an authority that is derived from another one is never wider.
 ///
 /// ```
+/// use bailiwick::config::RootConfig;
 /// use bailiwick::policy::Authority;
-/// use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verdict, VirtualPath};
+/// use bailiwick::{Config, Origin, Policy, Scope, Verdict, VirtualPath};
 /// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
 /// let host = Authority::configured(&config)?;
-/// let layer = host.admit(&Policy::new().allow("read:file:/repo/src"), Origin::Human)?;
+/// let layer = host.admit(&Policy::nothing().allow("read:file:/repo/src"), Origin::Human)?;
 /// let worker = host.narrow(&layer);
 /// let need: Scope = "read:file:/repo/src/main.rs".parse()?;
 /// assert_eq!(worker.judge(&need, &[]), Verdict::Allow);
@@ -71,12 +72,12 @@ pub(crate) struct LayerEntry {
     pub(crate) inherited: bool,
 }
 
-/// The parts of all layers together that do not depend on the need.
+/// The parts of a layer, or of all layers together, that do not depend on the need.
 #[derive(Clone, Copy, Debug)]
-struct Total {
-    limits: Limits,
-    flags: Flags,
-    access: Access,
+pub(super) struct Total {
+    pub(super) limits: Limits,
+    pub(super) flags: Flags,
+    pub(super) access: Access,
 }
 
 impl Authority {
@@ -96,14 +97,14 @@ impl Authority {
         let mut budget = PatternBudget::configuration();
         let policy = config.policy.configured();
         let first = policy.compile(Limits::default(), &mut budget)?;
-        let mut total = Total::of(&first);
+        let mut total = first.0.total;
         // By default, grants may reach outside the roots, and no policy needs to allow it.
-        let escapes = policy.flags.get(&Flag::AllowEscape) == Some(&true);
+        let escapes = policy.fields.flags.get(&Flag::AllowEscape) == Some(&true);
         total.flags = total.flags.with(Flag::AllowEscape, escapes);
         let mut layers = vec![first];
         for earlier in &config.restrictions {
             let layer = earlier.policy.compile(Limits::UNLIMITED, &mut budget)?;
-            total = total.tighter(Total::of(&layer));
+            total = total.tighter(layer.0.total);
             layers.push(layer);
         }
         let entry = |layer| LayerEntry {
@@ -154,6 +155,12 @@ impl Authority {
         self.with(inherited.collect(), LayerName::Agent(index), layer)
     }
 
+    /// The authority of a child that has everything that this one may delegate.
+    pub(crate) fn delegable(&self) -> Result<Self, PolicyError> {
+        let layer = self.admit(&Policy::inherit(), Origin::Host)?;
+        Ok(self.narrow(&layer))
+    }
+
     /// Returns this authority for a session with `layer`.
     #[must_use]
     pub fn session(&self, layer: &Layer) -> Self {
@@ -175,7 +182,7 @@ impl Authority {
         Self {
             base: Arc::clone(&self.base),
             layers: layers.into(),
-            total: Arc::new(self.total.tighter(Total::of(layer))),
+            total: Arc::new(self.total.tighter(layer.0.total)),
         }
     }
 
@@ -208,7 +215,7 @@ impl Authority {
             .layer
             .0
             .judge(need, self.base.mounts(), entry.inherited);
-        let confined = !entry.layer.0.flags.get(Flag::AllowEscape);
+        let confined = !entry.layer.0.total.flags.get(Flag::AllowEscape);
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -278,48 +285,11 @@ impl Authority {
         Some(first.filter(|tool| self.allows_tool(tool)).collect())
     }
 
-    /// Returns whether a policy may set `allow_escape: true`: the configuration sets it to `true`, and no policy sets
-    /// it to `false`. If a configuration or policy sets it to `false`, paths outside all roots are denied, even if
-    /// granted.
+    /// Returns the value of a flag: if it allows something, whether all layers allow it, otherwise whether any layer
+    /// restricts it.
     #[must_use]
-    pub fn allows_escape(&self) -> bool {
-        self.total.flags.get(Flag::AllowEscape)
-    }
-
-    /// Returns whether links are followed.
-    #[must_use]
-    pub fn follows_symlinks(&self) -> bool {
-        self.total.flags.get(Flag::FollowSymlinks)
-    }
-
-    /// Returns whether scopes of the resource `network` may be used.
-    #[must_use]
-    pub fn allows_network(&self) -> bool {
-        self.total.flags.get(Flag::Network)
-    }
-
-    /// Returns whether all changes are denied.
-    #[must_use]
-    pub fn read_only(&self) -> bool {
-        self.total.flags.get(Flag::ReadOnly)
-    }
-
-    /// Returns whether files with several hard links are rejected.
-    #[must_use]
-    pub fn strict_hardlinks(&self) -> bool {
-        self.total.flags.get(Flag::StrictHardlinks)
-    }
-
-    /// Returns whether a change must have been previewed.
-    #[must_use]
-    pub fn requires_preview(&self) -> bool {
-        self.total.flags.get(Flag::RequirePreview)
-    }
-
-    /// Returns whether every change requires approval; [`Authority::judge`] returns `Ask` for it.
-    #[must_use]
-    pub fn requires_approval(&self) -> bool {
-        self.total.flags.get(Flag::RequireApproval)
+    pub fn flag(&self, flag: Flag) -> bool {
+        self.total.flags.get(flag)
     }
 
     /// Returns the access level.
@@ -416,14 +386,6 @@ pub(crate) fn satisfying<'g>(
 }
 
 impl Total {
-    fn of(layer: &Layer) -> Self {
-        Self {
-            limits: layer.0.limits,
-            flags: layer.0.flags,
-            access: layer.0.access,
-        }
-    }
-
     fn tighter(self, other: Self) -> Self {
         let Self {
             limits,

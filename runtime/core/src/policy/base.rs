@@ -2,15 +2,14 @@
 
 use std::sync::Arc;
 
-use super::access::Access;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 use super::protect;
-use super::roots::{PolicyRoot, Subtree, blocks, depth_of, touch};
+use super::roots::{Subtree, blocks, depth_of};
 use super::verdict::{Rule, Ruling, Verdict};
-use crate::config::{Config, RootConfig};
+use crate::config::Config;
 use crate::path::VirtualPath;
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
@@ -18,9 +17,9 @@ use crate::scope::{Resource, Scope, ScopePattern, Verb};
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Base {
-    roots: Box<[BaseRoot]>,
+    roots: Box<[Subtree]>,
     /// Roots of earlier sources, which only restrict.
-    restrictions: Box<[Box<[BaseRoot]>]>,
+    restrictions: Box<[Box<[Subtree]>]>,
     /// All mounts, including blocked ones.
     mounts: Box<[MountPoint]>,
     allow: Box<[ScopePattern]>,
@@ -33,12 +32,6 @@ pub struct Base {
 
 /// Top-level directories with files of the kernel.
 const KERNEL: [&str; 3] = ["dev", "proc", "sys"];
-
-#[derive(Debug)]
-struct BaseRoot {
-    subtree: Subtree,
-    writable: bool,
-}
 
 impl Base {
     pub(crate) fn compile(
@@ -55,10 +48,10 @@ impl Base {
             policy: _,
             restrictions,
         } = config;
-        let compiled = BaseRoot::compile_all(roots, budget)?;
+        let compiled = Subtree::compile_roots(roots, budget)?;
         let earlier = restrictions
             .iter()
-            .map(|earlier| BaseRoot::compile_all(&earlier.roots, budget))
+            .map(|earlier| Subtree::compile_roots(&earlier.roots, budget))
             .collect::<Result<_, _>>()?;
         let protected: Vec<String> = protect::globs()
             .map(str::to_owned)
@@ -101,7 +94,7 @@ impl Base {
     /// The ruling of the innermost root that contains the file. If no root contains it, the ruling states whether it is
     /// grantable.
     fn judge_roots(&self, need: &Need<'_>, path: &VirtualPath) -> Ruling {
-        let depth = depth_of(self.subtrees(), path);
+        let depth = depth_of(self.roots.iter(), path);
         let outside = || match depth {
             None if self.is_ungrantable(need.verb(), path) => Ruling::deny(Rule::Ungrantable),
             None | Some(_) => self.by_grant(need, Rule::Outside),
@@ -114,11 +107,11 @@ impl Base {
     }
 
     /// The ruling of the innermost of `roots` that contains the file, if any.
-    fn innermost(&self, roots: &[BaseRoot], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
-        let depth = depth_of(roots.iter().map(|root| &root.subtree), path);
+    fn innermost(&self, roots: &[Subtree], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
+        let depth = depth_of(roots.iter(), path);
         let rulings = roots.iter().filter_map(|root| {
-            let spelling = root.subtree.decides(need, path, depth)?;
-            Some(match root.subtree.leaves(spelling) {
+            let spelling = root.decides(need, path, depth)?;
+            Some(match root.leaves(spelling) {
                 Ok(()) if root.permits(need.verb()) => Ruling::new(Verdict::Allow, Rule::Base),
                 Ok(()) => self.by_grant(need, Rule::Outside),
                 Err(rule) => Ruling::deny(rule),
@@ -142,11 +135,16 @@ impl Base {
     }
 
     fn resource(&self, need: &Need<'_>) -> Ruling {
-        if covers(&self.allow, need) {
-            Ruling::new(Verdict::Allow, Rule::Base)
+        if self.allowing(need.scope()).is_some() {
+            Ruling::new(Verdict::Allow, Rule::Named)
         } else {
             self.by_grant(need, Rule::Unnamed)
         }
+    }
+
+    /// The allowed scope of the configuration that covers `need`.
+    pub(crate) fn allowing(&self, need: &Scope) -> Option<&ScopePattern> {
+        self.allow.iter().find(|pattern| pattern.covers(need))
     }
 
     fn by_grant(&self, need: &Need<'_>, rule: Rule) -> Ruling {
@@ -189,12 +187,10 @@ impl Base {
         let held = self
             .roots
             .iter()
-            .filter(|root| !root.subtree.blocked)
+            .filter(|root| !root.blocked)
             .flat_map(|root| {
                 let verbs = Verb::ALL.into_iter().filter(|verb| root.permits(*verb));
-                verbs.map(|verb| {
-                    ScopePattern::of(&Scope::file(verb, root.subtree.mount.path.clone()))
-                })
+                verbs.map(|verb| ScopePattern::of(&Scope::file(verb, root.mount.path.clone())))
             });
         held.chain(self.grantable.iter().cloned()).collect()
     }
@@ -222,21 +218,15 @@ impl Base {
         self.strict
     }
 
-    fn subtrees(&self) -> impl Iterator<Item = &Subtree> + Clone {
-        self.roots.iter().map(|root| &root.subtree)
-    }
-
     /// Returns the roots that are not blocked.
     #[doc(hidden)]
     pub fn listed(&self) -> impl Iterator<Item = &Subtree> {
-        self.subtrees().filter(|subtree| !subtree.blocked)
+        self.roots.iter().filter(|subtree| !subtree.blocked)
     }
 
     /// All roots, including those of earlier sources.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Subtree> {
-        let earlier = self.restrictions.iter().flatten();
-        let earlier = earlier.map(|root| &root.subtree);
-        self.subtrees().chain(earlier)
+        self.roots.iter().chain(self.restrictions.iter().flatten())
     }
 
     /// Whether a configured root contains the subtree at `path`.
@@ -256,7 +246,7 @@ impl Base {
 
     /// Whether a blocked root decides on the subtree at `path`.
     pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
-        blocks(self.subtrees(), path)
+        blocks(self.roots.iter(), path)
     }
 
     /// Whether something at or beneath `prefix` may be allowed, now or by a grant.
@@ -264,58 +254,8 @@ impl Base {
         let beneath = |root: &Subtree| root.mount.path.starts_with(prefix);
         self.listed().any(beneath)
             || !self.blocks(prefix)
-                && (self.listed().any(|root| touch(&root.mount.path, prefix))
+                && (self.listed().any(|root| root.mount.path.touches(prefix))
                     || self.grantable.iter().any(|pattern| pattern.touches(prefix)))
-    }
-}
-
-impl BaseRoot {
-    fn compile_all(
-        roots: &[RootConfig],
-        budget: &mut PatternBudget,
-    ) -> Result<Box<[Self]>, PolicyError> {
-        let roots = roots.iter().enumerate();
-        roots
-            .map(|(index, root)| Self::compile(root, &format!("/roots/{index}"), budget))
-            .collect()
-    }
-
-    fn compile(
-        root: &RootConfig,
-        at: &str,
-        budget: &mut PatternBudget,
-    ) -> Result<Self, PolicyError> {
-        let RootConfig {
-            mount,
-            default: _,
-            optional: _,
-            access,
-            allow,
-            deny,
-            immutable,
-            blocked,
-        } = root;
-        let entry = PolicyRoot {
-            path: mount.clone(),
-            blocked: Some(*blocked),
-            // In a configuration, an empty list counts as unset.
-            allow: Some(allow.clone()).filter(|allow| !allow.is_empty()),
-            deny: deny.clone(),
-            immutable: immutable.clone(),
-        };
-        Ok(Self {
-            subtree: Subtree::compile(&entry, at, budget)?,
-            writable: *access != Access::Read,
-        })
-    }
-
-    fn permits(&self, verb: Verb) -> bool {
-        match verb {
-            Verb::Read => true,
-            Verb::Write => self.writable,
-            // A root does not allow its files to be executed.
-            Verb::Execute => false,
-        }
     }
 }
 

@@ -17,7 +17,7 @@ pub(super) fn expand(glob: &str) -> Result<Vec<String>, String> {
             None => done.push(glob),
         }
         if open.len() + done.len() > MAX_EXPANDED {
-            return Err(format!("stands for more than {MAX_EXPANDED} globs"));
+            return Err(format!("expands to more than {MAX_EXPANDED} globs"));
         }
     }
     Ok(done)

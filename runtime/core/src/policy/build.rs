@@ -1,5 +1,6 @@
 //! Builder methods of a policy; invalid text is reported when the policy is admitted.
 
+use std::fmt;
 use std::str::FromStr;
 
 use super::Policy;
@@ -57,7 +58,9 @@ impl Policy {
     /// Allows what `pattern` covers. Scopes that no list names are denied, unless [`Policy::otherwise`] changes that.
     #[must_use]
     pub fn allow(mut self, pattern: &str) -> Self {
-        self.read(pattern, "allow_scopes", |policy| &mut policy.scopes.allow);
+        self.read(pattern, "allow_scopes", |policy| {
+            &mut policy.fields.scopes.allow
+        });
         self
     }
 
@@ -65,14 +68,18 @@ impl Policy {
     /// the rest, use `allow` with `otherwise(Verdict::Ask)`.
     #[must_use]
     pub fn ask(mut self, pattern: &str) -> Self {
-        self.read(pattern, "ask_scopes", |policy| &mut policy.scopes.ask);
+        self.read(pattern, "ask_scopes", |policy| {
+            &mut policy.fields.scopes.ask
+        });
         self
     }
 
     /// Denies what `pattern` covers, even if something else allows it.
     #[must_use]
     pub fn deny(mut self, pattern: &str) -> Self {
-        self.read(pattern, "deny_scopes", |policy| &mut policy.scopes.deny);
+        self.read(pattern, "deny_scopes", |policy| {
+            &mut policy.fields.scopes.deny
+        });
         self
     }
 
@@ -80,7 +87,7 @@ impl Policy {
     #[must_use]
     pub fn delegate_only(mut self, pattern: &str) -> Self {
         self.read(pattern, "delegate_only", |policy| {
-            &mut policy.scopes.delegate_only
+            &mut policy.fields.scopes.delegate_only
         });
         self
     }
@@ -88,7 +95,7 @@ impl Policy {
     /// Sets the verdict on what no scope list names.
     #[must_use]
     pub fn otherwise(mut self, verdict: Verdict) -> Self {
-        self.scopes.otherwise = Some(verdict);
+        self.fields.scopes.otherwise = Some(verdict);
         self
     }
 
@@ -116,41 +123,63 @@ impl Policy {
     /// Adds a root entry with its own globs.
     #[must_use]
     pub fn subtree(mut self, root: PolicyRoot) -> Self {
-        self.roots.get_or_insert_default().push(root);
+        self.fields.roots.get_or_insert_default().push(root);
         self
     }
 
     fn path(&mut self, path: &str) -> Option<VirtualPath> {
-        let index = self.roots.as_ref().map_or(0, Vec::len);
-        let parsed = VirtualPath::parse(path, None);
-        parsed
-            .map_err(|error| {
-                let fault = PolicyError::invalid(format!("/roots/{index}/path"), error.to_string());
-                self.faults.push(fault.requested(path));
-            })
+        let index = self.fields.roots.as_ref().map_or(0, Vec::len);
+        VirtualPath::parse(path, None)
+            .map_err(|error| self.fault(format!("/roots/{index}/path"), &error, path))
             .ok()
     }
 
+    /// Records that the argument `text` of a builder method is invalid.
+    fn fault(&mut self, at: String, reason: &dyn fmt::Display, text: &str) {
+        let fault = PolicyError::invalid(at, reason.to_string());
+        self.faults.push(fault.requested(text));
+    }
+
     /// Denies the files that the glob covers, in every root.
+    ///
+    /// A glob without `/` matches names at any depth. A glob with `/` is relative to each root, without the name of the
+    /// root: in the root `/repo`, `src/secret.rs` covers `/repo/src/secret.rs`, and `repo/src/secret.rs` covers only
+    /// `/repo/repo/src/secret.rs`. [`Policy::deny`] and [`Policy::block`] take whole paths.
+    ///
+    /// ```
+    /// use bailiwick::config::RootConfig;
+    /// use bailiwick::policy::Authority;
+    /// use bailiwick::{Config, Origin, Policy, Verdict, VirtualPath};
+    ///
+    /// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
+    /// let host = Authority::configured(&config)?;
+    /// let verdict = |policy: Policy| {
+    ///     let worker = host.narrow(&host.admit(&policy, Origin::Human)?);
+    ///     Ok::<_, Box<dyn std::error::Error>>(worker.judge(&"read:file:/repo/src/secret.rs".parse()?, &[]))
+    /// };
+    /// assert_eq!(verdict(Policy::inherit().deny_glob("src/secret.rs"))?, Verdict::Deny);
+    /// assert_eq!(verdict(Policy::inherit().deny_glob("repo/src/secret.rs"))?, Verdict::Allow);
+    /// assert_eq!(verdict(Policy::inherit().deny("*:file:/repo/src/secret.rs"))?, Verdict::Deny);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     #[must_use]
     pub fn deny_glob(mut self, glob: &str) -> Self {
-        self.check(glob, "deny", self.deny.len());
-        self.deny.push(glob.to_owned());
+        self.check(glob, "deny", self.fields.deny.len());
+        self.fields.deny.push(glob.to_owned());
         self
     }
 
-    /// Denies changes of the files that the glob covers, in every root.
+    /// Denies changes of the files that the glob covers, in every root; see [`Policy::deny_glob`] for the form of globs.
     #[must_use]
     pub fn immutable_glob(mut self, glob: &str) -> Self {
-        self.check(glob, "immutable", self.immutable.len());
-        self.immutable.push(glob.to_owned());
+        self.check(glob, "immutable", self.fields.immutable.len());
+        self.fields.immutable.push(glob.to_owned());
         self
     }
 
     fn check(&mut self, glob: &str, key: &str, index: usize) {
         if let Err(reason) = check(glob) {
-            let fault = PolicyError::invalid(format!("/{key}/{index}"), reason);
-            self.faults.push(fault.requested(glob));
+            self.fault(format!("/{key}/{index}"), &reason, glob);
         }
     }
 
@@ -158,28 +187,32 @@ impl Policy {
     #[must_use]
     pub fn tools<'t>(mut self, tools: impl IntoIterator<Item = &'t str>) -> Self {
         let tools = tools.into_iter().map(str::to_owned);
-        self.sets.tools.get_or_insert_default().extend(tools);
+        self.fields.sets.tools.get_or_insert_default().extend(tools);
         self
     }
 
     /// Restricts the policy to these verbs.
     #[must_use]
     pub fn verbs(mut self, verbs: impl IntoIterator<Item = Verb>) -> Self {
-        self.sets.verbs.get_or_insert_default().extend(verbs);
+        self.fields.sets.verbs.get_or_insert_default().extend(verbs);
         self
     }
 
     /// Restricts the policy to these write modes.
     #[must_use]
     pub fn write_modes(mut self, modes: impl IntoIterator<Item = WriteMode>) -> Self {
-        self.sets.write_modes.get_or_insert_default().extend(modes);
+        self.fields
+            .sets
+            .write_modes
+            .get_or_insert_default()
+            .extend(modes);
         self
     }
 
     /// Restricts the policy to an access level.
     #[must_use]
     pub fn access(mut self, access: Access) -> Self {
-        self.access = Some(access);
+        self.fields.access = Some(access);
         self
     }
 
@@ -197,6 +230,10 @@ impl Policy {
 
     /// Sets whether scopes of the resource `network` may be used. Tools of the host may need such scopes. MCP servers
     /// are governed by scopes of `mcp` instead, whatever transport they use.
+    ///
+    /// A policy can only turn the network off. The host turns it on with
+    /// [`RuntimeBuilder::allow`](crate::RuntimeBuilder::allow) of such a scope, or with `true` in
+    /// [`Config::policy`](crate::Config::policy).
     #[must_use]
     pub fn network(self, allowed: bool) -> Self {
         self.flag(Flag::Network, allowed)
@@ -244,7 +281,7 @@ impl Policy {
         self.limit(Limit::MaxResults, results)
     }
 
-    /// Limits the calls of a worker; 0 is unlimited.
+    /// Limits the calls of a worker; 0 is unlimited. A preview counts as a call, and so does the call that applies it.
     #[must_use]
     pub fn max_calls(self, calls: u64) -> Self {
         self.limit(Limit::MaxCalls, calls)
@@ -265,17 +302,17 @@ impl Policy {
     /// Limits the budget of the worker and its descendants.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
-        self.limits.budget = Some(budget);
+        self.fields.limits.budget = Some(budget);
         self
     }
 
     fn flag(mut self, flag: Flag, value: bool) -> Self {
-        self.flags.insert(flag, value);
+        self.fields.flags.insert(flag, value);
         self
     }
 
     fn limit(mut self, limit: Limit, value: u64) -> Self {
-        self.limits.counts.insert(limit, value);
+        self.fields.limits.counts.insert(limit, value);
         self
     }
 
@@ -290,8 +327,7 @@ impl Policy {
             Ok(pattern) => list_of.push(pattern),
             Err(error) => {
                 let at = format!("/{key}/{}", list_of.len());
-                let fault = PolicyError::invalid(at, error.to_string());
-                self.faults.push(fault.requested(text));
+                self.fault(at, &error, text);
             }
         }
     }

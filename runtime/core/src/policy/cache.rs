@@ -1,9 +1,10 @@
 //! Cache of compiled glob lists, bounded in bytes. The least recently used lists are dropped first.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock};
 
 use foldhash::fast::RandomState;
+use parking_lot::Mutex;
 
 use super::globs::{Globs, Reading};
 
@@ -28,10 +29,6 @@ struct Entry {
 
 static LISTS: LazyLock<Mutex<Lists>> = LazyLock::new(Mutex::default);
 
-fn lists() -> MutexGuard<'static, Lists> {
-    LISTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 fn counted(globs: &Globs) -> usize {
     globs.size().max(MIN_COUNTED)
 }
@@ -39,7 +36,7 @@ fn counted(globs: &Globs) -> usize {
 /// The compiled list of these texts, if it is cached.
 pub(super) fn get(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
     let key: Key = (reading, texts.into());
-    let mut lists = lists();
+    let mut lists = LISTS.lock();
     lists.uses += 1;
     let now = lists.uses;
     let entry = lists.by_texts.get_mut(&key)?;
@@ -53,7 +50,7 @@ pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
     if size > MAX_CACHED {
         return;
     }
-    let mut lists = lists();
+    let mut lists = LISTS.lock();
     lists.uses += 1;
     let entry = Entry {
         globs: Arc::clone(globs),
@@ -85,5 +82,5 @@ pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
 /// Current size of the cache in bytes.
 #[cfg(test)]
 pub(super) fn bytes() -> usize {
-    lists().bytes
+    LISTS.lock().bytes
 }

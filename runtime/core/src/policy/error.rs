@@ -5,7 +5,9 @@ use std::fmt;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
+use super::open::OpenFolder;
 use crate::error::{CallError, Code};
+use crate::json::members;
 
 /// Kind of error of a policy or configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
@@ -42,15 +44,24 @@ const MOST_SHOWN_CHARS: usize = 200;
 #[derive(Clone, PartialEq, thiserror::Error)]
 pub struct PolicyError(Box<Fault>);
 
-#[derive(Clone, PartialEq)]
+/// As JSON it has the members of `data` that describe the error.
+#[derive(Clone, PartialEq, Serialize)]
 struct Fault {
     kind: PolicyErrorKind,
     field: String,
+    #[serde(skip)]
     reason: String,
+    #[serde(skip_serializing_if = "Value::is_null")]
     requested: Value,
+    #[serde(skip_serializing_if = "Value::is_null")]
     limit: Value,
+    /// What the issuer has, for the message, if `limit` does not say it all.
+    #[serde(skip)]
+    held: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     witness: Option<String>,
     /// Errors of other members. These errors have no `others`.
+    #[serde(skip)]
     others: Vec<PolicyError>,
 }
 
@@ -70,17 +81,21 @@ impl fmt::Display for Fault {
             reason,
             requested,
             limit,
+            held,
             witness: _,
             others: _,
         } = self;
         match kind {
             PolicyErrorKind::PolicyExpansion => {
                 write!(f, "policy may only restrict: {field} {reason}")?;
-                let pairs = [("asked for", requested), ("held", limit)];
-                for (name, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
-                    write!(f, "; {name}: {}", shown(value))?;
+                if !requested.is_null() {
+                    write!(f, "; asked for: {}", shown(requested))?;
                 }
-                Ok(())
+                match held {
+                    Some(held) => write!(f, "; held: {held}"),
+                    None if limit.is_null() => Ok(()),
+                    None => write!(f, "; held: {}", shown(limit)),
+                }
             }
             _ if field.is_empty() => write!(f, "the policy {reason}"),
             PolicyErrorKind::PolicyInvalid
@@ -104,21 +119,22 @@ fn shown(value: &Value) -> String {
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
         let cut: String = text.chars().take(MOST_SHOWN_CHARS).collect();
-        format!("`{}`", crate::escape(&cut))
+        format!("`{}`", crate::text::escape(&cut))
     };
     match value {
-        Value::Array(values) if values.is_empty() => "nothing".to_owned(),
-        Value::Array(values) => {
-            let shown: Vec<_> = values.iter().take(MOST_SHOWN).map(one).collect();
-            let more = values.len().saturating_sub(MOST_SHOWN);
-            let rest = if more > 0 {
-                format!(" and {more} more")
-            } else {
-                String::new()
-            };
-            shown.join(", ") + &rest
-        }
+        Value::Array(values) => some_of(&values.iter().map(one).collect::<Vec<_>>()),
         value => one(value),
+    }
+}
+
+/// The first entries of a list.
+fn some_of(entries: &[String]) -> String {
+    let more = entries.len().saturating_sub(MOST_SHOWN);
+    let named: Vec<_> = entries.iter().take(MOST_SHOWN).cloned().collect();
+    match (named.is_empty(), more) {
+        (true, _) => "nothing".to_owned(),
+        (false, 0) => named.join(", "),
+        (false, _) => format!("{} and {more} more", named.join(", ")),
     }
 }
 
@@ -134,6 +150,7 @@ impl PolicyError {
             reason: reason.into(),
             requested: Value::Null,
             limit: Value::Null,
+            held: None,
             witness: None,
             others: Vec::new(),
         }))
@@ -166,6 +183,13 @@ impl PolicyError {
 
     pub(crate) fn requested(mut self, requested: impl Into<Value>) -> Self {
         self.0.requested = requested.into();
+        self
+    }
+
+    /// Names these folders with their access as what the issuer has.
+    pub(super) fn held(mut self, folders: &[OpenFolder]) -> Self {
+        let named: Vec<_> = folders.iter().map(ToString::to_string).collect();
+        self.0.held = Some(some_of(&named));
         self
     }
 
@@ -211,12 +235,6 @@ impl PolicyError {
         &self.0.limit
     }
 
-    /// Returns a path that the policy requests and the issuer does not have, if such a path was searched for.
-    #[must_use]
-    pub fn witness_path(&self) -> Option<&str> {
-        self.0.witness.as_deref()
-    }
-
     /// Returns the stable code.
     #[must_use]
     pub fn code(&self) -> Code {
@@ -226,39 +244,22 @@ impl PolicyError {
     /// Returns the `data` of a JSON-RPC error; `layer` names the source of the policy.
     #[must_use]
     pub fn data(&self, layer: &str) -> Value {
-        let mut data = Map::from_iter([("code".to_owned(), json!(self.code()))]);
+        let mut data = members(json!({ "code": self.code() }));
         data.extend(self.facts());
         data.insert("layer".to_owned(), layer.into());
         Value::Object(data)
     }
 
     /// The members of `data` that describe the error.
-    fn facts(&self) -> impl Iterator<Item = (String, Value)> {
-        let Fault {
-            kind,
-            field,
-            reason: _,
-            requested,
-            limit,
-            witness,
-            others: _,
-        } = &*self.0;
-        let facts = [
-            ("kind", json!(kind)),
-            ("field", json!(field)),
-            ("requested", requested.clone()),
-            ("limit", limit.clone()),
-            ("witness", json!(witness)),
-        ];
-        let facts = facts.into_iter().filter(|(_, value)| !value.is_null());
-        facts.map(|(key, value)| (key.to_owned(), value))
+    fn facts(&self) -> Map<String, Value> {
+        members(json!(self.0))
     }
 }
 
 impl From<PolicyError> for CallError {
     fn from(error: PolicyError) -> Self {
         let call = Self::new(error.code(), error.to_string());
-        let facts = error.facts();
+        let facts = error.facts().into_iter();
         facts.fold(call, |call, (key, value)| call.with(&key, value))
     }
 }

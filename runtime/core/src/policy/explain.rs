@@ -76,6 +76,9 @@ impl Explanation {
         }
         let pattern = match decider {
             Some(layer_entry) => entry(&layer_entry.layer, authority, &folded, ruling),
+            None if ruling.rule == Rule::Named => {
+                authority.base().allowing(need).map(ToString::to_string)
+            }
             None => authority
                 .base()
                 .entries()
@@ -158,6 +161,7 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
     match rule {
         Rule::Open => ("", "no rule speaks against it"),
         Rule::Base => ("roots", "the configuration gives it"),
+        Rule::Named => ("allow", "the configuration allows the scope"),
         Rule::Outside => ("roots", "no configured root holds it with that access"),
         Rule::Ungrantable => (
             "grantable",
@@ -186,7 +190,11 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
             "allow_escape",
             "what lies outside every root may not be asked for",
         ),
-        Rule::Network => ("network", "the network may not be used"),
+        Rule::Network => (
+            "network",
+            "the network is off; it is on if the host allows a scope of `network` with `RuntimeBuilder::allow`, or sets the \
+             configuration key `network` to true, and no policy sets it to false",
+        ),
         Rule::Approval => ("require_approval", "every change needs a person"),
     }
 }

@@ -1,26 +1,31 @@
 //! Boolean keys of a policy. Flags that allow something merge by `and`, flags that restrict by `or`.
 
 use std::collections::BTreeMap;
-use std::fmt;
-
-use serde::{Deserialize, Serialize};
 
 use super::error::PolicyError;
 use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
-use crate::scope::{Resource, Verb};
+use crate::scope::{Verb, words};
 
-/// A boolean key of a policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Flag {
-    AllowEscape,
-    FollowSymlinks,
-    Network,
-    ReadOnly,
-    StrictHardlinks,
-    RequirePreview,
-    RequireApproval,
+words! {
+    /// A boolean key of a policy.
+    pub enum Flag {
+        /// A policy may set it to true only if the configuration does. If a configuration or policy sets it to false, paths
+        /// outside all roots are denied, even if granted.
+        AllowEscape = "allow_escape",
+        /// Links are followed.
+        FollowSymlinks = "follow_symlinks",
+        /// Scopes of the resource `network` may be used.
+        Network = "network",
+        /// All changes are denied.
+        ReadOnly = "read_only",
+        /// Files with several hard links are rejected.
+        StrictHardlinks = "strict_hardlinks",
+        /// A change must have been previewed.
+        RequirePreview = "require_preview",
+        /// Every change requires approval; [`Authority::judge`](super::Authority::judge) returns `Ask` for it.
+        RequireApproval = "require_approval",
+    }
 }
 
 /// The flags that a policy sets; the others do not restrict.
@@ -37,13 +42,6 @@ impl Flag {
             self,
             Self::AllowEscape | Self::FollowSymlinks | Self::Network
         )
-    }
-}
-
-/// The key.
-impl fmt::Display for Flag {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.serialize(f)
     }
 }
 
@@ -78,8 +76,7 @@ impl Flags {
     }
 
     pub(crate) fn judge(self, need: &Need<'_>) -> Ruling {
-        let networked =
-            matches!(need.scope().resource(), Resource::Other(name) if &**name == "network");
+        let networked = need.scope().resource().is_network();
         let approval = if need.verb() != Verb::Read && self.get(Flag::RequireApproval) {
             Ruling::new(Verdict::Ask, Rule::Approval)
         } else {
@@ -90,13 +87,20 @@ impl Flags {
     }
 }
 
+/// What turns the network on, for errors about the key `network`.
+const NETWORK_OFF: &str = "is off in what the issuer holds; the host turns it on with `RuntimeBuilder::allow` of a scope of \
+                           `network` or the configuration key `network`";
+
 /// Rejects flags that allow what the issuer denies.
 pub(crate) fn admit(fields: &FlagFields, held: Flags) -> Result<(), PolicyError> {
     let opens = |flag: Flag, value| value != flag.restricting() && value != held.get(flag);
     match fields.iter().find(|(flag, value)| opens(**flag, **value)) {
         Some((flag, value)) => Err(PolicyError::expansion(
-            format!("/{flag}"),
-            "would undo what the issuer has set",
+            format!("/{}", flag.as_str()),
+            match flag {
+                Flag::Network => NETWORK_OFF,
+                _ => "would undo what the issuer has set",
+            },
             *value,
             !value,
         )),

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use unicode_normalization::UnicodeNormalization;
 
-use crate::escape::is_ignorable;
+use crate::text::is_ignorable;
 
 /// Folds `text`: NFC, case folded, without characters that file systems ignore. Slashes are not changed.
 ///
@@ -31,19 +31,6 @@ pub fn fold(text: &str) -> Cow<'_, str> {
         .collect::<String>();
     // Case mapping may compose or decompose again, such as `ŉ` and the iota subscript.
     Cow::Owned(cased.nfc().filter(|c| !is_ignorable(*c)).collect())
-}
-
-/// `path` relative to `prefix`, both folded and absolute; `None` if it is not beneath it.
-pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
-    if prefix == "/" {
-        return path.strip_prefix('/');
-    }
-    let rest = path.strip_prefix(prefix)?;
-    if rest.is_empty() {
-        Some(rest)
-    } else {
-        rest.strip_prefix('/')
-    }
 }
 
 #[cfg(test)]

@@ -349,7 +349,7 @@ fn check_names(plain: &str) -> Result<(), String> {
         .split('/')
         .find(|name| matches!(*name, "" | "." | ".."))
     {
-        Some(name) => Err(format!("has `{name}` for a name and could never match")),
+        Some(name) => Err(format!("contains the name `{name}`, so it can never match")),
         None => Ok(()),
     }
 }
@@ -485,8 +485,8 @@ mod tests {
             ("C:\\x\\*.pem", "holds `\\x`"),
             ("/repo/*.pem", "begins with `/`"),
             ("node_modules/", "ends with `/`"),
-            ("a/../b", "has `..` for a name"),
-            ("", "has `` for a name"),
+            ("a/../b", "contains the name `..`"),
+            ("", "contains the name ``"),
         ] {
             let error = check(glob).unwrap_err();
             assert!(error.starts_with(reason), "{glob}: {error}");

@@ -193,7 +193,7 @@ pub(crate) fn admit_audience(flags: &FlagFields, origin: Origin) -> Result<(), P
     };
     let keys = KEYS.iter().filter(|field| field.audience == refused);
     for key in keys.map(|field| field.key) {
-        if flags.keys().any(|flag| flag.to_string() == key) {
+        if flags.keys().any(|flag| flag.as_str() == key) {
             return Err(PolicyError::new(
                 PolicyErrorKind::PolicyAudience,
                 format!("/{key}"),

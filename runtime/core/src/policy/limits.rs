@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::error::PolicyError;
+use super::parse::known_members;
 use crate::budget::Budget;
 
 /// Value of "unlimited". It is the largest value, so the stricter of two limits is their minimum.
@@ -95,9 +96,9 @@ pub(crate) enum Limit {
 }
 
 /// The limits that a policy sets, as written: 0 is unlimited, except in `budget`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LimitFields {
-    #[serde(flatten)]
+    #[serde(flatten, deserialize_with = "known_members")]
     pub(crate) counts: BTreeMap<Limit, u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) budget: Option<Budget>,
@@ -127,49 +128,31 @@ impl LimitFields {
 
     /// Rejects limits that are looser than the issuer's.
     pub(crate) fn admit(&self, held: &Limits) -> Result<(), PolicyError> {
-        let wanted = self.budget.unwrap_or_default();
-        let of_budget = |limit: Option<u64>| limit.unwrap_or(UNLIMITED);
-        let uppers = [
-            (
-                "read_max_bytes",
-                self.upper(Limit::ReadMaxBytes),
-                held.read_max_bytes,
-            ),
-            (
-                "write_max_bytes",
-                self.upper(Limit::WriteMaxBytes),
-                held.write_max_bytes,
-            ),
-            (
-                "max_results",
-                self.upper(Limit::MaxResults),
-                held.max_results,
-            ),
-            ("max_calls", self.upper(Limit::MaxCalls), held.max_calls),
-            ("ttl_ms", self.upper(Limit::TtlMs), held.ttl_ms),
-            ("budget/calls", wanted.calls, of_budget(held.budget.calls)),
-            (
-                "budget/bytes_written",
-                wanted.bytes_written,
-                of_budget(held.budget.bytes_written),
-            ),
-            (
-                "budget/files_touched",
-                wanted.files_touched,
-                of_budget(held.budget.files_touched),
-            ),
-            (
-                "budget/children",
-                wanted.children,
-                of_budget(held.budget.children),
-            ),
-        ];
-        for (key, wanted, held) in uppers {
-            if let Some(wanted) = wanted.filter(|wanted| *wanted > held) {
-                let wanted = if wanted == UNLIMITED { 0 } else { wanted };
-                return Err(loose(key, "is above the issuer's limit", wanted, held));
-            }
-        }
+        let upper = |key, limit, held| check_upper(key, self.upper(limit), held);
+        upper("read_max_bytes", Limit::ReadMaxBytes, held.read_max_bytes)?;
+        upper(
+            "write_max_bytes",
+            Limit::WriteMaxBytes,
+            held.write_max_bytes,
+        )?;
+        upper("max_results", Limit::MaxResults, held.max_results)?;
+        upper("max_calls", Limit::MaxCalls, held.max_calls)?;
+        upper("ttl_ms", Limit::TtlMs, held.ttl_ms)?;
+        let (wanted, budget) = (self.budget.unwrap_or_default(), held.budget);
+        let within =
+            |key, wanted, held: Option<u64>| check_upper(key, wanted, held.unwrap_or(UNLIMITED));
+        within("budget/calls", wanted.calls, budget.calls)?;
+        within(
+            "budget/bytes_written",
+            wanted.bytes_written,
+            budget.bytes_written,
+        )?;
+        within(
+            "budget/files_touched",
+            wanted.files_touched,
+            budget.files_touched,
+        )?;
+        within("budget/children", wanted.children, budget.children)?;
         let (key, held) = ("min_interval_ms", held.min_interval_ms);
         match self.counts.get(&Limit::MinIntervalMs) {
             Some(&wanted) if wanted < held => {
@@ -177,6 +160,16 @@ impl LimitFields {
             }
             _ => Ok(()),
         }
+    }
+}
+
+fn check_upper(key: &str, wanted: Option<u64>, held: u64) -> Result<(), PolicyError> {
+    match wanted {
+        Some(wanted) if wanted > held => {
+            let written = if wanted == UNLIMITED { 0 } else { wanted };
+            Err(loose(key, "is above the issuer's limit", written, held))
+        }
+        _ => Ok(()),
     }
 }
 

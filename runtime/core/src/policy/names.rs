@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use foldhash::fast::RandomState;
 
-use super::fold::beneath;
+use crate::path::beneath;
 
 /// The globs of a list that are matched by comparing names, and a filter for all other globs.
 #[derive(Debug, Default)]

@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::fold::{beneath, fold};
-use crate::path::VirtualPath;
+use super::fold::fold;
+use crate::path::{VirtualPath, beneath};
 use crate::scope::{Resource, Scope, Verb};
 
 /// A mount point with its folded path.

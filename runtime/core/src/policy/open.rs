@@ -15,8 +15,9 @@ use crate::scope::{Scope, Verb};
 /// A folder inside an open folder is listed if its verdicts differ from those of the folder above it.
 ///
 /// ```
+/// use bailiwick::config::RootConfig;
 /// use bailiwick::policy::Authority;
-/// use bailiwick::{Config, Origin, Policy, RootConfig, VirtualPath};
+/// use bailiwick::{Config, Origin, Policy, VirtualPath};
 /// let config = Config::new().root(RootConfig::new(VirtualPath::parse("/repo", None)?));
 /// let host = Authority::configured(&config)?;
 /// let policy = Policy::new().allow("read:file:/repo/src").allow("write:file:/repo/src/parser");
@@ -62,7 +63,7 @@ impl OpenFolder {
 
 impl fmt::Display for OpenFolder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = crate::escape(self.path.as_str());
+        let path = crate::text::escape(self.path.as_str());
         write!(f, "`{path}` ({})", self.rights())
     }
 }

@@ -1,15 +1,15 @@
 //! Parses a policy from JSON. Errors contain the JSON pointer of the invalid member.
 
-use serde::de::{IntoDeserializer, value};
+use std::collections::BTreeMap;
+
+use serde::de::{DeserializeOwned, Error as _, IntoDeserializer, value};
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::Policy;
 use super::error::PolicyError;
-use super::globs::check;
-use super::keys::{EnumKind, Key, KeyScope, ValueKind};
-use super::roots::PolicyRoot;
-use crate::budget::Budget;
+use super::globs;
+use super::keys::{EnumKind, KEYS, Key, KeyScope, ValueKind};
 use crate::path::VirtualPath;
 use crate::scope::ScopePattern;
 
@@ -46,160 +46,172 @@ impl Size {
 
 /// A JSON value with its JSON pointer.
 #[derive(Clone, Debug)]
-pub(crate) struct Pointer<'v> {
+struct Located<'v> {
     pointer: String,
     value: &'v Value,
 }
 
-impl<'v> Pointer<'v> {
-    pub(crate) fn top(value: &'v Value) -> Self {
+/// Checks a document by the table of keys. Returns it without members that are `null`, which count as absent.
+pub(crate) fn checked(document: &Value, here: KeyScope) -> Result<Map<String, Value>, PolicyError> {
+    Located::top(document).object(None, here)
+}
+
+/// Removes and deserialises the checked member `key`, or returns its default.
+pub(crate) fn take<T: DeserializeOwned + Default>(
+    members: &mut Map<String, Value>,
+    key: &str,
+) -> Result<T, PolicyError> {
+    members
+        .shift_remove(key)
+        .map_or_else(|| Ok(T::default()), deserialized)
+}
+
+/// Fails only if a type does not agree with the table of keys.
+fn deserialized<T: DeserializeOwned>(checked: Value) -> Result<T, PolicyError> {
+    serde_json::from_value(checked).map_err(|error| PolicyError::invalid("", error.to_string()))
+}
+
+impl<'v> Located<'v> {
+    fn top(value: &'v Value) -> Self {
         Self {
             pointer: String::new(),
             value,
         }
     }
 
-    fn wrong(&self, expected: &str) -> PolicyError {
-        PolicyError::invalid(self.pointer.as_str(), format!("must be {expected}"))
-    }
-
-    pub(crate) fn invalid(&self, reason: impl Into<String>) -> PolicyError {
+    fn invalid(&self, reason: impl Into<String>) -> PolicyError {
         PolicyError::invalid(self.pointer.as_str(), reason).requested(self.value.clone())
     }
 
-    /// The error for a key that is not handled.
-    pub(crate) fn unknown<T>(&self) -> Result<T, PolicyError> {
-        Err(self.invalid("is an unknown key"))
-    }
-
-    /// The members of an object; `null` counts as absent.
-    fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
-        let members = self.value.as_object();
-        let members = members.ok_or_else(|| self.wrong("an object"))?.iter();
-        Ok(members
-            .filter(|(_, value)| !value.is_null())
-            .map(|(key, value)| {
-                let escaped = key.replace('~', "~0").replace('/', "~1");
-                let pointer = format!("{}/{escaped}", self.pointer);
-                (key.as_str(), Self { pointer, value })
-            }))
-    }
-
-    /// Calls `set` for each member of an object, which is the value of the key `parent` or a whole document.
-    pub(crate) fn each_key(
-        &self,
-        parent: Option<&str>,
-        here: KeyScope,
-        mut set: impl FnMut(&Key, &Self) -> Result<(), PolicyError>,
-    ) -> Result<(), PolicyError> {
-        self.members()?.try_for_each(|(name, at)| {
-            let field = Key::member(parent, name, here, &at.pointer)?;
-            set(field, &at)
+    /// `found`, which is what the value was expected to be.
+    fn expect<T>(&self, found: Option<T>, expected: &str) -> Result<T, PolicyError> {
+        found.ok_or_else(|| {
+            PolicyError::invalid(self.pointer.as_str(), format!("must be {expected}"))
         })
-    }
-
-    pub(crate) fn each<T, C: FromIterator<T>>(
-        &self,
-        mut read: impl FnMut(&Self) -> Result<T, PolicyError>,
-    ) -> Result<C, PolicyError> {
-        let items = self.value.as_array().ok_or_else(|| self.wrong("a list"))?;
-        let items = items.iter().enumerate().map(|(index, value)| Self {
-            pointer: format!("{}/{index}", self.pointer),
-            value,
-        });
-        items.map(|item| read(&item)).collect()
     }
 
     fn text(&self) -> Result<&'v str, PolicyError> {
-        self.value.as_str().ok_or_else(|| self.wrong("a text"))
+        self.expect(self.value.as_str(), "a text")
     }
 
-    pub(crate) fn flag(&self) -> Result<bool, PolicyError> {
-        let flag = self.value.as_bool();
-        flag.ok_or_else(|| self.wrong("true or false"))
+    /// The members of an object that are not `null`.
+    fn members(&self) -> Result<impl Iterator<Item = (&'v str, Self)>, PolicyError> {
+        let members = self.expect(self.value.as_object(), "an object")?.iter();
+        Ok(members
+            .filter(|(_, value)| !value.is_null())
+            .map(|(name, value)| {
+                let escaped = name.replace('~', "~0").replace('/', "~1");
+                let pointer = format!("{}/{escaped}", self.pointer);
+                (name.as_str(), Self { pointer, value })
+            }))
     }
 
-    fn count(&self) -> Result<u64, PolicyError> {
-        let count = self.value.as_u64();
-        count.ok_or_else(|| self.wrong("a whole number, 0 or more"))
+    /// An object of the keys of `parent`, or a whole document.
+    fn object(
+        &self,
+        parent: Option<&str>,
+        here: KeyScope,
+    ) -> Result<Map<String, Value>, PolicyError> {
+        let mut object = Map::new();
+        for (name, member) in self.members()? {
+            let key = Key::member(parent, name, here, &member.pointer)?;
+            object.insert(name.to_owned(), member.checked(key, here)?);
+        }
+        let required = |key: &&Key| key.parent() == parent && key.kind == ValueKind::Path;
+        match KEYS.iter().find(required).map(Key::name) {
+            Some(name) if !object.contains_key(name) => {
+                self.expect(None, &format!("an object with a `{name}`"))
+            }
+            _ => Ok(object),
+        }
     }
 
-    /// The flag or limit with this key.
-    fn named<'k, T: Deserialize<'k>>(&self, key: &'k str) -> Result<T, PolicyError> {
-        let named: Result<_, value::Error> = T::deserialize(key.into_deserializer());
-        named.or_else(|_| self.unknown())
+    fn list(
+        &self,
+        check: impl FnMut(Self) -> Result<Value, PolicyError>,
+    ) -> Result<Value, PolicyError> {
+        let items = self
+            .expect(self.value.as_array(), "a list")?
+            .iter()
+            .enumerate();
+        items
+            .map(|(index, value)| Self {
+                pointer: format!("{}/{index}", self.pointer),
+                value,
+            })
+            .map(check)
+            .collect()
+    }
+
+    /// The value of `key`.
+    fn checked(&self, key: &Key, here: KeyScope) -> Result<Value, PolicyError> {
+        match key.kind {
+            ValueKind::Flag => self
+                .expect(self.value.as_bool(), "true or false")
+                .map(Value::from),
+            ValueKind::Count => self
+                .expect(self.value.as_u64(), "a whole number, 0 or more")
+                .map(Value::from),
+            ValueKind::Path => self.valid(|text| VirtualPath::parse(text, None)),
+            ValueKind::OneOf(words) => self.word(words),
+            ValueKind::ListOf(words) => self.list(|item| item.word(words)),
+            ValueKind::Names => self.list(|item| item.text().map(Value::from)),
+            ValueKind::Globs => self.list(|item| item.valid(globs::check)),
+            ValueKind::Patterns => self.list(|item| item.valid(str::parse::<ScopePattern>)),
+            ValueKind::Object => self.object(Some(key.key), here).map(Value::Object),
+            ValueKind::Objects => {
+                let mut has_default = false;
+                self.list(|item| {
+                    // Roots of a restriction have the same members as roots.
+                    let object = item.object(Some(key.name()), here)?;
+                    let default = object.get("default") == Some(&Value::Bool(true));
+                    if default && std::mem::replace(&mut has_default, true) {
+                        return Err(item.invalid("is a second default root"));
+                    }
+                    Ok(Value::Object(object))
+                })
+            }
+            ValueKind::Policy => self.object(None, KeyScope::Policy).map(Value::Object),
+        }
+    }
+
+    /// The text, if `parse` accepts it.
+    fn valid<T, E: ToString>(
+        &self,
+        parse: impl Fn(&str) -> Result<T, E>,
+    ) -> Result<Value, PolicyError> {
+        let text = self.text()?;
+        match parse(text) {
+            Ok(_) => Ok(text.into()),
+            Err(reason) => Err(self.invalid(reason.to_string())),
+        }
     }
 
     /// A value of an enumeration.
-    pub(crate) fn word<T: Deserialize<'v>>(&self, kind: EnumKind) -> Result<T, PolicyError> {
+    fn word(&self, kind: EnumKind) -> Result<Value, PolicyError> {
         let text = self.text()?;
-        let word: Result<_, value::Error> = T::deserialize(text.into_deserializer());
-        word.map_err(|_| self.invalid(format!("must be one of {}", kind.all().join(", "))))
+        if kind.all().contains(&text) {
+            return Ok(text.into());
+        }
+        Err(self.invalid(format!("must be one of {}", kind.all().join(", "))))
     }
+}
 
-    pub(crate) fn globs(&self) -> Result<Vec<String>, PolicyError> {
-        self.each(|item| {
-            let glob = item.text()?;
-            check(glob).map_err(|reason| item.invalid(reason))?;
-            Ok(glob.to_owned())
-        })
+/// Deserialises the members whose keys are of type `K`, and ignores all others.
+pub(super) fn known_members<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+where
+    K: DeserializeOwned + Ord,
+    V: DeserializeOwned,
+    D: Deserializer<'de>,
+{
+    let mut known = BTreeMap::new();
+    for (name, value) in Map::deserialize(deserializer)? {
+        let key: Result<K, value::Error> = K::deserialize(name.into_deserializer());
+        if let Ok(key) = key {
+            known.insert(key, V::deserialize(value).map_err(D::Error::custom)?);
+        }
     }
-
-    pub(crate) fn patterns(&self) -> Result<Vec<ScopePattern>, PolicyError> {
-        self.each(|item| {
-            let parsed = item.text()?.parse::<ScopePattern>();
-            parsed.map_err(|error| item.invalid(error.to_string()))
-        })
-    }
-
-    /// An entry of `roots`. `set` is called for the members that are only valid in configuration.
-    pub(crate) fn root(
-        &self,
-        here: KeyScope,
-        mut set: impl FnMut(&Key, &Self) -> Result<(), PolicyError>,
-    ) -> Result<PolicyRoot, PolicyError> {
-        let mut root = PolicyRoot::new(VirtualPath::top());
-        let mut path = None;
-        self.each_key(Some("roots"), here, |field, at| {
-            match field.name() {
-                "path" => {
-                    let parsed = VirtualPath::parse(at.text()?, None);
-                    path = Some(parsed.map_err(|error| at.invalid(error.to_string()))?);
-                }
-                "blocked" => root.blocked = Some(at.flag()?),
-                "allow" => root.allow = Some(at.globs()?),
-                "deny" => root.deny = at.globs()?,
-                "immutable" => root.immutable = at.globs()?,
-                _ => return set(field, at),
-            }
-            Ok(())
-        })?;
-        root.path = path.ok_or_else(|| self.wrong("an object with a `path`"))?;
-        Ok(root)
-    }
-
-    /// A policy of any size.
-    pub(crate) fn policy(&self) -> Result<Policy, PolicyError> {
-        let mut policy = Policy::new();
-        self.each_key(None, KeyScope::Policy, |field, at| policy.set(field, at))?;
-        Ok(policy)
-    }
-
-    fn budget(&self) -> Result<Budget, PolicyError> {
-        let mut budget = Budget::default();
-        self.each_key(Some("budget"), KeyScope::Any, |field, at| {
-            let figure = match field.name() {
-                "calls" => &mut budget.calls,
-                "bytes_written" => &mut budget.bytes_written,
-                "files_touched" => &mut budget.files_touched,
-                "children" => &mut budget.children,
-                _ => return at.unknown(),
-            };
-            *figure = Some(at.count()?);
-            Ok(())
-        })?;
-        Ok(budget)
-    }
+    Ok(known)
 }
 
 impl Policy {
@@ -208,14 +220,13 @@ impl Policy {
     /// # Errors
     /// [`PolicyError`] with the JSON pointer of the first invalid member.
     pub fn parse(value: &Value) -> Result<Self, PolicyError> {
-        let whole = Pointer::top(value);
         let mut size = Size::default();
         // This comes first, since parsing costs more than counting.
-        for (_, at) in whole.members()? {
-            size.add(at.value);
+        for (_, member) in Located::top(value).members()? {
+            size.add(member.value);
             let over = |what: String| {
                 let reason = format!("is too much for one policy: its {what}");
-                Err(PolicyError::invalid(at.pointer.as_str(), reason))
+                Err(PolicyError::invalid(member.pointer.as_str(), reason))
             };
             if size.entries > MAX_ENTRIES {
                 return over(format!("lists hold more than {MAX_ENTRIES} entries"));
@@ -224,45 +235,22 @@ impl Policy {
                 return over(format!("texts hold more than {MAX_TEXT} bytes"));
             }
         }
-        whole.policy()
+        Self::of_checked(checked(value, KeyScope::Policy)?)
     }
 
-    /// Sets the field of a key, which must be one of a policy.
-    pub(crate) fn set(&mut self, field: &Key, at: &Pointer<'_>) -> Result<(), PolicyError> {
-        match field.key {
-            "roots" => {
-                let root = |item: &Pointer<'_>| item.root(KeyScope::Policy, |_, at| at.unknown());
-                self.roots = Some(at.each(root)?);
-            }
-            "deny" => self.deny = at.globs()?,
-            "immutable" => self.immutable = at.globs()?,
-            "allow_scopes" => self.scopes.allow = Some(at.patterns()?),
-            "ask_scopes" => self.scopes.ask = Some(at.patterns()?),
-            "deny_scopes" => self.scopes.deny = Some(at.patterns()?),
-            "delegate_only" => self.scopes.delegate_only = Some(at.patterns()?),
-            "otherwise" => self.scopes.otherwise = Some(at.word(EnumKind::Verdicts)?),
-            "tools" => self.sets.tools = Some(at.each(|item| item.text().map(str::to_owned))?),
-            "verbs" => self.sets.verbs = Some(at.each(|item| item.word(EnumKind::Verbs))?),
-            "write_modes" => {
-                self.sets.write_modes = Some(at.each(|item| item.word(EnumKind::WriteModes))?);
-            }
-            "access" => self.access = Some(at.word(EnumKind::Access)?),
-            "budget" => self.limits.budget = Some(at.budget()?),
-            key if field.kind == ValueKind::Flag => {
-                self.flags.insert(at.named(key)?, at.flag()?);
-            }
-            key => {
-                self.limits.counts.insert(at.named(key)?, at.count()?);
-            }
-        }
-        Ok(())
+    /// The policy with these members, which were checked.
+    pub(crate) fn of_checked(members: Map<String, Value>) -> Result<Self, PolicyError> {
+        Ok(Self {
+            fields: deserialized(Value::Object(members))?,
+            faults: Vec::new(),
+        })
     }
 }
 
 impl<'de> Deserialize<'de> for Policy {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Self::parse(&value).map_err(serde::de::Error::custom)
+        Self::parse(&value).map_err(D::Error::custom)
     }
 }
 

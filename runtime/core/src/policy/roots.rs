@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Policy;
+use super::access::Access;
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{DenyGlobs, Globs, Reading};
@@ -12,10 +13,13 @@ use super::need::{MountPoint, Need, Spelling};
 use super::patterns::PatternBudget;
 use super::strict;
 use super::verdict::{Rule, Ruling};
+use crate::config::RootConfig;
 use crate::path::VirtualPath;
+use crate::scope::Verb;
 
 /// One entry of a policy's `roots`: a listed or blocked subtree.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PolicyRoot {
     /// The subtree, which must be inside those of the issuer.
     pub path: VirtualPath,
@@ -26,10 +30,10 @@ pub struct PolicyRoot {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allow: Option<Vec<String>>,
     /// The globs of files that are denied.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deny: Vec<String>,
     /// The globs of files that cannot be changed.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub immutable: Vec<String>,
 }
 
@@ -54,7 +58,10 @@ impl PolicyRoot {
 impl Policy {
     /// Whether it names any subtrees.
     pub(crate) fn names_subtrees(&self) -> bool {
-        self.roots.as_ref().is_some_and(|roots| !roots.is_empty())
+        self.fields
+            .roots
+            .as_ref()
+            .is_some_and(|roots| !roots.is_empty())
     }
 
     /// Resolves links in `roots`: for an entry that is a link, adds an entry for its target if `issuer` lists that. `real`
@@ -64,7 +71,7 @@ impl Policy {
         issuer: &Authority,
         real: impl Fn(&VirtualPath) -> Option<VirtualPath>,
     ) -> Self {
-        let named = self.roots.as_deref().unwrap_or_default();
+        let named = self.fields.roots.as_deref().unwrap_or_default();
         let led = |root: &PolicyRoot| {
             let path = real(&root.path).filter(|path| issuer.lists(path))?;
             let known = named.iter().any(|named| named.path == path);
@@ -74,7 +81,7 @@ impl Policy {
             })
         };
         let led: Vec<_> = named.iter().filter_map(led).collect();
-        if let Some(roots) = &mut self.roots {
+        if let Some(roots) = &mut self.fields.roots {
             roots.extend(led);
         }
         self
@@ -96,6 +103,8 @@ pub struct Subtree {
     #[doc(hidden)]
     pub mount: MountPoint,
     pub(crate) blocked: bool,
+    /// Whether a root of the configuration allows changes. Entries of policies do not use it.
+    writable: bool,
     allowed: AllowSet,
     denied: DenyGlobs,
 }
@@ -114,9 +123,52 @@ impl Subtree {
         Ok(Self {
             mount: MountPoint::new(root.path.clone()),
             blocked: root.is_blocked(),
+            writable: true,
             allowed,
             denied: DenyGlobs::compile(&root.deny, &root.immutable, at, budget)?,
         })
+    }
+
+    /// Compiles roots of the configuration.
+    pub(crate) fn compile_roots(
+        roots: &[RootConfig],
+        budget: &mut PatternBudget,
+    ) -> Result<Box<[Self]>, PolicyError> {
+        let compile = |(index, root): (usize, &RootConfig)| {
+            let RootConfig {
+                mount,
+                default: _,
+                optional: _,
+                access,
+                allow,
+                deny,
+                immutable,
+                blocked,
+            } = root;
+            let entry = PolicyRoot {
+                path: mount.clone(),
+                blocked: Some(*blocked),
+                // In a configuration, an empty list counts as unset.
+                allow: Some(allow.clone()).filter(|allow| !allow.is_empty()),
+                deny: deny.clone(),
+                immutable: immutable.clone(),
+            };
+            Ok(Self {
+                writable: *access != Access::Read,
+                ..Self::compile(&entry, &format!("/roots/{index}"), budget)?
+            })
+        };
+        roots.iter().enumerate().map(compile).collect()
+    }
+
+    /// Whether a root of the configuration allows `verb`.
+    pub(crate) fn permits(&self, verb: Verb) -> bool {
+        match verb {
+            Verb::Read => true,
+            Verb::Write => self.writable,
+            // A root does not allow its files to be executed.
+            Verb::Execute => false,
+        }
     }
 
     /// The path of the need relative to this entry, if this entry decides on it. `depth` is the depth of the innermost
@@ -264,7 +316,7 @@ impl Roots {
     /// Whether something at or beneath `prefix` may be allowed.
     pub(crate) fn reaches(&self, prefix: &VirtualPath) -> bool {
         let beneath = |entry: &Subtree| entry.mount.path.starts_with(prefix);
-        let touches = |entry: &Subtree| touch(&entry.mount.path, prefix);
+        let touches = |entry: &Subtree| entry.mount.path.touches(prefix);
         self.listed().any(beneath)
             || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
     }
@@ -278,7 +330,7 @@ impl Roots {
             .iter()
             .flat_map(|held| self.listed().map(move |entry| (held, &entry.mount.path)));
         let mut left: Vec<_> = pairs
-            .filter(|(held, listed)| touch(held, listed))
+            .filter(|(held, listed)| held.touches(listed))
             .map(|(held, listed)| {
                 if held.starts_with(listed) {
                     held
@@ -311,11 +363,6 @@ pub(crate) fn blocks<'e>(
     let depth = depth_of(entries.clone(), path);
     let mut blocked = entries.filter(|entry| entry.blocked && Some(entry.mount.depth) == depth);
     blocked.any(|entry| path.starts_with(&entry.mount.path))
-}
-
-/// Whether one of two subtrees contains the other.
-pub(crate) fn touch(a: &VirtualPath, b: &VirtualPath) -> bool {
-    a.starts_with(b) || b.starts_with(a)
 }
 
 /// Rejects entries that the issuer does not list or that it blocks.

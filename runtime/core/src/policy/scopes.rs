@@ -1,18 +1,18 @@
 //! Allow, ask, deny and delegate-only scope lists of a policy.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
+use super::access::is_of_writing;
 use super::authority::Authority;
 use super::error::PolicyError;
-use super::fold::{beneath, fold};
-use super::level::is_of_writing;
+use super::fold::fold;
 use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
-use crate::path::VirtualPath;
+use crate::path::{VirtualPath, beneath};
 use crate::scope::{Detail, Scope, ScopePattern};
 
 /// The scope lists of a policy: `deny` precedes `ask`, which precedes `allow`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ScopeLists {
     #[serde(rename = "allow_scopes", skip_serializing_if = "Option::is_none")]
     pub(crate) allow: Option<Vec<ScopePattern>>,
@@ -201,12 +201,17 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
                     "is more than the issuer of the policy holds; the host allows it with `RuntimeBuilder::allow` \
                      (configuration key `allow`)"
                 };
-                return Err(PolicyError::expansion(
+                let error = PolicyError::expansion(
                     format!("/{key}/{index}"),
                     reason,
                     pattern.to_string(),
                     issuer.visible(),
-                ));
+                );
+                return Err(if pattern.is_of_files() {
+                    error.held(&issuer.delegable()?.open_folders())
+                } else {
+                    error
+                });
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::authority::Authority;
@@ -22,7 +22,7 @@ words! {
 }
 
 /// Lists that restrict a known set; an absent list does not restrict it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Sets {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) tools: Option<BTreeSet<String>>,

@@ -91,11 +91,8 @@ fn absolute(mount: &VirtualPath, allow: Option<&[String]>) -> Result<Vec<String>
 
 fn automaton(globs: &[String]) -> Result<Dfa, TooHard> {
     let compiled = globs.iter().map(|glob| compile(glob));
-    let regexes = compiled
-        .map(|glob| glob.map(|glob| glob.regex().to_owned()))
-        .collect::<Result<Vec<_>, _>>()
-        .map_err(|_| TooHard)?;
-    build(&regexes)
+    let regexes = compiled.map(|glob| Ok(glob.map_err(|_| TooHard)?.regex().to_owned()));
+    build(&regexes.collect::<Result<Vec<_>, _>>()?)
 }
 
 fn build<P: AsRef<str>>(patterns: &[P]) -> Result<Dfa, TooHard> {

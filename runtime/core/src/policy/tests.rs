@@ -1,5 +1,6 @@
 //! Tests of policies: properties, vectors and a small model.
 
+mod access;
 mod explain;
 mod keys;
 mod laws;

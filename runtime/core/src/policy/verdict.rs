@@ -22,8 +22,10 @@ words! {
 pub(crate) enum Rule {
     /// No rule applies to the need.
     Open,
-    /// A configured root with that access contains it, or the base list names it.
+    /// A configured root with that access contains it.
     Base,
+    /// An allowed scope of the configuration covers it.
+    Named,
     /// No configured root with that access contains it.
     Outside,
     /// It is outside all roots, and no grant may cover it.

@@ -135,10 +135,7 @@ impl Coverage {
             reach,
             operations,
         } = self;
-        let all = match reach {
-            Reach::Exact => "",
-            Reach::Beneath => " and everything in it",
-        };
+        let all = all_in(*reach);
         if let Some(segments) = pattern.mcp() {
             return of_server(*operations, *reach, segments);
         }
@@ -160,6 +157,13 @@ impl Coverage {
     }
 }
 
+fn all_in(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Exact => "",
+        Reach::Beneath => " and everything in it",
+    }
+}
+
 /// The sentence for a server or a tool of it, without marks.
 fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
     let named = |text: &str| quoted(text.split('~').next().unwrap_or(text));
@@ -178,10 +182,7 @@ fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
             )
         }
         (Some(kind), Some(rest)) => {
-            let all = match reach {
-                Reach::Exact => "",
-                Reach::Beneath => " and everything in it",
-            };
+            let all = all_in(reach);
             format!(
                 "{operations} {} {} of {server}{all}",
                 named(kind),
@@ -247,19 +248,19 @@ struct Form {
     operations: Option<Operations>,
 }
 
-impl TryFrom<Form> for Coverage {
-    type Error = &'static str;
-
-    fn try_from(form: Form) -> Result<Self, Self::Error> {
-        match (form.reach, form.operations) {
-            (None, None) => Ok(form.pattern.into()),
+impl Form {
+    fn coverage<E: serde::de::Error>(self) -> Result<Coverage, E> {
+        match (self.reach, self.operations) {
+            (None, None) => Ok(self.pattern.into()),
             (Some(reach), Some(operations)) => {
-                let whole = Operations::of(form.pattern.verb()).includes(operations);
-                Self::new(form.pattern, reach, operations)
+                let whole = Operations::of(self.pattern.verb()).includes(operations);
+                Coverage::new(self.pattern, reach, operations)
                     .filter(|_| whole)
-                    .ok_or("`operations` must name operations of the pattern's verb")
+                    .ok_or_else(|| {
+                        E::custom("`operations` must name operations of the pattern's verb")
+                    })
             }
-            _ => Err("`reach` and `operations` must be given together"),
+            _ => Err(E::custom("`reach` and `operations` must be given together")),
         }
     }
 }
@@ -267,23 +268,14 @@ impl TryFrom<Form> for Coverage {
 /// Parses the three members among others, which are ignored.
 pub(crate) fn beside<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Coverage, D::Error> {
     #[derive(Deserialize)]
+    #[serde(remote = "Form")]
     struct Beside {
         pattern: ScopePattern,
         reach: Option<Reach>,
         operations: Option<Operations>,
     }
 
-    let Beside {
-        pattern,
-        reach,
-        operations,
-    } = Beside::deserialize(deserializer)?;
-    let form = Form {
-        pattern,
-        reach,
-        operations,
-    };
-    form.try_into().map_err(D::Error::custom)
+    Beside::deserialize(deserializer)?.coverage()
 }
 
 /// Parses the object form with exactly the three members.
@@ -294,7 +286,7 @@ pub(crate) fn all_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Co
     if form.reach.is_none() {
         return Err(D::Error::custom("`reach` and `operations` are missing"));
     }
-    form.try_into().map_err(D::Error::custom)
+    form.coverage()
 }
 
 impl<'de> Deserialize<'de> for Coverage {
@@ -315,8 +307,7 @@ impl<'de> Deserialize<'de> for Coverage {
             }
 
             fn visit_map<M: MapAccess<'de>>(self, map: M) -> Result<Coverage, M::Error> {
-                let form = Form::deserialize(MapAccessDeserializer::new(map))?;
-                form.try_into().map_err(M::Error::custom)
+                Form::deserialize(MapAccessDeserializer::new(map))?.coverage()
             }
         }
 

@@ -9,7 +9,8 @@ use crate::path::VirtualPath;
 /// Pattern of scopes, such as `read`, `read:*` or `write:file:/repo/src`. Its last parts may be omitted.
 ///
 /// ```
-/// use bailiwick::{Scope, ScopePattern};
+/// use bailiwick::Scope;
+/// use bailiwick::scope::ScopePattern;
 /// let rule: ScopePattern = "write:file:/p/to".parse()?;
 /// assert!(rule.covers(&"write:file:/p/to/x".parse::<Scope>()?));
 /// assert!(!rule.covers(&"write:file:/p/tox".parse::<Scope>()?));
@@ -69,8 +70,7 @@ impl ScopePattern {
 
     /// Whether it may cover files at, beneath or above `path`.
     pub(crate) fn touches(&self, path: &VirtualPath) -> bool {
-        let touches = |own: &VirtualPath| own.starts_with(path) || path.starts_with(own);
-        self.is_of_files() && self.path().is_none_or(touches)
+        self.is_of_files() && self.path().is_none_or(|own| own.touches(path))
     }
 
     /// Returns whether it covers `scope`.
@@ -177,9 +177,7 @@ fn detail_covers(rule: &Detail, need: &Detail, marked: bool) -> bool {
 fn detail_meets(one: &Detail, other: &Detail, marked: bool) -> bool {
     match (one, other) {
         (Detail::None, _) | (_, Detail::None) => true,
-        (Detail::Path(one), Detail::Path(other)) => {
-            one.starts_with(other) || other.starts_with(one)
-        }
+        (Detail::Path(one), Detail::Path(other)) => one.touches(other),
         (Detail::Segments(one), Detail::Segments(other)) => {
             let mut both = one.split(':').zip(other.split(':')).enumerate();
             both.all(|(index, (one, other))| {

@@ -8,7 +8,6 @@ use std::time::Duration;
 use ractor::Actor;
 
 use super::Core;
-use super::tree::InsertError;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Origin;
@@ -16,8 +15,8 @@ use crate::capability::{BudgetExceeded, Charge, Gate, Meter};
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
-use crate::path::VirtualPath;
-use crate::pipeline::{WorkerHandles, canonical};
+use crate::json::canonical;
+use crate::pipeline::WorkerHandles;
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
 use crate::scope::{Scope, Verb};
 use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
@@ -47,7 +46,9 @@ pub enum SpawnError {
     )]
     Cwd(String),
     /// The name has control characters, `/`, or no characters at all, or begins with `~`.
-    #[error("a worker's name is 1 to 64 visible characters without `/`, the first no `~`")]
+    #[error(
+        "invalid worker name: expected 1 to 64 visible characters without `/`, the first not `~`"
+    )]
     Name,
     /// Too many policies wait to be compiled; try again later.
     #[error("too many policies wait to be compiled; try again later")]
@@ -83,36 +84,14 @@ impl SpawnError {
     }
 }
 
-impl From<InsertError> for SpawnError {
-    fn from(reason: InsertError) -> Self {
-        match reason {
-            InsertError::ParentRevoked => Self::Orphan,
-            InsertError::Closed => Self::Closed,
-        }
-    }
-}
-
 impl From<SpawnError> for CallError {
     fn from(error: SpawnError) -> Self {
         match error {
             SpawnError::Policy(error) => error.into(),
             SpawnError::Audit(error) => error.into(),
-            SpawnError::Orphan
-            | SpawnError::Closed
-            | SpawnError::Budget(_)
-            | SpawnError::TooDeep(_)
-            | SpawnError::Name
-            | SpawnError::Cwd(_)
-            | SpawnError::Busy
-            | SpawnError::Start(_) => Self::new(error.code(), error.to_string()),
+            error => Self::new(error.code(), error.to_string()),
         }
     }
-}
-
-/// Parses the working directory of a worker. A relative path is relative to the working directory of its parent.
-fn working_directory(names: &Namespace, text: &str) -> Result<VirtualPath, SpawnError> {
-    let path = names.path(text);
-    path.map_err(|_| SpawnError::Cwd(crate::escape(text).into()))
 }
 
 /// A worker that is being started. Dropping it undoes what was done so far, since the start failed or its caller
@@ -127,7 +106,7 @@ struct Starting<'c> {
 
 impl Starting<'_> {
     /// Registers the worker and adds it to the tree.
-    fn register(&mut self, shared: &Arc<Shared>) -> Result<(), InsertError> {
+    fn register(&mut self, shared: &Arc<Shared>) -> Result<(), SpawnError> {
         let (id, parent) = (shared.id, self.parent.map(|parent| parent.id));
         // Register the worker before it is in the tree, so that a revocation finds it.
         self.core.registry.insert(id, Arc::clone(shared));
@@ -275,14 +254,17 @@ impl Core {
     ) -> Result<(Authority, Namespace), SpawnError> {
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
         let above = parent.map_or(&self.names, |parent| &parent.names);
-        let cwd = cwd.map(|cwd| working_directory(above, &cwd)).transpose()?;
+        let closed = |text: &str| SpawnError::Cwd(crate::text::escape(text).into());
+        // A relative path is relative to the working directory of the parent.
+        let parsed = |text: String| above.path(&text).map_err(|_| closed(&text));
+        let cwd = cwd.map(parsed).transpose()?;
         let (issuer, policy, names) = (issuer.clone(), Arc::clone(policy), above.clone());
         let narrow = move || {
             let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
             if let Some(cwd) = &cwd {
                 let need = Scope::file(Verb::Read, cwd.clone());
                 if authority.judge(&need, &[]) == Verdict::Deny {
-                    return Err(SpawnError::Cwd(crate::escape(cwd.as_str()).into()));
+                    return Err(closed(cwd.as_str()));
                 }
             }
             let names = names.narrowed(cwd, &authority);

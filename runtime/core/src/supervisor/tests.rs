@@ -5,9 +5,11 @@ use std::task::Poll;
 
 use serde_json::{Value, json};
 
+use crate::budget::Budget;
 use crate::id::CallId;
+use crate::monitor::{EventKind, Events};
 use crate::permission::{CallOutcome, History, HistoryEvent};
-use crate::{Budget, Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
+use crate::{Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
 use hold::Hold;
 
 /// A runtime with the tool `hold`.
@@ -19,6 +21,11 @@ async fn runtime(audit: &MemoryAudit) -> (Runtime, Hold, tempfile::TempDir) {
         .tools(ToolSet::new().reader(hold.clone()));
     let (runtime, _) = builder.audit(audit.clone()).build().await.unwrap();
     (runtime, hold, root)
+}
+
+/// Waits until a worker is restarted. Until then, calls reach the dead actor.
+async fn restarted(events: &mut Events) {
+    while events.recv().await.unwrap().kind != EventKind::WorkerRestarted {}
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -39,29 +46,21 @@ async fn killed_worker_fails_open_calls_and_restarts_with_same_authority() {
         async move { worker.call("hold", json!({ "path": "/r/a/wait" })).await }
     });
     hold.holds(1).await;
+    let mut events = runtime.events();
     worker.kill_actor();
     assert_eq!(
         call.await.unwrap().unwrap_err().code(),
         Code::WorkerRestarted
     );
     hold.release();
-    // Calls reach the dead actor until the supervisor is notified.
-    let answer = loop {
-        match worker.call("hold", json!({ "path": "/r/a/x" })).await {
-            Err(error) if error.code() == Code::WorkerRestarted => tokio::task::yield_now().await,
-            answer => break answer,
-        }
-    };
+    restarted(&mut events).await;
+    let answer = worker.call("hold", json!({ "path": "/r/a/x" })).await;
     assert_eq!(answer.unwrap().text(), "/r/a/x");
     let denied = worker
         .call("hold", json!({ "path": "/r/b" }))
         .await
         .unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
-    // The abandoned thread ends by itself.
-    while worker.status().lost_threads > 0 {
-        tokio::task::yield_now().await;
-    }
     assert!(
         child
             .call("hold", json!({ "path": "/r/a/x" }))
@@ -95,8 +94,7 @@ fn ends(audit: &MemoryAudit, call: u64) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn killed_worker_has_one_audited_end_per_open_call() {
-    // Calls that the dead worker refuses are recorded, too, as many as there are until it is restarted.
-    let audit = MemoryAudit::new(1_000_000);
+    let audit = MemoryAudit::new(1000);
     let (runtime, hold, _root) = runtime(&audit).await;
     let worker = runtime
         .spawn(WorkerSpec::new("main").policy(Policy::new()))
@@ -109,11 +107,10 @@ async fn killed_worker_has_one_audited_end_per_open_call() {
         assert!(poll_once_without_budget(call.as_mut()).await.is_pending());
     }
     hold.holds(2).await;
+    let mut events = runtime.events();
     worker.kill_actor();
+    restarted(&mut events).await;
     // One caller drops its call after the worker died, so no caller receives that result.
-    while call("x").await.is_err() {
-        tokio::task::yield_now().await;
-    }
     drop(leaves);
     let error = waits.await.unwrap_err();
     assert_eq!(error.code(), Code::WorkerRestarted);
@@ -148,9 +145,14 @@ async fn repeatedly_killed_worker_is_revoked() {
         .spawn(WorkerSpec::new("main").policy(Policy::new()))
         .await
         .unwrap();
-    while !worker.status().revoked {
+    let mut events = runtime.events();
+    let mut kill = async || {
         worker.kill_actor();
-        tokio::task::yield_now().await;
+        restarted(&mut events).await;
+    };
+    tokio::select! {
+        () = worker.revoked() => {}
+        () = async { loop { kill().await } } => {}
     }
     let error = worker
         .call("hold", json!({ "path": "x" }))

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 
+use super::SpawnError;
 use crate::capability::Gate;
 use crate::id::WorkerId;
 
@@ -19,7 +20,7 @@ struct Node {
 
 /// Live workers, and revoked ones that have not ended yet.
 #[derive(Debug, Default)]
-pub(super) struct Tree {
+pub(crate) struct Tree {
     nodes: HashMap<WorkerId, Node, FixedState>,
     closed: bool,
 }
@@ -33,15 +34,6 @@ pub(super) struct Revoked {
     pub(super) newly: bool,
 }
 
-/// Why a worker cannot be added to the tree.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum InsertError {
-    /// The parent was revoked.
-    ParentRevoked,
-    /// The runtime is shut down.
-    Closed,
-}
-
 impl Tree {
     /// Adds `id`, unless its parent was revoked or the runtime is shut down.
     pub(super) fn insert(
@@ -49,17 +41,14 @@ impl Tree {
         id: WorkerId,
         parent: Option<WorkerId>,
         gate: Arc<Gate>,
-    ) -> Result<(), InsertError> {
+    ) -> Result<(), SpawnError> {
         if self.closed {
-            return Err(InsertError::Closed);
+            return Err(SpawnError::Closed);
         }
         if let Some(parent) = parent {
             let parent = self.nodes.get_mut(&parent);
             let parent = parent.filter(|node| !node.gate.is_closed());
-            parent
-                .ok_or(InsertError::ParentRevoked)?
-                .children
-                .insert(id);
+            parent.ok_or(SpawnError::Orphan)?.children.insert(id);
         }
         let node = Node {
             parent,
@@ -136,7 +125,7 @@ mod tests {
         (5, None),
     ];
 
-    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), InsertError> {
+    fn insert(tree: &mut Tree, id: u64, parent: Option<u64>) -> Result<(), SpawnError> {
         tree.insert(WorkerId(id), parent.map(WorkerId), Arc::default())
     }
 
@@ -189,27 +178,24 @@ mod tests {
     fn revoked_worker_gets_no_new_descendants() {
         let mut tree = family();
         tree.revoke(WorkerId(2));
-        assert_eq!(
-            insert(&mut tree, 6, Some(3)),
-            Err(InsertError::ParentRevoked)
-        );
-        assert_eq!(insert(&mut tree, 6, Some(4)), Ok(()));
+        let orphan = insert(&mut tree, 6, Some(3));
+        assert!(matches!(orphan, Err(SpawnError::Orphan)));
+        insert(&mut tree, 6, Some(4)).unwrap();
         for id in [3, 2] {
             tree.ended(WorkerId(id));
         }
-        assert_eq!(
-            insert(&mut tree, 7, Some(3)),
-            Err(InsertError::ParentRevoked)
-        );
+        let orphan = insert(&mut tree, 7, Some(3));
+        assert!(matches!(orphan, Err(SpawnError::Orphan)));
     }
 
     #[test]
     fn closed_tree_accepts_no_workers() {
         let mut tree = family();
-        assert_eq!(insert(&mut tree, 6, None), Ok(()));
+        insert(&mut tree, 6, None).unwrap();
         assert_eq!(tree.close().len(), 6);
         for parent in [None, Some(1)] {
-            assert_eq!(insert(&mut tree, 7, parent), Err(InsertError::Closed));
+            let closed = insert(&mut tree, 7, parent);
+            assert!(matches!(closed, Err(SpawnError::Closed)));
         }
     }
 }

@@ -6,14 +6,11 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use super::parameters::Parameters;
-use super::registry::{AnyPlan, Arguments, Entry, Job, ToolSet, read};
+use super::registry::{AnyPlan, Job, ToolSet};
 use super::{ActTool, Foreseen, ToolSpec, schema};
 use crate::capability::ActPermit;
-use crate::config::Namespace;
 use crate::effect::{Cost, Plan, Reply, ResourceChange};
 use crate::error::CallError;
-use crate::id::ToolName;
 
 /// A running call of an act tool; dropping it cancels the call.
 pub(crate) type ActFuture = Pin<Box<dyn Future<Output = Result<Reply, CallError>> + Send>>;
@@ -29,37 +26,20 @@ impl ToolSet {
     /// Adds an act tool.
     #[must_use]
     pub fn actor<T: ActTool>(self, tool: T) -> Self {
-        let spec = tool.spec();
-        let tool = Arc::new(tool);
-        let input_schema = schema::of_arguments::<T::Args>(&spec);
-        let parameters = Parameters {
-            schema: input_schema.clone(),
-            examples: spec.examples,
-        };
-        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
-            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
-            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
+        let (spec, tool) = (tool.spec(), Arc::new(tool));
+        let mut output_schema = schema::output::<T::Output>();
+        if let Value::Object(schema) = &mut output_schema {
+            // Previews have an empty output, so no member is required.
+            schema.shift_remove("required");
+        }
+        self.add(spec, output_schema, true, move |args, names, _| {
+            let prepared = tool.prepare(args, names)?;
             let job = Acting {
                 resources: foreseen(tool.foresee(&prepared.job), &tool.spec()),
                 tool: Arc::clone(&tool),
                 job: prepared.job,
             };
             Ok((prepared.needs, Job::Act(Arc::new(job))))
-        };
-        let mut output_schema = schema::output::<T::Output>();
-        if let Value::Object(schema) = &mut output_schema {
-            // Previews have an empty output, so no member is required.
-            schema.shift_remove("required");
-        }
-        self.insert(Entry {
-            name: ToolName::new(&spec.name),
-            spec,
-            intent: None,
-            input_schema,
-            output_schema,
-            mutates: true,
-            remote: None,
-            prepare: Box::new(prepare),
         })
     }
 }

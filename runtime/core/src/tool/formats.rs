@@ -12,7 +12,7 @@ impl ToolInfo {
     /// false in the result.
     ///
     /// ```
-    /// # use bailiwick::ToolInfo;
+    /// # use bailiwick::tool::ToolInfo;
     /// fn request(tools: &[ToolInfo]) -> serde_json::Value {
     ///     serde_json::json!({"tools": tools.iter().map(|tool| tool.openai(true)).collect::<Vec<_>>()})
     /// }

@@ -60,7 +60,8 @@ impl ToolSet {
     ///     text: String,
     /// }
     ///
-    /// let spec = ToolSpec::new("say", "Say", "Says a text aloud.");
+    /// // The scopes decide which workers are offered the tool.
+    /// let spec = ToolSpec::new("say", "Say", "Says a text aloud.").scopes(&["execute:speaker"]);
     /// let tools = ToolSet::new().act_function(
     ///     spec,
     ///     |_: &Text, _| Ok(vec!["execute:speaker".parse().expect("a constant scope is valid")]),

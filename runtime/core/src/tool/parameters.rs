@@ -1,14 +1,12 @@
 //! Reads the arguments of a call from JSON, leniently where the meaning is clear.
 
-use std::fmt::Write as _;
-
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::Segment;
 
 use super::Example;
 use crate::error::{CallError, Code};
-use crate::escape::escape;
+use crate::text::escape;
 
 /// Maximum number of characters of an invalid value in an error.
 const MOST_SHOWN: usize = 60;
@@ -47,47 +45,39 @@ impl Parameters {
             let rest = reason.strip_prefix(start)?;
             rest.split('`').next().map(str::to_owned)
         };
-        let mut message = String::new();
-        // Writing to a String does not fail.
-        if let Some(name) = named("missing field `") {
+        let message = if let Some(name) = named("missing field `") {
             path.push(name);
-            let expected = self.at(&path).map_or_else(String::new, |schema| {
-                format!(": expected {}", expected(schema))
-            });
-            let _ = write!(message, "missing argument `{}`{expected}", pointer(&path));
+            let expected = self.at(&path).map(expected);
+            let expected = expected.map_or_else(String::new, |it| format!(": expected {it}"));
+            format!("missing argument `{}`{expected}", pointer(&path))
         } else if let Some(name) = named("unknown field `") {
             if path.last() != Some(&name) {
                 path.push(name);
             }
-            let _ = write!(message, "unknown argument `{}`", pointer(&path));
             let holder = path.split_last().and_then(|(_, holder)| self.at(holder));
             let known = holder.and_then(|schema| schema.get("properties")?.as_object());
-            if let Some(known) = known.filter(|known| !known.is_empty()) {
+            let known = known.filter(|known| !known.is_empty());
+            let known = known.map_or_else(String::new, |known| {
                 let names: Vec<String> = known.keys().map(|name| format!("`{name}`")).collect();
-                let _ = write!(message, ": expected one of {}", names.join(", "));
-            }
+                format!(": expected one of {}", names.join(", "))
+            });
+            format!("unknown argument `{}`{known}", pointer(&path))
         } else {
-            let _ = write!(message, "invalid argument `{}`", pointer(&path));
             let given = value.pointer(&pointer(&path)).unwrap_or(value);
-            match self.at(&path) {
+            let why = match self.at(&path) {
                 Some(schema) if !fits(schema, given) => {
                     let least = if is_below_zero(schema, given) {
                         " of at least 0"
                     } else {
                         ""
                     };
-                    let _ = write!(
-                        message,
-                        ": expected {}{least}, got {}",
-                        expected(schema),
-                        shown(given)
-                    );
+                    let expected = expected(schema);
+                    format!("expected {expected}{least}, got {}", shown(given))
                 }
-                _ => {
-                    let _ = write!(message, ": {}", escape(reason));
-                }
-            }
-        }
+                _ => escape(reason).into_owned(),
+            };
+            format!("invalid argument `{}`: {why}", pointer(&path))
+        };
         let error = CallError::new(Code::InvalidArguments, message);
         self.with_example(error.with("field", pointer(&path)))
     }

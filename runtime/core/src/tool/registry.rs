@@ -11,7 +11,8 @@ use crate::effect::{ExcludedHunks, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
-use crate::scope::Scope;
+use crate::scope::{Scope, ScopeError, ScopePattern};
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::any::Any;
@@ -74,23 +75,15 @@ type Prepare =
 /// One registered tool.
 #[doc(hidden)]
 pub struct Entry {
-    #[doc(hidden)]
     pub name: ToolName,
-    #[doc(hidden)]
     pub spec: ToolSpec,
     /// The intent template, if the tool has one.
-    #[doc(hidden)]
     pub intent: Option<IntentTemplate>,
-    #[doc(hidden)]
     pub input_schema: Value,
-    #[doc(hidden)]
     pub output_schema: Value,
-    #[doc(hidden)]
     pub mutates: bool,
     /// Further properties if it is a third-party tool.
-    #[doc(hidden)]
     pub remote: Option<Remote>,
-    #[doc(hidden)]
     pub prepare: Box<Prepare>,
 }
 
@@ -152,7 +145,7 @@ pub enum RegistryError {
     #[error("invalid tool name `{0}`: use [a-z0-9_]{{1,64}}")]
     Name(String),
     /// A mutating tool is for views only, which may not change anything.
-    #[error("`{0}` changes something, so it cannot be for views alone")]
+    #[error("`{0}` changes something, so it cannot be for views only")]
     AppOnly(String),
     /// A read tool is marked as destructive.
     #[error(
@@ -168,6 +161,29 @@ pub enum RegistryError {
         /// The error and its position.
         source: IntentError,
     },
+    /// The intent template names an argument that the tool does not have.
+    #[error(
+        "the intent of `{tool}` names `{{{argument}}}`, and the tool has no such argument; write `\\{{` for a brace"
+    )]
+    IntentArgument {
+        /// The tool.
+        tool: String,
+        /// The argument, as in the template.
+        argument: String,
+    },
+    /// A declared scope is invalid.
+    #[error("invalid scope `{scope}` of the tool `{tool}` (`ToolSpec::scopes`)")]
+    Scope {
+        /// The tool.
+        tool: String,
+        /// The scope.
+        scope: String,
+        /// Why it is invalid.
+        source: ScopeError,
+    },
+    /// No call of the tool could ever run.
+    #[error("`{0}` may run 0 calls at once (`ToolSpec::max_concurrent_calls`): use at least 1")]
+    MaxConcurrentCalls(String),
     /// The shell template is invalid.
     #[error("the command line of `{tool}` is not a valid template")]
     CommandLine {
@@ -200,61 +216,61 @@ impl ToolSet {
     /// Adds a read tool.
     #[must_use]
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
-        let spec = tool.spec();
-        let tool = Arc::new(tool);
-        let input_schema = schema::of_arguments::<T::Args>(&spec);
-        let parameters = Parameters {
-            schema: input_schema.clone(),
-            examples: spec.examples,
-        };
-        let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
-            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
-            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
+        let (spec, tool) = (tool.spec(), Arc::new(tool));
+        let output_schema = schema::output::<T::Output>();
+        self.add(spec, output_schema, false, move |args, names, _| {
+            let prepared = tool.prepare(args, names)?;
             let job = Reading {
                 tool: Arc::clone(&tool),
                 job: prepared.job,
             };
             Ok((prepared.needs, Job::Read(Arc::new(job))))
-        };
-        self.insert(Entry {
-            name: ToolName::new(&spec.name),
-            spec,
-            intent: None,
-            input_schema,
-            output_schema: schema::output::<T::Output>(),
-            mutates: false,
-            remote: None,
-            prepare: Box::new(prepare),
         })
     }
 
     /// Adds a write tool.
     #[must_use]
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
-        let spec = tool.spec();
-        let tool = Arc::new(tool);
-        let input_schema = schema::of_arguments::<T::Args>(&spec);
+        let (spec, tool) = (tool.spec(), Arc::new(tool));
+        let output_schema = schema::output::<T::Output>();
+        self.add(spec, output_schema, true, move |args, names, parameters| {
+            let prepared = tool.prepare(args, names)?;
+            let job = Writing {
+                tool: Arc::clone(&tool),
+                parameters: Arc::clone(parameters),
+                job: prepared.job,
+            };
+            Ok((prepared.needs, Job::Write(Arc::new(job))))
+        })
+    }
+
+    /// Adds a tool with arguments of the type `A`. `prepare` also gets the parameters of the tool.
+    pub(super) fn add<A: DeserializeOwned + JsonSchema + 'static>(
+        self,
+        spec: ToolSpec,
+        output_schema: Value,
+        mutates: bool,
+        prepare: impl Fn(A, &Namespace, &Arc<Parameters>) -> Result<(Vec<Scope>, Job), CallError>
+        + Send
+        + Sync
+        + 'static,
+    ) -> Self {
+        let input_schema = schema::of_arguments::<A>(&spec);
         let parameters = Arc::new(Parameters {
             schema: input_schema.clone(),
             examples: spec.examples,
         });
         let prepare = move |arguments: Arguments<'_>, names: &Namespace| {
-            let prepared = tool.prepare(read::<T::Args>(&parameters, arguments)?, names);
-            let prepared = prepared.map_err(|error| parameters.with_example(error))?;
-            let job = Writing {
-                tool: Arc::clone(&tool),
-                parameters: Arc::clone(&parameters),
-                job: prepared.job,
-            };
-            Ok((prepared.needs, Job::Write(Arc::new(job))))
+            let prepared = prepare(read(&parameters, arguments)?, names, &parameters);
+            prepared.map_err(|error| parameters.with_example(error))
         };
         self.insert(Entry {
             name: ToolName::new(&spec.name),
             spec,
             intent: None,
             input_schema,
-            output_schema: schema::output::<T::Output>(),
-            mutates: true,
+            output_schema,
+            mutates,
             remote: None,
             prepare: Box::new(prepare),
         })
@@ -304,7 +320,7 @@ impl ToolSet {
         &self.faults
     }
 
-    pub(super) fn insert(mut self, mut entry: Entry) -> Self {
+    fn insert(mut self, mut entry: Entry) -> Self {
         let name = &*entry.spec.name;
         let plain = name
             .bytes()
@@ -319,9 +335,33 @@ impl ToolSet {
             let fault = RegistryError::DestructiveReader(name.to_owned());
             self.faults.push(fault);
         }
+        if entry.spec.max_concurrent_calls == Some(0) {
+            let fault = RegistryError::MaxConcurrentCalls(name.to_owned());
+            self.faults.push(fault);
+        }
+        for scope in &entry.spec.scopes {
+            if let Err(source) = scope.parse::<ScopePattern>() {
+                self.faults.push(RegistryError::Scope {
+                    tool: name.to_owned(),
+                    scope: crate::text::escape(scope).into(),
+                    source,
+                });
+            }
+        }
         if !entry.spec.intent.is_empty() {
             match IntentTemplate::parse(&entry.spec.intent) {
-                Ok(template) => entry.intent = Some(template),
+                Ok(template) => {
+                    let unknown = template.unknown_arguments(&entry.input_schema);
+                    let faults =
+                        unknown
+                            .into_iter()
+                            .map(|argument| RegistryError::IntentArgument {
+                                tool: name.to_owned(),
+                                argument,
+                            });
+                    self.faults.extend(faults);
+                    entry.intent = Some(template);
+                }
                 Err(source) => self.faults.push(RegistryError::Intent {
                     tool: name.to_owned(),
                     source,
@@ -346,7 +386,7 @@ impl ToolSet {
     }
 }
 
-pub(super) fn read<A: DeserializeOwned + 'static>(
+fn read<A: DeserializeOwned + 'static>(
     parameters: &Parameters,
     arguments: Arguments<'_>,
 ) -> Result<A, CallError> {
@@ -403,14 +443,12 @@ impl<T: WriteTool> WriteJob for Writing<T> {
     }
 
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt> {
-        let plan = self
-            .tool
-            .plan(&self.job, permit)
-            .map_err(|interrupt| match interrupt {
-                Interrupt::Failed(error) => Interrupt::Failed(self.parameters.with_example(error)),
-                interrupt => interrupt,
-            });
-        plan.map(any)
+        let plan = self.tool.plan(&self.job, permit);
+        let plan = plan.map_err(|interrupt| match interrupt {
+            Interrupt::Failed(error) => Interrupt::Failed(self.parameters.with_example(error)),
+            interrupt => interrupt,
+        });
+        plan?.try_map(any)
     }
 
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError> {
@@ -422,31 +460,14 @@ impl<T: WriteTool> WriteJob for Writing<T> {
     }
 
     fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
-        let own = Plan {
-            changes: plan.changes,
-            resources: plan.resources,
-            reply: plan.reply,
-            cost: plan.cost,
-            steps: own::<T>(plan.steps)?,
-            inverse: plan.inverse.map(own::<T>).transpose()?,
-        };
-        self.tool.divide(own, left_out).map(any)
+        let plan = plan.try_map(own::<T>)?;
+        self.tool.divide(plan, left_out)?.try_map(any)
     }
 }
 
-/// Erases the type of a plan.
-fn any<S: Send + 'static>(plan: Plan<S>) -> AnyPlan {
-    let inverse = plan
-        .inverse
-        .map(|steps| Box::new(steps) as Box<dyn Any + Send>);
-    Plan {
-        changes: plan.changes,
-        resources: plan.resources,
-        reply: plan.reply,
-        cost: plan.cost,
-        steps: Box::new(plan.steps),
-        inverse,
-    }
+/// Erases the type of the steps of a plan.
+fn any<S: Send + 'static, E>(steps: S) -> Result<Box<dyn Any + Send>, E> {
+    Ok(Box::new(steps))
 }
 
 fn own<T: WriteTool>(steps: Box<dyn Any + Send>) -> Result<T::Steps, CallError> {
@@ -461,13 +482,16 @@ mod tests {
     use serde_json::json;
 
     #[derive(Debug, serde::Deserialize, schemars::JsonSchema)]
-    struct Nothing {}
+    struct At {
+        #[serde(rename = "path")]
+        _path: String,
+    }
 
     /// A tool with this sentence for people.
     struct Saying(&'static str);
 
     impl ReadTool for Saying {
-        type Args = Nothing;
+        type Args = At;
         type Output = Value;
         type Job = ();
 
@@ -479,11 +503,7 @@ mod tests {
             }
         }
 
-        fn prepare(
-            &self,
-            _: Nothing,
-            _: &Namespace,
-        ) -> Result<super::super::Prepared<()>, CallError> {
+        fn prepare(&self, _: At, _: &Namespace) -> Result<super::super::Prepared<()>, CallError> {
             Ok(super::super::Prepared {
                 needs: Vec::new(),
                 job: (),
@@ -518,5 +538,46 @@ mod tests {
         assert_eq!(faults(""), []);
         let joined = ToolSet::new().and(ToolSet::new().reader(Saying("Open {path")));
         assert_eq!(joined.faults, [fault]);
+    }
+
+    fn faults_of(spec: ToolSpec) -> Vec<String> {
+        let needs = |_: &At, _: &_| Ok(Vec::new());
+        let tools = ToolSet::new().read_function(spec, needs, |_, _| Ok(Reply::text("", ())));
+        tools.faults().iter().map(ToString::to_string).collect()
+    }
+
+    fn saying() -> ToolSpec {
+        ToolSpec::new("saying", "Saying", "Says nothing.")
+    }
+
+    #[test]
+    fn invalid_declared_scope_is_rejected() {
+        assert_eq!(
+            faults_of(saying().scopes(&["read:shop", "post:shop"])),
+            ["invalid scope `post:shop` of the tool `saying` (`ToolSpec::scopes`)"]
+        );
+    }
+
+    #[test]
+    fn zero_concurrent_calls_are_rejected() {
+        assert_eq!(
+            faults_of(saying().max_concurrent_calls(0)),
+            ["`saying` may run 0 calls at once (`ToolSpec::max_concurrent_calls`): use at least 1"]
+        );
+        assert!(faults_of(saying().max_concurrent_calls(1)).is_empty());
+    }
+
+    #[test]
+    fn intent_with_an_unknown_argument_is_rejected() {
+        let unknown = "the intent of `saying` names `{x}`, and the tool has no such argument; write `\\{` for a brace";
+        assert_eq!(faults_of(saying().intent("Do {x}")), [unknown]);
+        assert_eq!(
+            faults_of(saying().intent("Do {path} [at {x.y}]")),
+            [unknown]
+        );
+        assert!(faults_of(saying().intent("Do \\{x\\} {path}")).is_empty());
+        let open = json!({ "type": "object", "properties": {}, "additionalProperties": true });
+        let open = saying().intent("Do {x}").input_schema(open);
+        assert!(faults_of(open).is_empty());
     }
 }

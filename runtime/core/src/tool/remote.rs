@@ -26,10 +26,8 @@ use crate::scope::{Marks, Scope};
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct RemoteReply {
-    #[doc(hidden)]
     pub reply: Reply,
     /// The server's preview token, to bind the call to it.
-    #[doc(hidden)]
     pub preview: Option<String>,
 }
 
@@ -91,26 +89,19 @@ pub trait RemoteServers: Send + Sync + fmt::Debug {
 #[doc(hidden)]
 pub struct Remote {
     /// The name of the server in the configuration, or the app.
-    #[doc(hidden)]
     pub server: Arc<str>,
     /// Its description for people.
-    #[doc(hidden)]
     pub shown: Arc<str>,
     /// The name of the tool at the server.
-    #[doc(hidden)]
     pub tool: Arc<str>,
     /// The scope that every call of it needs.
-    #[doc(hidden)]
     pub need: Scope,
     /// Whether the server has previews.
-    #[doc(hidden)]
     pub previews: bool,
     /// Whether lists of tools contain it. Lists omit entries that are not tools, and tools of disconnected servers,
     /// whose calls fail with the reason.
-    #[doc(hidden)]
     pub listed: bool,
     /// Whether views of the server may call it.
-    #[doc(hidden)]
     pub views: bool,
 }
 
@@ -127,30 +118,23 @@ pub const GET_PROMPT: &str = "prompts/get";
 #[doc(hidden)]
 pub struct Catalog {
     /// The name of the server in the configuration.
-    #[doc(hidden)]
     pub server: Arc<str>,
     /// Whether the server completes arguments.
-    #[doc(hidden)]
     pub completes: bool,
-    #[doc(hidden)]
     pub resources: Vec<CatalogItem>,
-    #[doc(hidden)]
     pub templates: Vec<CatalogItem>,
     /// The prompts by the name that clients use, each with its name at the server.
-    #[doc(hidden)]
     pub prompts: BTreeMap<String, (String, CatalogItem)>,
 }
 
 impl Catalog {
     /// Returns the name of the entry that reads the resources of the server. No tool has such a name.
-    #[doc(hidden)]
     #[must_use]
     pub fn resource_reader(&self) -> String {
         format!("{}__{READ_RESOURCE}", self.server)
     }
 
     /// Returns the name of the entry that reads the prompts of the server. No tool has such a name.
-    #[doc(hidden)]
     #[must_use]
     pub fn prompt_reader(&self) -> String {
         format!("{}__{GET_PROMPT}", self.server)
@@ -162,10 +146,8 @@ impl Catalog {
 #[doc(hidden)]
 pub struct CatalogItem {
     /// The scope that is needed to read it.
-    #[doc(hidden)]
     pub need: Scope,
     /// Its representation in lists.
-    #[doc(hidden)]
     pub shown: Value,
 }
 
@@ -179,7 +161,6 @@ pub struct RemoteTools {
 }
 
 impl RemoteTools {
-    #[doc(hidden)]
     pub fn replace(&self, entries: Entries, catalogs: Vec<Arc<Catalog>>, marks: Marks) {
         self.entries.store(Arc::new(entries));
         self.catalogs.store(Arc::new(catalogs));

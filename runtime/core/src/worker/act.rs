@@ -7,10 +7,11 @@ use super::admission::Done;
 use super::future::{passes, while_open};
 use super::jobs::{artifacts, planned_step};
 use crate::audit::Step as AuditStep;
+use crate::call::Mode;
 use crate::capability::StopReason;
 use crate::effect::Outcome;
 use crate::error::CallError;
-use crate::pipeline::{Cleared, Mode, Step};
+use crate::pipeline::{Cleared, Step};
 use crate::tool::ActJob;
 
 impl Shared {

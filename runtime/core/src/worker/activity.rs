@@ -1,10 +1,11 @@
 //! Calls of a worker and their states, and the paths that they changed.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use foldhash::fast::FixedState;
+use parking_lot::Mutex;
 
 use super::{Shared, Worker};
 use crate::effect::{Change, Op};
@@ -42,8 +43,8 @@ pub enum CallState {
     Preparing,
     /// It waits for a person's answer.
     Asking,
-    /// It waits for other calls of this worker: for calls that change the same paths, or because the worker's share of
-    /// the threads is in use.
+    /// It waits for other calls: for calls that change the same paths, because the worker's share of the threads is in use,
+    /// or because its tool limits its concurrent calls.
     Queued,
     /// It runs, or waits for a thread.
     Running,
@@ -102,11 +103,6 @@ struct Changed {
     omitted: u64,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Nothing that can panic runs under the locks.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Activity {
     pub(super) fn begin(&self, info: &Arc<CallInfo>) {
         let open = Open {
@@ -114,11 +110,11 @@ impl Activity {
             state: CallState::Preparing,
             since: Instant::now(),
         };
-        lock(&self.calls).open.insert(info.id, open);
+        self.calls.lock().open.insert(info.id, open);
     }
 
     pub(super) fn enter(&self, call: CallId, state: CallState) {
-        if let Some(open) = lock(&self.calls).open.get_mut(&call)
+        if let Some(open) = self.calls.lock().open.get_mut(&call)
             && open.state != state
         {
             (open.state, open.since) = (state, Instant::now());
@@ -126,7 +122,7 @@ impl Activity {
     }
 
     fn end(&self, ended: CallActivity) {
-        let mut calls = lock(&self.calls);
+        let mut calls = self.calls.lock();
         calls.open.remove(&ended.call);
         if calls.ended.len() >= MOST_ENDED {
             calls.ended.pop_front();
@@ -135,7 +131,7 @@ impl Activity {
     }
 
     fn change(&self, worker: WorkerId, changes: &[Change]) {
-        lock(&self.changed).add(worker, changes);
+        self.changed.lock().add(worker, changes);
     }
 }
 
@@ -192,7 +188,7 @@ impl Worker {
     #[must_use]
     pub fn activity(&self) -> Vec<CallActivity> {
         let (mut open, ended) = {
-            let calls = lock(&self.shared.activity.calls);
+            let calls = self.shared.activity.calls.lock();
             let open = calls.open.values();
             let open = open.map(|call| (Arc::clone(&call.info), call.state, call.since));
             let ended: Vec<_> = calls.ended.iter().cloned().collect();
@@ -213,7 +209,7 @@ impl Worker {
     /// ended. Calls that failed after a part of their effect are not included; the audit records how far they got.
     #[must_use]
     pub fn changed(&self) -> ChangedPaths {
-        let changed = lock(&self.shared.activity.changed);
+        let changed = self.shared.activity.changed.lock();
         let paths = changed.paths.iter();
         let paths = paths.map(|(path, (op, to, worker))| ChangedPath {
             path: path.clone(),

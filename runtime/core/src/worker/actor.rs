@@ -30,6 +30,8 @@ pub(crate) enum WorkerMsg {
     Planned(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
     /// The question of a call was answered; the answer may exclude hunks.
     Answered(CallId, Result<(Granted, Vec<ExcludedHunks>), CallError>),
+    /// A call has the slot of its tool that it waited for.
+    SlotTaken(CallId),
     /// A mutating call holds its path locks.
     PathsLocked(CallId),
     /// The job of a call left the queue of the threads for tools.
@@ -84,6 +86,7 @@ impl Actor for WorkerActor {
             WorkerMsg::GrantsChecked(call, granted) => calls.grants_checked(call, granted),
             WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
             WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
+            WorkerMsg::SlotTaken(call) => calls.slot_taken(call),
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
             WorkerMsg::Started(call) => calls.started(call),
             WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),

@@ -13,13 +13,13 @@ use super::Shared;
 use super::actor::WorkerMsg;
 use super::prepare::Request;
 use super::preview_arguments;
-use crate::call::{Asks, Call};
+use crate::call::{Asks, Call, Mode};
 use crate::capability::{StopFlag, StopReason, revoked};
 use crate::effect::{Change, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::QuestionSender;
-use crate::pipeline::{CallInfo, Mode};
+use crate::pipeline::CallInfo;
 use crate::scope::ScopePattern;
 
 /// Maximum nesting of arguments, the same as for JSON text, so that recursion over them cannot overflow the stack.
@@ -79,18 +79,18 @@ impl Admitted {
             bytes,
         };
         if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
-            return Err(over_bounds(bounds));
+            return Err(over_bounds(shared));
         }
         Ok(admitted)
     }
 
     /// Charges further bytes that the call occupies while it waits for a person.
     pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
-        let bounds = self.shared.core.admission;
+        let most = self.shared.core.admission.bytes;
         let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.bytes = self.bytes.saturating_add(bytes);
-        if held.saturating_add(bytes) > bounds.bytes {
-            return Err(over_bounds(bounds));
+        if held.saturating_add(bytes) > most {
+            return Err(over_bounds(&self.shared));
         }
         Ok(())
     }
@@ -204,20 +204,22 @@ pub(super) async fn submit(
     if shows {
         options.mode = Mode::Preview;
     }
-    let done = post(shared, call, options, previewed.map(drop)).await;
+    let done = post(shared, admit(shared, call, options, previewed.map(drop))?).await;
     if shows {
         return done.map(preview_arguments::for_model);
     }
     done
 }
 
-/// Posts a call, unless its preview arguments were invalid.
-async fn post(
+type Answer = oneshot::Receiver<Result<Done, CallError>>;
+
+/// Admits a call, unless its preview arguments were invalid; audits its rejection.
+pub(super) fn admit(
     shared: &Arc<Shared>,
     call: Call,
     options: CallOptions,
     understood: Result<(), CallError>,
-) -> Result<Done, CallError> {
+) -> Result<(Incoming, Answer), CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
@@ -244,27 +246,36 @@ async fn post(
         requests: meta.requests,
     });
     let admitted = admitted.inspect_err(|error| shared.refused(&info, error))?;
-    let request = Request {
-        info: Arc::clone(&info),
-        typed: options.typed,
-        policy: meta.policy,
-        offered: options.offered,
-    };
     let (port, answer) = oneshot::channel();
+    let incoming = Incoming {
+        request: Request {
+            info,
+            typed: options.typed,
+            policy: meta.policy,
+            offered: options.offered,
+        },
+        deadline: meta.deadline,
+        asks: meta.asks,
+        question_tx: options.question_tx,
+        admitted,
+        port,
+    };
+    Ok((incoming, answer))
+}
+
+/// Posts an admitted call and waits for its result.
+async fn post(
+    shared: &Arc<Shared>,
+    (incoming, answer): (Incoming, Answer),
+) -> Result<Done, CallError> {
+    let info = Arc::clone(&incoming.request.info);
     let mut waiter = Waiter {
         shared: Arc::clone(shared),
         call: info.id,
         stop: Arc::clone(&info.stop),
         answered: false,
     };
-    let posted = shared.post(WorkerMsg::Call(Box::new(Incoming {
-        request,
-        deadline: meta.deadline,
-        asks: meta.asks,
-        question_tx: options.question_tx,
-        admitted,
-        port,
-    })));
+    let posted = shared.post(WorkerMsg::Call(Box::new(incoming)));
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
     answer.unwrap_or_else(|| {
@@ -279,40 +290,45 @@ pub(super) fn lost(shared: &Shared) -> CallError {
     if shared.gate().is_closed() {
         return revoked();
     }
-    let message =
-        "the worker was restarted while the call was in flight; look before you try again";
+    let message = "the worker was restarted while the call was in flight; check the current state before you try again";
     CallError::new(Code::WorkerRestarted, message)
 }
 
+/// The error for a call of `worker` that finds a bound reached.
+pub(super) fn busy(worker: &Shared, reason: &str) -> CallError {
+    let error = CallError::new(Code::Busy, format!("{reason}; try again later"));
+    error.with("retry_after_ms", worker.core.admission.retry_after_ms)
+}
+
 /// The error for a call that exceeds the limits of its worker.
-fn over_bounds(bounds: Admission) -> CallError {
-    let message = format!(
-        "this worker has too much under way: at most {} calls with {} bytes of arguments (`RuntimeBuilder::admission`); \
-         try again later",
-        bounds.calls, bounds.bytes
+fn over_bounds(worker: &Shared) -> CallError {
+    let Admission { calls, bytes, .. } = worker.core.admission;
+    let reason = format!(
+        "this worker has too many calls in flight: at most {calls} calls with {bytes} bytes of arguments \
+         (`RuntimeBuilder::admission`)"
     );
-    CallError::new(Code::Busy, message).with("retry_after_ms", bounds.retry_after_ms)
+    busy(worker, &reason)
 }
 
 /// The error if no thread is available.
-pub(super) fn busy(retry_after_ms: u64) -> CallError {
-    let message = "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`); try again later";
-    CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
+pub(super) fn threads_busy(worker: &Shared) -> CallError {
+    let reason =
+        "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`)";
+    busy(worker, reason)
 }
 
 /// The error if no thread is available for a tool: the queue is full, or the call waited too long in it.
-pub(super) fn tools_busy(shared: &Shared, waited: bool) -> CallError {
-    let (threads, queue) = shared.core.tool_pool.bounds();
+pub(super) fn tools_busy(worker: &Shared, waited: bool) -> CallError {
+    let (threads, queue) = worker.core.tool_pool.bounds();
     let state = if waited {
         "and none became free in time".to_owned()
     } else {
         format!("and {queue} calls wait for one")
     };
-    let message = format!(
-        "all {threads} threads for tools are busy {state} (`RuntimeBuilder::tool_threads`); try again later"
+    let reason = format!(
+        "all {threads} threads for tools are busy {state} (`RuntimeBuilder::tool_threads`)"
     );
-    let retry_after_ms = shared.core.admission.retry_after_ms;
-    CallError::new(Code::Busy, message).with("retry_after_ms", retry_after_ms)
+    busy(worker, &reason)
 }
 
 /// Approximate size of a call in bytes.

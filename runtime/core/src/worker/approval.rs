@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use tokio::task::AbortHandle;
-
 use super::Shared;
 use super::actor::WorkerMsg;
+use super::future::TaskGuard;
 use crate::call::Asks;
 use crate::effect::{ContentHash, ExcludedHunks, Preview};
 use crate::error::{CallError, Code};
-use crate::escape::listed;
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{
@@ -19,21 +17,12 @@ use crate::permission::{
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern};
+use crate::text::listed;
 use crate::tool::Remote;
 
 /// Maximum number of permissions in one question, and of bytes of their text. Each is shown in full.
 const MOST_NEEDS: usize = 20;
 const MOST_NEED_BYTES: usize = 8 << 10;
-
-/// Task of an open question; dropping it withdraws the question.
-#[derive(Debug)]
-pub(super) struct Asking(AbortHandle);
-
-impl Drop for Asking {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
 
 impl Shared {
     pub(super) fn requester(&self) -> Requester {
@@ -46,7 +35,7 @@ impl Shared {
     }
 
     /// Looks up live grants that cover the needs of a call.
-    pub(super) fn check_grants(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> Asking {
+    pub(super) fn check_grants(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> TaskGuard {
         let shared = Arc::clone(self);
         let needs = waiting.asks().to_vec();
         let (offered, mut rest) = waiting.offered();
@@ -60,7 +49,7 @@ impl Shared {
             tool: info.tool.clone(),
             origin: info.origin,
         };
-        let task = tokio::spawn(async move {
+        TaskGuard::spawn(async move {
             let used = shared.usable_grants(offered, rest.into(), call).await;
             // A granted path that cannot be opened is rejected, since asking for it again would not help.
             let granted = match used {
@@ -68,8 +57,7 @@ impl Shared {
                 None => Ok(None),
             };
             shared.post(WorkerMsg::GrantsChecked(id, granted));
-        });
-        Asking(task.abort_handle())
+        })
     }
 
     /// The grants sent with the call, and live grants for the other needs.
@@ -83,26 +71,18 @@ impl Shared {
             None
         } else {
             // A closed broker has no grants.
-            let used = self
-                .core
-                .broker
-                .use_grants(self.requester(), rest, call)
-                .await;
-            used.ok().flatten()
+            let used = self.core.broker.use_grants(self.requester(), rest, call);
+            used.await.ok().flatten()
         };
-        match live {
-            Some(mut used) => {
-                used.patterns.extend(bare(&offered));
-                used.brought = offered;
-                Some(used)
-            }
-            None if offered.is_empty() => None,
-            None => Some(UsedGrants {
-                patterns: bare(&offered).collect(),
-                brought: offered,
-                ..UsedGrants::default()
-            }),
+        if live.is_none() && offered.is_empty() {
+            return None;
         }
+        let mut used = live.unwrap_or_default();
+        // Grants sent with a call name no operations.
+        let patterns = offered.iter().cloned().map(Coverage::from);
+        used.patterns.extend(patterns);
+        used.brought = offered;
+        Some(used)
     }
 
     /// Rejects a call that requires approval if there is no approver, the call must not ask, or its needs do not fit
@@ -122,13 +102,11 @@ impl Shared {
         preview: Option<Preview>,
         asks: Asks,
         question_tx: Option<QuestionSender>,
-    ) -> Asking {
-        let request = Request {
-            alone: asks == Asks::WaitAlone || waiting.info().confirm,
-            ..self.request(waiting, preview)
-        };
+    ) -> TaskGuard {
+        let alone = asks == Asks::WaitAlone || waiting.info().confirm;
+        let request = self.request(waiting, preview, alone);
         let shared = Arc::clone(self);
-        let task = tokio::spawn(async move {
+        TaskGuard::spawn(async move {
             let needs = request.needs.clone();
             let broker = &shared.core.broker;
             let ruling = broker.ask(request, shared.requester(), question_tx).await;
@@ -140,8 +118,7 @@ impl Shared {
                 Err(error) => Err(error),
             };
             shared.post(WorkerMsg::Answered(id, granted));
-        });
-        Asking(task.abort_handle())
+        })
     }
 
     /// Opens the granted paths that are outside the worker's roots.
@@ -173,21 +150,7 @@ impl Shared {
         Ok(Granted { used, outside })
     }
 
-    fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>) -> Request {
-        let info = waiting.info();
-        let max_grantable = self.core.authority.max_grantable();
-        Request {
-            intent: self.intent(info, waiting.needs()),
-            before: preview.as_ref().map(|preview| preview.token),
-            divisible: preview.is_some() && waiting.divisible(),
-            preview,
-            server: self.server_of(info),
-            ..self.about(waiting, max_grantable)
-        }
-    }
-
-    /// The request of a call without intent and preview.
-    fn about(&self, waiting: &Step<Waiting>, max_grantable: Vec<ScopePattern>) -> Request {
+    fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>, alone: bool) -> Request {
         let (info, arguments) = (waiting.info(), waiting.arguments());
         let needs = waiting.asks().to_vec();
         let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
@@ -195,6 +158,7 @@ impl Shared {
         reasons.sort_unstable();
         reasons.dedup();
         let sensitive = !protected.is_empty();
+        let max_grantable = self.core.authority.max_grantable();
         let roots = self.core.authority.served();
         Request {
             worker: self.id,
@@ -205,19 +169,19 @@ impl Shared {
             tool: info.tool.clone(),
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
-            intent: String::new(),
+            intent: self.intent(info, waiting.needs()),
             choices: choices(&needs, &max_grantable, &roots, sensitive),
             roots,
             needs,
-            before: None,
-            divisible: false,
-            preview: None,
+            before: preview.as_ref().map(|preview| preview.token),
+            divisible: preview.is_some() && waiting.divisible(),
+            preview,
             max_grantable,
             sensitive,
             protected,
             protected_because: reasons,
-            server: None,
-            alone: false,
+            server: self.server_of(info),
+            alone,
         }
     }
 
@@ -236,14 +200,14 @@ impl Shared {
         let sentence = template.and_then(|template| template.render_quoted(&info.arguments));
         let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
-            let name = crate::escape(tool);
+            let name = crate::text::escape(tool);
             let call = format!("Call `{name}` of {shown}");
             // The server's text is quoted to separate it from the runtime's.
             let description = sentence.unwrap_or_else(|| title.to_owned());
             if description.is_empty() || description == *name {
                 return call;
             }
-            let description = crate::escape(&description).replace('"', "'");
+            let description = crate::text::escape(&description).replace('"', "'");
             return format!("{call}, described there as \"{description}\"");
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
@@ -267,7 +231,7 @@ fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
     let count = needs.len();
     let bytes = needs
         .iter()
-        .map(|need| crate::escape(&need.to_string()).len());
+        .map(|need| crate::text::escape(&need.to_string()).len());
     let bytes: usize = bytes.sum();
     if count <= MOST_NEEDS && bytes <= MOST_NEED_BYTES {
         return Ok(());
@@ -277,11 +241,6 @@ fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
          ({MOST_NEED_BYTES} bytes) at once. Name fewer or shorter paths in one call"
     );
     Err(CallError::new(Code::TooLarge, message))
-}
-
-/// Converts grants sent with a call, which name no operations.
-fn bare(offered: &[ScopePattern]) -> impl Iterator<Item = Coverage> {
-    offered.iter().cloned().map(Coverage::from)
 }
 
 fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallError> {

@@ -1,8 +1,9 @@
 //! Tools that running MCP Apps provide to a worker.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
@@ -38,15 +39,9 @@ pub struct Apps {
 }
 
 impl Apps {
-    fn by_name(&self) -> MutexGuard<'_, BTreeMap<Arc<str>, AppTools>> {
-        // Nothing that can panic runs under the lock.
-        self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers an app; false if the name is taken.
-    #[doc(hidden)]
     pub fn register(&self, app: &Arc<str>, label: &str, indirect: bool) -> bool {
-        let mut by_name = self.by_name();
+        let mut by_name = self.by_name.lock();
         if by_name.contains_key(app) {
             return false;
         }
@@ -67,37 +62,27 @@ impl Apps {
     }
 
     /// Replaces the tools of an app, unless it was removed.
-    #[doc(hidden)]
     pub fn set_tools(&self, app: &str, label: &str, entries: impl Iterator<Item = Entry>) {
         let tools = entries.map(|entry| (entry.name.clone(), Arc::new(entry)));
         let tools = tools.collect();
-        let mut by_name = self.by_name();
-        let app_tools = by_name
-            .get_mut(app)
-            .filter(|app_tools| app_tools.label == label);
-        if let Some(app_tools) = app_tools {
+        if let Some(app_tools) = self.by_name.lock().get_mut(app)
+            && app_tools.label == label
+        {
             app_tools.tools = tools;
         }
-        drop(by_name);
         self.changed.send_replace(());
     }
 
     /// Removes an app.
-    #[doc(hidden)]
     pub fn remove(&self, app: &str, label: &str) {
-        let mut by_name = self.by_name();
-        if by_name
-            .get(app)
-            .is_some_and(|app_tools| app_tools.label == label)
-        {
-            by_name.remove(app);
-        }
-        drop(by_name);
+        self.by_name
+            .lock()
+            .retain(|name, app_tools| &**name != app || app_tools.label != label);
         self.changed.send_replace(());
     }
 
     fn find(&self, name: &str) -> Option<Arc<Entry>> {
-        let by_name = self.by_name();
+        let by_name = self.by_name.lock();
         by_name
             .values()
             .find_map(|app_tools| app_tools.tools.get(name))
@@ -106,7 +91,7 @@ impl Apps {
 
     /// The tools that are available through the two tools only; `None` if no app has any.
     fn indirect_tools(&self) -> Option<Vec<Arc<Entry>>> {
-        let by_name = self.by_name();
+        let by_name = self.by_name.lock();
         let mut indirect = by_name
             .values()
             .filter(|app_tools| app_tools.indirect)
@@ -134,7 +119,7 @@ impl Apps {
             .iter()
             .filter_map(|name| self.get(name, authority))
             .collect();
-        let by_name = self.by_name();
+        let by_name = self.by_name.lock();
         let direct = by_name.values().filter(|app_tools| !app_tools.indirect);
         more.extend(
             direct

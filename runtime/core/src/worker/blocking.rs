@@ -1,10 +1,10 @@
 //! Thread pool for jobs that may block. Threads that hang in the kernel are replaced, up to a maximum.
 
 use std::collections::VecDeque;
-use std::fmt;
-use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::path::VirtualPath;
@@ -25,16 +25,22 @@ pub(crate) struct PoolSize {
 /// A submitted job, which can be abandoned.
 #[derive(Debug)]
 pub(crate) struct Ticket {
-    state: AtomicU8,
+    state: Mutex<JobState>,
     /// The worker's number of lost threads, which includes the thread of this job while it is lost.
     lost: Arc<AtomicU32>,
 }
 
-const QUEUED: u8 = 0;
-const RUNNING: u8 = 1;
-const LOST: u8 = 2;
-const SKIPPED: u8 = 3;
-const ENDED: u8 = 4;
+/// State of a job; it changes only under the lock of its pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum JobState {
+    Queued,
+    Running,
+    /// Abandoned while it ran.
+    Lost,
+    /// Abandoned before it ran.
+    Skipped,
+    Ended,
+}
 
 /// The pool accepts no more jobs for now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,57 +65,41 @@ struct State {
 }
 
 /// Bounded pool of threads that may block.
-#[derive(Clone)]
 pub(crate) struct Pool {
-    inner: Arc<Inner>,
-}
-
-struct Inner {
     name: &'static str,
     size: PoolSize,
     state: Mutex<State>,
     ready: Condvar,
 }
 
-impl fmt::Debug for Pool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pool")
-            .field("name", &self.inner.name)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Pool {
-    pub(crate) fn new(name: &'static str, size: PoolSize) -> Self {
-        let inner = Inner {
+    pub(crate) fn new(name: &'static str, size: PoolSize) -> Arc<Self> {
+        Arc::new(Self {
             name,
             size,
             state: Mutex::default(),
             ready: Condvar::new(),
-        };
-        Self {
-            inner: Arc::new(inner),
-        }
+        })
     }
 
     /// The threads in normal operation, and the jobs that may wait for one.
     pub(crate) fn bounds(&self) -> (usize, usize) {
-        (self.inner.size.threads, self.inner.size.queue)
+        (self.size.threads, self.size.queue)
     }
 
     /// Queues `work`; jobs on one `root` never occupy all threads.
     pub(crate) fn submit(
-        &self,
+        self: &Arc<Self>,
         root: Option<VirtualPath>,
         lost: &Arc<AtomicU32>,
         work: impl FnOnce() + Send + 'static,
     ) -> Result<Arc<Ticket>, Full> {
         let ticket = Arc::new(Ticket {
-            state: AtomicU8::new(QUEUED),
+            state: Mutex::new(JobState::Queued),
             lost: Arc::clone(lost),
         });
-        let mut state = self.inner.lock();
-        if state.closed || state.queue.len() >= self.inner.size.queue {
+        let mut state = self.state.lock();
+        if state.closed || state.queue.len() >= self.size.queue {
             return Err(Full);
         }
         state.queue.push_back(Queued {
@@ -117,16 +107,16 @@ impl Pool {
             ticket: Arc::clone(&ticket),
             root,
         });
-        self.inner.grow(&mut state, &self.inner)?;
+        self.grow(&mut state)?;
         drop(state);
-        self.inner.ready.notify_one();
+        self.ready.notify_one();
         Ok(ticket)
     }
 
     /// Runs `work` and waits for its result; `None` if the pool is full or `work` panics. If this future is dropped before
     /// `work` begins, `work` never runs.
     pub(crate) async fn run<T: Send + 'static>(
-        &self,
+        self: &Arc<Self>,
         lost: &Arc<AtomicU32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -143,57 +133,47 @@ impl Pool {
 
     /// Abandons a job. A job that has not begun never runs; if the job hangs, its thread is replaced. Returns whether
     /// the job never runs.
-    pub(crate) fn abandon(&self, ticket: &Ticket) -> bool {
-        let mut state = self.inner.lock();
-        if ticket
-            .state
-            .compare_exchange(QUEUED, SKIPPED, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-        {
-            // The job is dropped outside the lock, so that its resources are released at once.
-            let skipped = state
-                .queue
-                .iter()
-                .position(|job| std::ptr::eq(&*job.ticket, ticket));
-            let skipped = skipped.and_then(|index| state.queue.remove(index));
-            drop(state);
-            drop(skipped);
-            return true;
+    pub(crate) fn abandon(self: &Arc<Self>, ticket: &Ticket) -> bool {
+        let mut state = self.state.lock();
+        let mut job = ticket.state.lock();
+        match *job {
+            JobState::Queued => {
+                *job = JobState::Skipped;
+                drop(job);
+                let mut jobs = state.queue.iter();
+                let skipped = jobs.position(|job| std::ptr::eq(&*job.ticket, ticket));
+                let skipped = skipped.and_then(|index| state.queue.remove(index));
+                // The job is dropped outside the lock, so that its resources are released at once.
+                drop(state);
+                drop(skipped);
+                true
+            }
+            JobState::Running => {
+                *job = JobState::Lost;
+                state.lost += 1;
+                ticket.lost.fetch_add(1, Ordering::AcqRel);
+                // If the cap is reached, jobs wait until their deadlines.
+                let _ = self.grow(&mut state);
+                false
+            }
+            JobState::Lost | JobState::Skipped | JobState::Ended => false,
         }
-        if ticket
-            .state
-            .compare_exchange(RUNNING, LOST, Ordering::AcqRel, Ordering::Acquire)
-            .is_ok()
-        {
-            state.lost += 1;
-            ticket.lost.fetch_add(1, Ordering::AcqRel);
-            // If the cap is reached, jobs wait until their deadlines.
-            let _ = self.inner.grow(&mut state, &self.inner);
-        }
-        false
     }
 
     /// Lets idle threads end; jobs in the queue are still run.
     pub(crate) fn close(&self) {
-        self.inner.lock().closed = true;
-        self.inner.ready.notify_all();
+        self.state.lock().closed = true;
+        self.ready.notify_all();
     }
 
     /// How many jobs wait for a thread.
     pub(crate) fn queued(&self) -> usize {
-        self.inner.lock().queue.len()
+        self.state.lock().queue.len()
     }
 
     #[cfg(test)]
     fn threads(&self) -> usize {
-        self.inner.lock().threads
-    }
-}
-
-impl Inner {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Jobs run outside the lock, so the state is consistent even if the lock is poisoned.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().threads
     }
 
     fn allowed(&self, state: &State) -> usize {
@@ -201,14 +181,14 @@ impl Inner {
     }
 
     /// Starts a thread if a job waits for one and the cap allows it.
-    fn grow(&self, state: &mut State, shared: &Arc<Self>) -> Result<(), Full> {
+    fn grow(self: &Arc<Self>, state: &mut State) -> Result<(), Full> {
         if state.queue.len() <= state.idle || state.threads >= self.allowed(state) {
             return Ok(());
         }
-        let inner = Arc::clone(shared);
+        let pool = Arc::clone(self);
         let started = std::thread::Builder::new()
             .name(format!("bailiwick-{}", self.name))
-            .spawn(move || inner.run());
+            .spawn(move || pool.work());
         match started {
             Ok(_) => state.threads += 1,
             // Without a thread the job would never run.
@@ -221,25 +201,22 @@ impl Inner {
         Ok(())
     }
 
-    fn run(self: Arc<Self>) {
-        let mut state = self.lock();
+    fn work(&self) {
+        let mut state = self.state.lock();
         loop {
             if let Some(job) = self.take(&mut state) {
                 drop(state);
                 let Queued { work, ticket, root } = job;
                 // The job itself converts a panic into an error; the thread must continue.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
-                state = self.lock();
+                state = self.state.lock();
                 self.ended(&mut state, &ticket, root.as_ref());
             } else if state.closed || state.threads > self.allowed(&state) {
                 state.threads -= 1;
                 return;
             } else {
                 state.idle += 1;
-                state = self
-                    .ready
-                    .wait(state)
-                    .unwrap_or_else(PoisonError::into_inner);
+                self.ready.wait(&mut state);
                 state.idle -= 1;
             }
         }
@@ -256,13 +233,14 @@ impl Inner {
             .iter()
             .position(|job| job.root.as_ref().is_none_or(spare))?;
         let job = state.queue.remove(next)?;
-        job.ticket.state.store(RUNNING, Ordering::Release);
+        *job.ticket.state.lock() = JobState::Running;
         state.busy_roots.extend(job.root.clone());
         Some(job)
     }
 
     fn ended(&self, state: &mut State, ticket: &Ticket, root: Option<&VirtualPath>) {
-        if ticket.state.swap(ENDED, Ordering::AcqRel) == LOST {
+        let before = std::mem::replace(&mut *ticket.state.lock(), JobState::Ended);
+        if before == JobState::Lost {
             state.lost -= 1;
             ticket.lost.fetch_sub(1, Ordering::AcqRel);
         }
@@ -292,7 +270,7 @@ mod tests {
 
     /// A job that reports its start and then blocks its thread until released.
     fn hang(
-        pool: &Pool,
+        pool: &Arc<Pool>,
         root: Option<&str>,
     ) -> (Arc<Ticket>, mpsc::Receiver<()>, mpsc::Sender<()>) {
         let (began, has_begun) = mpsc::channel();
@@ -334,6 +312,26 @@ mod tests {
         assert!(!hung.iter().any(|(ticket, ..)| pool.abandon(ticket)));
         is_done.recv_timeout(SOON).unwrap();
         assert!(pool.threads() <= SMALL.hard_cap);
+    }
+
+    #[test]
+    fn thread_whose_abandoned_job_ends_is_no_longer_lost() {
+        let size = PoolSize {
+            threads: 1,
+            hard_cap: 1,
+            ..SMALL
+        };
+        let pool = Pool::new("test", size);
+        let (hung, begun, release) = hang(&pool, None);
+        begun.recv_timeout(SOON).unwrap();
+        pool.abandon(&hung);
+        assert_eq!(hung.lost.load(Ordering::Acquire), 1);
+        drop(release);
+        let (done, is_done) = mpsc::channel();
+        pool.submit(None, &Arc::default(), move || done.send(()).unwrap())
+            .unwrap();
+        is_done.recv_timeout(SOON).unwrap();
+        assert_eq!(hung.lost.load(Ordering::Acquire), 0);
     }
 
     #[test]

@@ -15,21 +15,21 @@ use super::Shared;
 use super::activity::CallState;
 use super::actor::WorkerMsg;
 use super::admission::{Admitted, Done, Incoming, ReplySender, lost};
-use super::approval::Asking;
 use super::blocking::Ticket;
 use super::deadline::DeadlineGuard;
-use super::future::FutureTask;
+use super::future::TaskGuard;
 use super::jobs::{self, Approved};
 use super::path_locks::PathLockGuard;
 use super::prepare::Request;
+use super::tool_slots::ToolSlot;
 use crate::audit::Step as AuditStep;
-use crate::call::Asks;
+use crate::call::{Asks, Mode};
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::{ExcludedHunks, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::QuestionSender;
-use crate::pipeline::{CallInfo, Cleared, Granted, Judged, Mode, Parsed, Step, Waiting};
+use crate::pipeline::{CallInfo, Cleared, Granted, Judged, Parsed, Step, Waiting};
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
 
@@ -44,16 +44,16 @@ enum Stage {
     Judging(Option<Step<Parsed>>, Judging),
     /// Live grants are being looked up.
     CheckingGrants(Step<Waiting>),
-    /// It is being planned for the question, or waits for a thread.
+    /// It is being planned for the question, or waits for a slot of its tool or a thread.
     Planning(Step<Waiting>),
     /// Its question is open.
     Asking(Step<Waiting>, Option<AnyPlan>),
-    /// It waits for its path locks or for a thread.
+    /// It waits for a slot of its tool, its path locks or a thread.
     Ready(Step<Cleared>, Option<Approved>),
     /// It runs on a pool thread.
     Running,
     /// It runs as a future.
-    Future { _task: FutureTask },
+    Future { _task: TaskGuard },
 }
 
 impl Stage {
@@ -97,7 +97,6 @@ struct Submitted {
 }
 
 /// Caller of a call and the resources that the call holds.
-#[derive(Debug)]
 struct Caller {
     info: Arc<CallInfo>,
     /// Tracing span of the call; disabled without a subscriber.
@@ -114,10 +113,12 @@ struct Caller {
     job: Option<Submitted>,
     /// Whether a thread for tools has run one of its jobs.
     started: bool,
-    /// Its path locks, from when it is the first of the writes until its job takes them.
+    /// Its slot of its tool, if the tool limits its concurrent calls, until its job takes it.
+    slot: Option<ToolSlot>,
+    /// Its path locks, from its turn among the writes until its job takes them.
     path_lock: Option<PathLockGuard>,
     /// Its lookup of grants or its open question.
-    asking: Option<Asking>,
+    asking: Option<TaskGuard>,
     asks: Asks,
     /// Receives each question that the call waits for.
     question_tx: Option<QuestionSender>,
@@ -125,12 +126,13 @@ struct Caller {
 }
 
 /// State of the actor; a restarted actor begins with an empty table.
-#[derive(Debug)]
 pub(crate) struct CallTable {
     shared: Arc<Shared>,
     calls: HashMap<CallId, (Stage, Caller), FixedState>,
-    /// Mutating calls in the order in which they became ready; only the first requests its path locks.
+    /// Mutating calls in the order in which they became ready, without the one whose turn it is.
     writes: VecDeque<CallId>,
+    /// The mutating call whose turn it is: it waits for its path locks or a thread, or runs.
+    writing: Option<CallId>,
     /// Calls that wait until this worker may run another job in the pool.
     ready: VecDeque<CallId>,
     /// Calls with a job in the pool, including those whose callers gave up.
@@ -151,6 +153,7 @@ impl CallTable {
             shared,
             calls: HashMap::default(),
             writes: VecDeque::new(),
+            writing: None,
             ready: VecDeque::new(),
             running: HashSet::default(),
             policies: VecDeque::new(),
@@ -189,7 +192,16 @@ impl CallTable {
         self.last = Some(now);
         let (id, info) = (request.info.id, Arc::clone(&request.info));
         self.shared.started(&info);
-        let limit = self.shared.core.limit(deadline);
+        let mut limit = self.shared.core.limit(deadline);
+        // The time of a file tool begins with the call; that of another tool when a thread or task runs it.
+        if let Some(entry) = self.shared.tool(info.tool.as_str())
+            && entry.spec.for_files
+        {
+            limit = entry
+                .spec
+                .timeout
+                .map_or(limit, |timeout| limit.min(timeout));
+        }
         let span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,
@@ -208,6 +220,7 @@ impl CallTable {
             deadline_guard: None,
             job: None,
             started: false,
+            slot: None,
             path_lock: None,
             asking: None,
             asks,
@@ -231,7 +244,7 @@ impl CallTable {
         caller: Caller,
     ) {
         match step {
-            Ok(step) => self.judge(id, step, caller),
+            Ok(step) => self.judge(id, step, Judging::Continuing, caller),
             Err(error) => self.answer(id, caller, Err(error)),
         }
     }
@@ -242,16 +255,11 @@ impl CallTable {
         self.calls.insert(id, (stage, caller));
     }
 
-    /// Advances a call as far as possible without waiting.
-    fn judge(&mut self, id: CallId, step: Step<Parsed>, caller: Caller) {
-        self.judge_for(id, step, Judging::Continuing, caller);
-    }
-
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
-    fn judge_for(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Caller) {
+    fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Caller) {
         if !step.has_own_policy() {
             let judged = self.shared.judge(step);
-            return self.judged_for(id, judged, why, caller);
+            return self.judged(id, judged, why, caller);
         }
         caller.arm(id, &self.shared);
         self.store(id, Stage::Judging(Some(step), why), caller);
@@ -259,14 +267,11 @@ impl CallTable {
         self.compile_next();
     }
 
-    fn judged_for(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
-        match why {
-            Judging::Continuing => self.judged(id, judged, caller),
-            Judging::Answered(approved) => self.approved(id, judged, approved, caller),
+    /// Advances a judged call as far as possible without waiting.
+    fn judged(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
+        if let Judging::Answered(approved) = why {
+            return self.approved(id, judged, approved, caller);
         }
-    }
-
-    fn judged(&mut self, id: CallId, judged: Judged, caller: Caller) {
         caller.span.record("verdict", judged.verdict().as_str());
         match judged {
             Judged::Refused(error) => self.answer(id, caller, Err(error)),
@@ -315,7 +320,10 @@ impl CallTable {
         match (self.calls.remove(&id), granted) {
             (Some((Stage::CheckingGrants(waiting), caller)), Ok(Some(granted))) => {
                 match self.shared.audit_used_grants(&caller.info, &granted.used) {
-                    Ok(()) => self.judge(id, waiting.granted(granted), caller),
+                    Ok(()) => {
+                        let step = waiting.granted(granted);
+                        self.judge(id, step, Judging::Continuing, caller);
+                    }
                     Err(error) => self.answer(id, caller, Err(error)),
                 }
             }
@@ -338,9 +346,11 @@ impl CallTable {
         if waiting.early_plan().is_none() {
             return self.question(id, waiting, None, caller);
         }
-        caller.arm(id, &self.shared);
-        self.store(id, Stage::Planning(waiting), caller);
-        self.wait_for_thread(id);
+        match self.take_slot(id, &mut caller) {
+            Ok(true) => self.enqueue_planning(id, waiting, caller),
+            Ok(false) => self.store(id, Stage::Planning(waiting), caller),
+            Err(error) => self.answer(id, caller, Err(error)),
+        }
     }
 
     pub(super) fn planned(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
@@ -377,7 +387,7 @@ impl CallTable {
         plan: Option<(AnyPlan, Preview)>,
         mut caller: Caller,
     ) {
-        caller.deadline_guard = None;
+        (caller.deadline_guard, caller.slot) = (None, None);
         let (plan, preview) = plan.unzip();
         let held = plan.as_ref().map_or(0, AnyPlan::weight);
         let allowed = self.shared.may_ask(&waiting, caller.asks);
@@ -409,7 +419,7 @@ impl CallTable {
                 }
                 let approved = plan.map(|plan| Approved { plan, left_out });
                 let why = Judging::Answered(approved);
-                self.judge_for(id, waiting.granted(granted), why, caller);
+                self.judge(id, waiting.granted(granted), why, caller);
             }
             (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
             (other, _) => self.reinsert(id, other),
@@ -459,7 +469,7 @@ impl Caller {
 
     /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
     fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
-        drop(self.admitted);
+        drop((self.admitted, self.slot));
         let took = self.received.elapsed();
         shared.finished(&self.info, self.port, took, result);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::admission::busy;
+use super::admission::threads_busy;
 use super::prepare::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
@@ -12,6 +12,7 @@ use crate::capability::{StopFlag, StopReason};
 use crate::error::CallError;
 use crate::policy::{Authority, Explanation};
 
+#[doc(hidden)]
 impl Worker {
     /// This worker's authority narrowed by the policy of one request, if it has one.
     ///
@@ -19,7 +20,6 @@ impl Worker {
     ///
     /// # Errors
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, `BUSY` or `DEADLINE`.
-    #[doc(hidden)]
     pub async fn authority_under(
         &self,
         policy: Option<&Value>,
@@ -41,7 +41,6 @@ impl Worker {
     }
 
     /// Like [`Worker::explain`], with the call's own policy compiled on a pool thread.
-    #[doc(hidden)]
     pub async fn explain_later(&self, call: &Call) -> Result<Vec<Explanation>, CallError> {
         let (policy, origin) = (call.meta.policy.as_ref(), call.meta.origin);
         let authority = self.authority_under(policy, origin).await?;
@@ -62,5 +61,5 @@ async fn compiled(
         compiled
     };
     let compiled = shared.core.cpu.run(&shared.lost, work).await;
-    compiled.unwrap_or_else(|| Err(busy(shared.core.admission.retry_after_ms)))
+    compiled.unwrap_or_else(|| Err(threads_busy(shared)))
 }

@@ -1,9 +1,10 @@
 //! Timer for deadlines: one thread sleeps until the next one and calls back.
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
 
 type Callback = Box<dyn FnOnce() + Send>;
 
@@ -32,20 +33,6 @@ pub(crate) struct DeadlineGuard {
     deadlines: Deadlines,
 }
 
-impl fmt::Debug for Deadlines {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Deadlines").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for DeadlineGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DeadlineGuard")
-            .field("at", &self.key.0)
-            .finish_non_exhaustive()
-    }
-}
-
 impl Deadlines {
     /// Calls `then` once, `after` from now or a little later, unless the result is dropped before.
     pub(crate) fn arm(
@@ -58,7 +45,7 @@ impl Deadlines {
         let at = now
             .checked_add(after)
             .unwrap_or_else(|| now + Duration::from_secs(3_153_600_000));
-        let mut state = self.lock();
+        let mut state = self.inner.0.lock();
         state.next += 1;
         let key = (at, state.next);
         state.due.insert(key, Box::new(then));
@@ -75,13 +62,8 @@ impl Deadlines {
 
     /// Ends the thread; armed deadlines never call back.
     pub(crate) fn close(&self) {
-        self.lock().closed = true;
+        self.inner.0.lock().closed = true;
         self.inner.1.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Callbacks run outside the lock, so the state is consistent even if the lock is poisoned.
-        self.inner.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn start(&self, state: &mut State) {
@@ -96,7 +78,7 @@ impl Deadlines {
 
     fn run(&self) {
         let changed = &self.inner.1;
-        let mut state = self.lock();
+        let mut state = self.inner.0.lock();
         while !state.closed {
             #[cfg(test)]
             {
@@ -106,29 +88,33 @@ impl Deadlines {
             let first = state.due.first_key_value().map(|(key, _)| *key);
             state.wakes = first.map(|(at, _)| at);
             match first {
-                None => {
-                    state = changed.wait(state).unwrap_or_else(PoisonError::into_inner);
-                }
+                None => changed.wait(&mut state),
                 Some(key) if key.0 <= now => {
                     let then = state.due.remove(&key);
                     drop(state);
                     if let Some(then) = then {
                         then();
                     }
-                    state = self.lock();
+                    state = self.inner.0.lock();
                 }
                 Some((at, _)) => {
-                    let waited = changed.wait_timeout(state, at - now);
-                    state = waited.unwrap_or_else(PoisonError::into_inner).0;
+                    changed.wait_for(&mut state, at - now);
                 }
             }
         }
     }
 }
 
+impl DeadlineGuard {
+    /// Time until the deadline.
+    pub(super) fn left(&self) -> Duration {
+        self.key.0.saturating_duration_since(Instant::now())
+    }
+}
+
 impl Drop for DeadlineGuard {
     fn drop(&mut self) {
-        let callback = self.deadlines.lock().due.remove(&self.key);
+        let callback = self.deadlines.inner.0.lock().due.remove(&self.key);
         // Outside the lock: it may hold the last handle of a worker, which has deadlines of its own.
         drop(callback);
     }
@@ -171,7 +157,7 @@ mod tests {
         let later: Vec<_> = (0..100).map(|n| arm(1_000_000 + n)).collect();
         assert_eq!(fired.recv().unwrap(), 300);
         drop(later);
-        let looks = deadlines.lock().looks;
+        let looks = deadlines.inner.0.lock().looks;
         // At its start, when an earlier deadline is armed, and when that is due; with room for spurious wakes.
         assert!(looks <= 8, "{looks}");
         deadlines.close();

@@ -10,16 +10,23 @@ use tokio::task::AbortHandle;
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::jobs::{Ended, panicked};
-use crate::capability::{Gate, Interrupt, Pass, StopFlag, revoked};
+use super::tool_slots::ToolSlot;
+use crate::capability::{Gate, Pass, StopFlag, revoked};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Step, Work};
 
-/// Task of a call that runs as a future; dropping it cancels the call.
+/// Task that a call waits for; dropping it aborts the task.
 #[derive(Debug)]
-pub(super) struct FutureTask(AbortHandle);
+pub(super) struct TaskGuard(AbortHandle);
 
-impl Drop for FutureTask {
+impl TaskGuard {
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Self {
+        Self(tokio::spawn(task).abort_handle())
+    }
+}
+
+impl Drop for TaskGuard {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -49,7 +56,7 @@ impl Drop for Report {
 }
 
 /// Returns a pass of each of `gates`; fails if one is closed. A revocation waits until the passes are dropped.
-pub(super) fn passes(gates: &[Arc<Gate>]) -> Result<Vec<Pass<'_>>, CallError> {
+pub(super) fn passes(gates: &[Arc<Gate>]) -> Result<Vec<Pass>, CallError> {
     let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
     passes.collect()
 }
@@ -76,27 +83,33 @@ pub(super) async fn while_open<T, E: From<CallError>>(
 
 impl Shared {
     /// Starts a call that runs as a future.
-    pub(super) fn start(self: &Arc<Self>, call: CallId, step: Step<Cleared>) -> FutureTask {
+    pub(super) fn start(
+        self: &Arc<Self>,
+        call: CallId,
+        step: Step<Cleared>,
+        slot: Option<ToolSlot>,
+    ) -> TaskGuard {
         let report = Report {
             shared: Arc::clone(self),
             call,
             ended: None,
         };
-        let task = tokio::spawn(async move {
+        TaskGuard::spawn(async move {
+            // A local variable is dropped after the future of the tool, also if the task is aborted.
+            let slot = slot;
             let ended = report.shared.run_future(step).await;
+            drop(slot);
             report.end(ended);
-        });
-        FutureTask(task.abort_handle())
+        })
     }
 
     async fn run_future(self: &Arc<Self>, step: Step<Cleared>) -> Ended {
         match step.work() {
             Work::Act(job) => Ended::Done(self.act(step, job).await),
-            Work::Remote(job, permit) => match self.carry(&step, job, permit).await {
-                Ok(done) => Ended::Done(Ok(done)),
-                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
-                Err(interrupt) => Ended::Interrupted(step, interrupt),
-            },
+            Work::Remote(job, permit) => {
+                let carried = self.carry(&step, job, permit).await;
+                Ended::of(step, carried)
+            }
             // These calls run on pool threads.
             Work::Read(..) | Work::Write(..) => Ended::Done(Err(panicked())),
         }

@@ -1,14 +1,11 @@
 //! Calls with grants for that call alone.
 
-use std::sync::Arc;
-
-use super::admission::CallOptions;
-use super::{Worker, admission, outcome, preview};
-use crate::call::Call;
+use super::admission::{self, CallOptions};
+use super::{Worker, outcome};
+use crate::call::{Call, Mode};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::permission::GrantAuthority;
-use crate::pipeline::Mode;
 use crate::scope::ScopePattern;
 
 impl GrantAuthority {
@@ -42,23 +39,14 @@ impl GrantAuthority {
         granted: Vec<ScopePattern>,
     ) -> Result<Preview, CallError> {
         self.speaks_for(worker)?;
-        let options = CallOptions {
-            offered: granted,
-            ..CallOptions::new(Mode::Preview)
-        };
-        let previewed = Arc::new(call.clone());
-        let shown = preview(admission::submit(&worker.shared, call, options).await?)?;
-        Ok(Preview {
-            call: Some(previewed),
-            ..shown
-        })
+        worker.preview_with(call, granted).await
     }
 
     fn speaks_for(&self, worker: &Worker) -> Result<(), CallError> {
         if worker.shared.core.broker.is(self.broker()) {
             return Ok(());
         }
-        let message = "this authority speaks for the workers of another runtime";
+        let message = "this `GrantAuthority` belongs to another runtime";
         Err(CallError::new(Code::PermissionDenied, message))
     }
 }

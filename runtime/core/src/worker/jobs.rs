@@ -4,13 +4,13 @@ use super::Shared;
 use super::admission::Done;
 use crate::artifact;
 use crate::artifact::{Kind, OldTexts, Parts, Review};
-use crate::audit::Step as AuditStep;
-use crate::audit::{ChangeSummary, ResourceSummary};
+use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
+use crate::call::Mode;
 use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
 use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
-use crate::pipeline::{CallInfo, Cleared, Mode, Planned, Step, Work, token_of};
+use crate::pipeline::{CallInfo, Cleared, Planned, Step, Work, token_of, unplannable};
 use crate::tool::{AnyPlan, WriteJob};
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,11 +25,22 @@ pub(crate) enum Ended {
     Interrupted(Step<Cleared>, Interrupt),
 }
 
+impl Ended {
+    /// The end of a call that its tool may have interrupted.
+    pub(super) fn of(step: Step<Cleared>, result: Result<Done, Interrupt>) -> Self {
+        match result {
+            Ok(done) => Self::Done(Ok(done)),
+            Err(Interrupt::Failed(error)) => Self::Done(Err(error)),
+            Err(interrupt) => Self::Interrupted(step, interrupt),
+        }
+    }
+}
+
 /// Runs code of a tool and turns a panic into an error.
 pub(super) fn catch_tool_panic<T>(
     run: impl FnOnce() -> Result<T, Interrupt>,
 ) -> Result<T, Interrupt> {
-    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| Err(Interrupt::Failed(panicked())))
+    catch_panic(run, |error| Err(Interrupt::Failed(error)))
 }
 
 pub(super) fn outcome(reply: Reply) -> Done {
@@ -42,7 +53,8 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Runs a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of act tools.
+/// Runs a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of act tools. Reads
+/// of tools with a limit on their concurrent calls are queued.
 pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let info = step.info();
     if info.mode == Mode::Preview
@@ -51,14 +63,17 @@ pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Do
         let preview = foreseen(shared, info, plan).map(|(_, preview)| Done::Preview(preview));
         return Some(preview.map_err(Interrupt::from));
     }
+    if shared.core.tool_slots.contains_key(info.tool.as_str()) {
+        return None;
+    }
     let Work::Read(job, permit) = step.work() else {
         return None;
     };
     if let Err(error) = permit.checkpoint() {
         return Some(Err(Interrupt::Failed(error)));
     }
-    let answer = catch_unwind(AssertUnwindSafe(|| job.read_now(&permit)));
-    let answer = answer.unwrap_or_else(|_| Some(Err(Interrupt::Failed(panicked()))))?;
+    let answer = || job.read_now(&permit);
+    let answer = catch_panic(answer, |error| Some(Err(Interrupt::Failed(error))))?;
     Some(answer.map(outcome))
 }
 
@@ -85,23 +100,21 @@ pub(super) struct Approved {
 /// Runs a cleared call, by the approved plan if there is one.
 pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Approved>) -> Ended {
     match step.work() {
-        Work::Read(job, permit) => match catch_tool_panic(|| {
-            permit
-                .checkpoint()
-                .map_err(Interrupt::from)
-                .and_then(|()| job.read(&permit))
-        }) {
-            Ok(reply) => Ended::Done(Ok(outcome(reply))),
-            Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
-            Err(interrupt) => Ended::Interrupted(step, interrupt),
-        },
+        Work::Read(job, permit) => {
+            let read = || {
+                permit.checkpoint()?;
+                job.read(&permit)
+            };
+            Ended::of(step, catch_tool_panic(read).map(outcome))
+        }
         // These calls run as futures.
         Work::Act(_) | Work::Remote(..) => Ended::Done(Err(panicked())),
         Work::Write(job, permit) => {
+            let info = Arc::clone(step.info());
             let fresh = || {
                 permit.checkpoint()?;
                 Ok(Approved {
-                    plan: job.plan(&permit)?,
+                    plan: planned_by(&info, &*job, &permit)?,
                     left_out: Vec::new(),
                 })
             };
@@ -111,8 +124,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
                         .and_then(|planned| planned.without(&left_out))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
-                Err(Interrupt::Failed(error)) => Ended::Done(Err(error)),
-                Err(interrupt) => Ended::Interrupted(step, interrupt),
+                Err(interrupt) => Ended::of(step, Err(interrupt)),
             }
         }
     }
@@ -131,6 +143,18 @@ fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done,
     }
 }
 
+/// Plans a call. If a preview of it could be planned earlier, the preview is stale.
+fn planned_by(
+    info: &CallInfo,
+    job: &dyn WriteJob,
+    permit: &ReadPermit,
+) -> Result<AnyPlan, Interrupt> {
+    job.plan(permit).map_err(|interrupt| match interrupt {
+        Interrupt::Failed(error) => Interrupt::Failed(unplannable(info, error)),
+        interrupt => interrupt,
+    })
+}
+
 /// Plans a change for the question about it, which shows the preview.
 pub(super) fn plan(
     shared: &Shared,
@@ -138,7 +162,7 @@ pub(super) fn plan(
     job: &dyn WriteJob,
     permit: &ReadPermit,
 ) -> Result<(AnyPlan, Preview), Interrupt> {
-    let plan = catch_tool_panic(|| job.plan(permit))?;
+    let plan = catch_tool_panic(|| planned_by(info, job, permit))?;
     let token = token_of(info, &plan)?;
     shared.audit_commit(info, planned_step(token, &plan))?;
     // Nobody must be asked about a change that exceeds the budget.
@@ -163,9 +187,8 @@ pub(super) fn foreseen(
 
 /// Checks that the budget suffices for a change, without charging it.
 fn affordable(shared: &Shared, budget: Budget, cost: Cost) -> Result<(), CallError> {
-    BudgetExceeded::check(budget, cost)
-        .and_then(|()| shared.meter.affords(cost))
-        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))
+    BudgetExceeded::check(budget, cost)?;
+    Ok(shared.meter.affords(cost)?)
 }
 
 pub(super) fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
@@ -198,9 +221,8 @@ fn apply(
     let (token, budget) = (step.token(), step.limits().budget);
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
-    let mut charge = BudgetExceeded::check(budget, cost)
-        .and_then(|()| shared.meter.charge_effect(cost))
-        .map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+    BudgetExceeded::check(budget, cost)?;
+    let mut charge = shared.meter.charge_effect(cost)?;
     // An effect is audited before it begins.
     shared.audit_commit(
         info,
@@ -279,29 +301,24 @@ pub(super) fn artifacts(
         .core
         .artifacts
         .put(&info.tool, shared.id, Arc::clone(&shared.lineage), parts);
-    let (refs, steps) = match kept {
+    // The changes were audited before, so an unrecorded artifact does no harm.
+    let note = |step| drop(shared.audit(info, step));
+    match kept {
         Ok(refs) => {
-            let steps = refs
-                .iter()
-                .map(|kept| AuditStep::Artifact {
-                    uri: kept.uri.as_str().into(),
-                })
-                .collect();
-            (refs, steps)
+            for kept in &refs {
+                let uri = kept.uri.as_str().into();
+                note(AuditStep::Artifact { uri });
+            }
+            refs
         }
         Err(error) => {
-            let step = AuditStep::ArtifactFailed {
+            note(AuditStep::ArtifactFailed {
                 code: error.code(),
                 message: error.message().into(),
-            };
-            (Vec::new(), vec![step])
+            });
+            Vec::new()
         }
-    };
-    for step in steps {
-        // The changes were audited before, so an unrecorded artifact does no harm.
-        let _ = shared.audit(info, step);
     }
-    refs
 }
 
 /// The review; its page is rendered when it is read.

@@ -6,10 +6,8 @@ use tokio::sync::watch;
 use super::{Worker, prepare, preview_arguments};
 use crate::call::Origin;
 use crate::error::CallError;
-use crate::policy::Authority;
-use crate::policy::Verdict;
-use crate::tool::{Catalog, CatalogItem};
-use crate::tool::{Entry, ToolInfo};
+use crate::policy::{Authority, Flag, Verdict};
+use crate::tool::{Catalog, CatalogItem, Entry, ToolInfo};
 
 impl Worker {
     /// Returns the tools that this worker's policy allows, as definitions for a model. A tool is omitted if everything that
@@ -17,14 +15,14 @@ impl Worker {
     /// `preview_token`.
     #[must_use]
     pub fn tools(&self) -> Vec<ToolInfo> {
-        self.left(&self.shared.authority, false)
+        self.tools_left(&self.shared.authority, false)
     }
 
     /// Returns the tools for views only ([`ToolSpec::app_only`](crate::ToolSpec::app_only)) that this worker's policy allows.
     /// They accept calls of [`Origin::View`] and [`Origin::Human`]; do not offer them to a model.
     #[must_use]
     pub fn tools_for_views(&self) -> Vec<ToolInfo> {
-        self.left(&self.shared.authority, true)
+        self.tools_left(&self.shared.authority, true)
     }
 
     /// Like [`Worker::tools`], for calls with a policy of their own, which is compiled here.
@@ -33,10 +31,13 @@ impl Worker {
     /// `POLICY_INVALID` or `POLICY_EXPANSION`, as for such a call.
     pub fn tools_under(&self, policy: &Value, origin: Origin) -> Result<Vec<ToolInfo>, CallError> {
         let authority = prepare::narrowed(&self.shared, policy, origin)?;
-        Ok(self.left(&authority, false))
+        Ok(self.tools_left(&authority, false))
     }
 
-    fn left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
+    /// Returns the tools that `authority` allows, for the model or for views only.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
         let entries = self.shared.tools();
         let entries = entries.iter();
         let left = entries
@@ -47,7 +48,7 @@ impl Worker {
 
 fn info(entry: &Entry, authority: &Authority) -> ToolInfo {
     let mut info = entry.info();
-    if authority.requires_preview() {
+    if authority.flag(Flag::RequirePreview) {
         preview_arguments::describe(&mut info);
     }
     info
@@ -63,7 +64,6 @@ pub struct ToolsChanges {
 
 impl ToolsChanges {
     /// Waits for the next change; `None` if there will be no more changes. Cancel safe.
-    #[doc(hidden)]
     pub async fn next(&mut self) -> Option<()> {
         let Some(servers) = &mut self.servers else {
             return self.apps.changed().await.ok();
@@ -76,7 +76,6 @@ impl ToolsChanges {
     }
 
     /// Marks all changes so far as seen.
-    #[doc(hidden)]
     pub fn mark_seen(&mut self) {
         self.apps.mark_unchanged();
         if let Some(servers) = &mut self.servers {
@@ -85,9 +84,9 @@ impl ToolsChanges {
     }
 }
 
+#[doc(hidden)]
 impl Worker {
     /// Returns a receiver that is notified of changes of [`Worker::tools`] from now on.
-    #[doc(hidden)]
     #[must_use]
     pub fn tools_changes(&self) -> ToolsChanges {
         let mut changes = ToolsChanges {
@@ -99,14 +98,12 @@ impl Worker {
     }
 
     /// Returns the resources and prompts of servers that this worker's policy allows.
-    #[doc(hidden)]
     #[must_use]
     pub fn own_catalogs(&self) -> Vec<Catalog> {
         self.catalogs(&self.shared.authority)
     }
 
     /// Returns the resources and prompts of servers that `authority` allows.
-    #[doc(hidden)]
     #[must_use]
     pub fn catalogs(&self, authority: &Authority) -> Vec<Catalog> {
         let left = |it: &CatalogItem| authority.judge(&it.need, &[]) != Verdict::Deny;
@@ -123,15 +120,7 @@ impl Worker {
         narrowed.collect()
     }
 
-    /// Returns the tools that `authority` allows, for the model or for views only.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn tools_left(&self, authority: &Authority, app_only: bool) -> Vec<ToolInfo> {
-        self.left(authority, app_only)
-    }
-
     /// Returns the tool of that name in [`Worker::tools`].
-    #[doc(hidden)]
     #[must_use]
     pub fn tool(&self, name: &str) -> Option<ToolInfo> {
         let entry = self.shared.tool(name)?;
@@ -140,14 +129,12 @@ impl Worker {
     }
 
     /// Returns whether there is a tool of that name, for models or views.
-    #[doc(hidden)]
     #[must_use]
     pub fn has_tool(&self, name: &str) -> bool {
         self.shared.tool(name).is_some()
     }
 
     /// Returns whether a tool of that name is for views only.
-    #[doc(hidden)]
     #[must_use]
     pub fn is_app_only(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
@@ -155,7 +142,6 @@ impl Worker {
     }
 
     /// Returns whether a tool of that name changes something.
-    #[doc(hidden)]
     #[must_use]
     pub fn mutates(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);
@@ -163,7 +149,6 @@ impl Worker {
     }
 
     /// Returns whether it is a tool of a third-party server.
-    #[doc(hidden)]
     #[must_use]
     pub fn is_remote(&self, tool: &str) -> bool {
         let entry = self.shared.tool(tool);

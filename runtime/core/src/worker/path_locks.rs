@@ -1,7 +1,8 @@
 //! Locks on the paths that calls change, shared by all workers of a runtime.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::Shared;
 use super::actor::WorkerMsg;
@@ -32,18 +33,6 @@ pub(crate) struct PathLockGuard {
     call: CallId,
 }
 
-impl fmt::Debug for PathLocks {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PathLocks").finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for PathLockGuard {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PathLockGuard").field(&self.call).finish()
-    }
-}
-
 impl PathLocks {
     /// Requests a lock on `paths` for a call. Its worker is notified once the lock is held, which may be at once.
     pub(super) fn lock(
@@ -56,7 +45,7 @@ impl PathLocks {
             worker: Arc::clone(worker),
             call,
         };
-        if let Some(holder) = self.queue().request(call, paths, waiting) {
+        if let Some(holder) = self.queue.lock().request(call, paths, waiting) {
             holder.notify();
         }
         PathLockGuard {
@@ -64,16 +53,11 @@ impl PathLocks {
             call,
         }
     }
-
-    fn queue(&self) -> MutexGuard<'_, LockQueue<Waiting>> {
-        // Nothing that can panic runs under the mutex.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for PathLockGuard {
     fn drop(&mut self) {
-        let holders = self.locks.queue().release(self.call);
+        let holders = self.locks.queue.lock().release(self.call);
         holders.into_iter().for_each(Waiting::notify);
     }
 }

@@ -8,11 +8,10 @@ use tokio::sync::mpsc;
 
 use super::admission::{self, CallOptions, Done};
 use super::{Worker, outcome};
-use crate::call::Call;
+use crate::call::{Call, Mode};
 use crate::effect::Outcome;
 use crate::error::CallError;
 use crate::permission::Question;
-use crate::pipeline::Mode;
 
 /// Progress of a call.
 #[derive(Debug)]
@@ -88,7 +87,6 @@ pub struct RunningCall {
 
 impl RunningCall {
     /// Wraps a call that asks no questions.
-    #[doc(hidden)]
     pub fn without_questions(
         call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
     ) -> Self {

@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::Shared;
 use super::jobs::catch_tool_panic;
 use super::preview_arguments;
-use crate::call::{Call, Origin};
+use crate::call::{Call, Mode, Origin};
 use crate::capability::BudgetExceeded;
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
-use crate::pipeline::{CallInfo, Mode, Parsed, Step, explain_needs};
-use crate::policy::{Authority, Explanation, Policy, Verdict};
+use crate::pipeline::{CallInfo, Parsed, Step, explain_needs};
+use crate::policy::{Authority, Explanation, Flag, Policy, Verdict};
 use crate::scope::{ScopePattern, Verb};
 use crate::tool::{Arguments, Entry, Job};
 
@@ -71,12 +71,10 @@ impl Request {
             limit: 0,
         };
         // The policy of a call can forbid the call itself; it cannot limit others.
-        let charged = if most == Some(0) {
-            Err(spent)
-        } else {
-            shared.meter.charge_call()
-        };
-        charged.map_err(|spent| CallError::new(Code::Budget, spent.to_string()))?;
+        if most == Some(0) {
+            return Err(spent.into());
+        }
+        shared.meter.charge_call()?;
         let arguments = match typed {
             Some(typed) => Arguments::Typed(typed),
             None => Arguments::Json(&info.arguments),
@@ -207,7 +205,7 @@ pub(super) fn is_left(entry: &Entry, authority: &Authority) -> bool {
 
 /// Whether changes must be previewed and the tool is mutating and has no previews.
 fn lacks_preview(entry: &Entry, authority: &Authority) -> bool {
-    authority.requires_preview() && entry.mutates && !entry.previews()
+    authority.flag(Flag::RequirePreview) && entry.mutates && !entry.previews()
 }
 
 fn unpreviewable(tool: &str) -> CallError {
@@ -220,14 +218,11 @@ fn unpreviewable(tool: &str) -> CallError {
 
 /// Whether some of the declared needs of a tool are not denied. A mutating tool needs more than to read.
 fn may_succeed(entry: &Entry, authority: &Authority) -> bool {
-    // Invalid scopes are ignored.
-    let kinds = entry.spec.scopes.iter().map(|kind| kind.parse().ok());
-    let kinds: Vec<Option<ScopePattern>> = kinds.collect();
-    let changing = |kind: &&Option<ScopePattern>| {
-        kind.as_ref()
-            .is_none_or(|kind| kind.verb() != Some(Verb::Read))
-    };
+    // A tool with an invalid scope cannot be registered.
+    let kinds = entry.spec.scopes.iter();
+    let kinds: Vec<ScopePattern> = kinds.filter_map(|kind| kind.parse().ok()).collect();
+    let changing = |kind: &&ScopePattern| kind.verb() != Some(Verb::Read);
     let changes = entry.mutates && kinds.iter().any(|kind| changing(&kind));
     let mut needed = kinds.iter().filter(|kind| !changes || changing(kind));
-    kinds.is_empty() || needed.any(|kind| kind.as_ref().is_none_or(|kind| authority.may_need(kind)))
+    kinds.is_empty() || needed.any(|kind| authority.may_need(kind))
 }

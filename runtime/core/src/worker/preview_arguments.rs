@@ -15,6 +15,7 @@ use super::admission::Done;
 use crate::call::Call;
 use crate::effect::{Content, Output, Preview, PreviewToken, Reply, Utf8};
 use crate::error::{CallError, Code};
+use crate::policy::Flag;
 use crate::tool::{Entry, ToolInfo};
 
 const PREVIEW: &str = "preview";
@@ -83,7 +84,7 @@ fn is_required(shared: &Shared, call: &Call) -> bool {
         Some(fragment) => std::slice::from_ref(fragment),
         None => &[],
     };
-    shared.authority.requires_preview()
+    shared.authority.flag(Flag::RequirePreview)
         || fragments
             .iter()
             .any(|fragment| fragment.get("require_preview") == Some(&Value::Bool(true)))

@@ -7,16 +7,20 @@ use super::future::passes;
 use super::future::while_open;
 use super::jobs::outcome;
 use crate::audit::Step as AuditStep;
+use crate::call::Mode;
 use crate::capability::{CallPermit, Interrupt};
 use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
-use crate::pipeline::{CallInfo, Cleared, Mode, Step, arguments_hash, remote_token};
+use crate::pipeline::{CallInfo, Cleared, Step, arguments_hash, remote_token};
 use crate::policy::{Authority, Verdict};
 use crate::requests::CallRequests;
 use crate::tool::{RemoteContext, RemoteJob, RemoteReply};
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
 /// Context for requests that a server makes within a call.
 #[derive(Debug)]
 struct Context {
@@ -61,13 +65,8 @@ const MOST_PREVIEWS: usize = 64;
 pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
 
 impl Previews {
-    fn all(&self) -> MutexGuard<'_, VecDeque<(PreviewToken, String)>> {
-        // Nothing that can panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn remember(&self, token: PreviewToken, server_token: String) {
-        let mut all = self.all();
+        let mut all = self.0.lock();
         if all.len() >= MOST_PREVIEWS {
             all.pop_front();
         }
@@ -80,7 +79,7 @@ impl Previews {
             return Ok(None);
         };
         let server_token = {
-            let all = self.all();
+            let all = self.0.lock();
             let found = all.iter().rev().find(|(own, _)| *own == token);
             found.map(|(_, server_token)| server_token.clone())
         };

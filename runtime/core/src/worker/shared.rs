@@ -1,5 +1,6 @@
 //! State of a worker that survives restarts of its actor; messages and audit events go through it.
 
+use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::admission::{Done, Load, ReplySender};
 use super::deadline::DeadlineGuard;
 use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
-use crate::call::{Call, Origin};
+use crate::call::{Call, Mode, Origin};
 use crate::capability::{Gate, Meter, revoked};
 use crate::config::Namespace;
 use crate::effect::{Change, PreviewToken};
@@ -35,7 +36,6 @@ use crate::tool::Entry;
 const MOST_IGNORED: usize = 16;
 
 /// State of one worker that outlives its actor.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: WorkerId,
     /// Path of worker names, such as `main/tests`.
@@ -61,6 +61,15 @@ pub(crate) struct Shared {
     /// Deadline of the worker, if its policy sets one.
     end: OnceLock<DeadlineGuard>,
     actor: ArcSwapOption<ActorRef<WorkerMsg>>,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("id", &self.id)
+            .field("agent", &self.agent)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Shared {
@@ -241,35 +250,36 @@ impl Shared {
     fn observe_end(&self, info: &CallInfo, took: Duration, result: Result<u64, &CallError>) {
         let result = result.map_err(CallError::code);
         self.end_activity(info, result.err());
-        let monitor = self.core.audit.monitor();
-        monitor.count_end(result);
-        if monitor.is_watched() {
-            monitor.send(self.monitored(EventKind::CallEnded {
-                call: info.id,
-                tool: info.tool.clone(),
-                code: result.err(),
-                duration: took,
-            }));
-        }
+        let preview = info.mode == Mode::Preview;
+        self.core.audit.monitor().count_end(preview, result);
+        self.observe(|| EventKind::CallEnded {
+            call: info.id,
+            tool: info.tool.clone(),
+            preview,
+            code: result.err(),
+            duration: took,
+        });
     }
 
     /// Reports that a call was received.
     pub(super) fn started(&self, info: &Arc<CallInfo>) {
         self.activity.begin(info);
-        let monitor = self.core.audit.monitor();
-        if monitor.is_watched() {
-            monitor.send(self.monitored(EventKind::CallStarted {
-                call: info.id,
-                tool: info.tool.clone(),
-            }));
-        }
+        self.observe(|| EventKind::CallStarted {
+            call: info.id,
+            tool: info.tool.clone(),
+            preview: info.mode == Mode::Preview,
+        });
     }
 
-    fn monitored(&self, kind: EventKind) -> Event {
-        Event {
-            worker: Some(self.id),
-            agent: Arc::clone(&self.agent),
-            kind,
+    /// Sends an event if there are subscribers.
+    fn observe(&self, kind: impl FnOnce() -> EventKind) {
+        let monitor = self.core.audit.monitor();
+        if monitor.is_watched() {
+            monitor.send(Event {
+                worker: Some(self.id),
+                agent: Arc::clone(&self.agent),
+                kind: kind(),
+            });
         }
     }
 

@@ -8,11 +8,11 @@ use serde_json::{Value, json};
 use super::apps::Apps;
 use super::{Worker, prepare};
 use crate::audit::Step;
-use crate::call::Origin;
+use crate::call::{Mode, Origin};
 use crate::capability::{StopFlag, revoked};
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
-use crate::pipeline::{CallInfo, Mode, arguments_hash};
+use crate::pipeline::{CallInfo, arguments_hash};
 use crate::policy::Verdict;
 use crate::scope::Scope;
 use crate::tool::{Entry, RemoteTools};
@@ -20,35 +20,31 @@ use crate::tool::{Entry, RemoteTools};
 /// Name in the audit of reads that a page makes at its server.
 const READ: &str = "resources/read";
 
+#[doc(hidden)]
 impl Worker {
-    #[doc(hidden)]
     #[must_use]
     pub fn apps(&self) -> &Apps {
         &self.shared.apps
     }
 
     /// Returns the supervisor that its actor is linked to.
-    #[doc(hidden)]
     #[must_use]
     pub fn supervisor(&self) -> Option<ActorCell> {
         self.shared.core.supervisor_of(self.shared.id)
     }
 
     /// Whether a question waits for an answer; true if the broker has ended.
-    #[doc(hidden)]
     pub async fn is_asked(&self, question: QuestionId) -> bool {
         let asked = self.shared.core.broker.question(question).await;
         !matches!(asked, Ok(None))
     }
 
     /// Returns whether the runtime was built with these remote tools.
-    #[doc(hidden)]
     pub fn is_offered(&self, remote: &Arc<RemoteTools>) -> bool {
         self.shared.core.tools.are_of(remote)
     }
 
     /// Returns the runtime's tool of that name, or the tool of a server by its name at the server.
-    #[doc(hidden)]
     #[must_use]
     pub fn tool_for_views(&self, server: Option<&str>, tool: &str) -> Option<Arc<Entry>> {
         let tools = &self.shared.core.tools;
@@ -63,14 +59,12 @@ impl Worker {
     }
 
     /// Audits a call of an unknown tool.
-    #[doc(hidden)]
     #[must_use]
     pub fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
         self.refuse(tool, origin, CallError::unknown_tool(tool))
     }
 
     /// Audits that a call exceeded the rate limit of its connection.
-    #[doc(hidden)]
     #[must_use]
     pub fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
         let message = "calls come too fast; wait and try again";
@@ -89,7 +83,6 @@ impl Worker {
     }
 
     /// Audits that a view's call was rejected before its tool was known.
-    #[doc(hidden)]
     #[must_use]
     pub fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
         self.shared.refused(&self.of_view(tool, arguments), &error);
@@ -98,7 +91,6 @@ impl Worker {
 
     /// Judges and audits a page's read from its server, which is called `label` in scopes. Nobody is asked about it.
     /// Call [`Worker::view_read`] with its result.
-    #[doc(hidden)]
     pub fn view_reads(&self, server: &str, label: &str, uri: &str) -> Result<CallInfo, CallError> {
         let info = self.of_view(READ, json!({ "uri": uri }));
         let judged = self.judge_reading(&info, server, label);
@@ -124,8 +116,7 @@ impl Worker {
         match verdict {
             Verdict::Allow => {}
             Verdict::Ask => {
-                let message =
-                    "reading what the server has is not allowed, and nobody is asked about it";
+                let message = "reading this server's resources needs approval, and nobody is asked";
                 return Err(CallError::new(Code::ScopeRequired, message).requesting(vec![need]));
             }
             Verdict::Deny => {
@@ -143,7 +134,6 @@ impl Worker {
     }
 
     /// Audits how a page's read ended: the number of bytes, or an error.
-    #[doc(hidden)]
     pub fn view_read(&self, info: &CallInfo, ended: Result<u64, &CallError>) {
         match ended {
             Ok(bytes) => {

@@ -1,6 +1,5 @@
 //! Tests of act tools: approval, previews, and how their calls are stopped.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,28 +11,35 @@ use bailiwick::{
     ToolSet, ToolSpec, Verb, VirtualPath, Worker,
 };
 use serde_json::{Value, json};
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
 
 use super::{Stage, at, stage};
 use bailiwick_test_support::tools::{Said, Target, said};
+use bailiwick_test_support::wait;
 
 /// What the tools sent, and how many of their futures exist.
 #[derive(Clone, Default)]
-struct Wire(Arc<(Mutex<Vec<String>>, AtomicUsize)>);
+struct Wire(Arc<watch::Sender<(Vec<String>, usize)>>);
 
 impl Wire {
     fn sent(&self) -> Vec<String> {
-        self.0.0.lock().unwrap().clone()
+        self.0.borrow().0.clone()
     }
 
     fn futures(&self) -> usize {
-        self.0.1.load(Ordering::SeqCst)
+        self.0.borrow().1
     }
 
     /// Waits until as many futures exist.
     async fn wait_for(&self, futures: usize) {
-        while self.futures() != futures {
-            tokio::task::yield_now().await;
-        }
+        let mut state = self.0.subscribe();
+        state.wait_for(|state| state.1 == futures).await.unwrap();
+    }
+
+    async fn wait_for_sent(&self) {
+        let mut state = self.0.subscribe();
+        state.wait_for(|state| !state.0.is_empty()).await.unwrap();
     }
 }
 
@@ -42,14 +48,14 @@ struct Counted(Wire);
 
 impl Counted {
     fn new(wire: &Wire) -> Self {
-        wire.0.1.fetch_add(1, Ordering::SeqCst);
+        wire.0.send_modify(|state| state.1 += 1);
         Self(wire.clone())
     }
 }
 
 impl Drop for Counted {
     fn drop(&mut self) {
-        self.0.0.1.fetch_sub(1, Ordering::SeqCst);
+        self.0.0.send_modify(|state| state.1 -= 1);
     }
 }
 
@@ -95,7 +101,7 @@ impl ActTool for Send {
         assert_ne!(how, "panics", "as a broken tool would");
         let _act = permit.begin()?;
         progress.step();
-        self.0.0.0.lock().unwrap().push(job.to_string());
+        self.0.0.send_modify(|state| state.0.push(job.to_string()));
         match how {
             "hangs" => std::future::pending::<()>().await,
             "breaks" => panic!("as a broken tool would"),
@@ -124,8 +130,11 @@ fn begin(
     worker: &Worker,
     path: &'static str,
 ) -> tokio::task::JoinHandle<Result<String, CallError>> {
-    let worker = worker.clone();
-    tokio::spawn(async move { Ok(worker.call("send", at(path)).await?.text()) })
+    tokio::spawn(send(worker.clone(), path))
+}
+
+async fn send(worker: Worker, path: &'static str) -> Result<String, CallError> {
+    Ok(worker.call("send", at(path)).await?.text())
 }
 
 /// Checks the code of an error, whether it says that the effect began, and how many steps were done.
@@ -303,28 +312,17 @@ async fn act_preview_does_not_ask() {
 async fn one_approval_allows_one_of_several_equal_acts() {
     let (stage, wire) = acting(|builder| builder.approver(Deferred)).await;
     let worker = stage.worker(asking()).await;
-    let calls: Vec<_> = (0..8).map(|_| begin(&worker, "src/now")).collect();
-    let waiting = async |calls: usize| loop {
-        if let [question] = stage.grants.questions().await.unwrap().as_slice()
-            && question.waiting() == calls
-        {
-            return question.id;
-        }
-        tokio::task::yield_now().await;
-    };
-    let question = waiting(8).await;
+    let mut calls: JoinSet<_> = (0..8).map(|_| send(worker.clone(), "src/now")).collect();
+    let question = stage.question_of(8).await;
     stage.grants.answer(question, Answer::ONCE).await.unwrap();
-    let question = waiting(7).await;
-    while calls.iter().all(|call| !call.is_finished()) {
-        tokio::task::yield_now().await;
-    }
+    let question = stage.question_of(7).await;
+    calls.join_next().await.unwrap().unwrap().unwrap();
     assert_eq!(wire.sent(), ["/r/src/now"]);
     stage.grants.answer(question, Answer::DENY).await.unwrap();
-    let mut done = 0;
-    for call in calls {
-        done += u32::from(call.await.unwrap().is_ok());
+    for call in calls.join_all().await {
+        call.unwrap_err();
     }
-    assert_eq!((done, wire.sent().len()), (1, 1));
+    assert_eq!(wire.sent().len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -334,8 +332,8 @@ async fn revocation_returns_after_the_act_is_dropped() {
         let worker = stage.open().await;
         let call = begin(&worker, path);
         wire.wait_for(1).await;
-        while begun && wire.sent().is_empty() {
-            tokio::task::yield_now().await;
+        if begun {
+            wire.wait_for_sent().await;
         }
         let revoked = worker.revoke().await;
         assert_eq!((wire.futures(), revoked.unfinished), (0, 0));
@@ -355,9 +353,7 @@ async fn cancelled_act_is_dropped_and_audited() {
     wire.wait_for(1).await;
     call.abort();
     wire.wait_for(0).await;
-    while worker.status().in_flight > 0 {
-        tokio::task::yield_now().await;
-    }
+    wait::for_calls(&stage.runtime, &worker, 0).await;
     let steps = stage.steps().await;
     assert_eq!(steps[4..], ["failed CANCELLED", "finished CANCELLED"]);
     worker.call("send", at("now")).await.unwrap();
@@ -397,7 +393,7 @@ async fn failed_or_panicking_act_reports_its_progress() {
 }
 
 /// Hands its permit to the test and ends; with a path, it needs no more than to read it.
-struct Leak(Arc<Mutex<Option<ActPermit>>>);
+struct Leak(mpsc::UnboundedSender<ActPermit>);
 
 impl ActTool for Leak {
     type Args = Target;
@@ -429,7 +425,7 @@ impl ActTool for Leak {
         permit: ActPermit,
         _: ActProgress,
     ) -> Result<Reply, CallError> {
-        *self.0.lock().unwrap() = Some(permit);
+        self.0.send(permit).unwrap();
         if job.as_str().ends_with("waits") {
             std::future::pending::<()>().await;
         }
@@ -437,35 +433,30 @@ impl ActTool for Leak {
     }
 }
 
-async fn leaking() -> (Stage, Arc<Mutex<Option<ActPermit>>>) {
-    let kept = Arc::default();
-    let tools = ToolSet::new().actor(Leak(Arc::clone(&kept)));
+async fn leaking() -> (Stage, mpsc::UnboundedReceiver<ActPermit>) {
+    let (keep, kept) = mpsc::unbounded_channel();
+    let tools = ToolSet::new().actor(Leak(keep));
     (stage(|builder| builder.tools(tools)).await, kept)
 }
 
 #[tokio::test]
 async fn permit_kept_after_the_call_is_void() {
-    let (stage, kept) = leaking().await;
+    let (stage, mut kept) = leaking().await;
     let worker = stage.open().await;
     worker.call("leak", at("now")).await.unwrap();
-    let permit = kept.lock().unwrap().take().unwrap();
+    let permit = kept.recv().await.unwrap();
     assert_eq!(permit.begin().unwrap_err().code(), Code::Cancelled);
 }
 
 #[tokio::test]
 async fn revocation_waits_for_an_effect_that_outlives_its_call() {
-    let (stage, kept) = leaking().await;
+    let (stage, mut kept) = leaking().await;
     let worker = stage.open().await;
     let call = tokio::spawn({
         let worker = worker.clone();
         async move { worker.call("leak", at("waits")).await }
     });
-    let permit = loop {
-        if let Some(permit) = kept.lock().unwrap().take() {
-            break permit;
-        }
-        tokio::task::yield_now().await;
-    };
+    let permit = kept.recv().await.unwrap();
     let act = permit.begin().unwrap();
     let revoking = tokio::spawn({
         let worker = worker.clone();
@@ -484,6 +475,6 @@ async fn act_that_needs_only_to_read_is_denied() {
     let worker = stage.open().await;
     let denied = worker.call("leak", at("read")).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
-    assert!(kept.lock().unwrap().is_none());
+    assert!(kept.is_empty());
     worker.call("leak", at("write")).await.unwrap();
 }

@@ -273,20 +273,11 @@ async fn other_calls_run_while_one_waits_for_approval() {
         let worker = worker.clone();
         async move { worker.call("post", at("src/x")).await }
     });
-    let question = loop {
-        if let Some(question) = stage.grants.questions().await.unwrap().pop() {
-            break question;
-        }
-        tokio::task::yield_now().await;
-    };
+    let question = stage.question_of(1).await;
     assert!(worker.call("echo", at("x")).await.is_ok());
     worker.call("post", at("free/y")).await.unwrap();
     assert!(!waiting.is_finished());
-    stage
-        .grants
-        .answer(question.id, Answer::ONCE)
-        .await
-        .unwrap();
+    stage.grants.answer(question, Answer::ONCE).await.unwrap();
     // The board changed after the approved preview.
     assert_eq!(
         waiting.await.unwrap().unwrap_err().code(),
@@ -303,9 +294,7 @@ async fn revocation_cancels_a_call_waiting_for_approval() {
         let worker = worker.clone();
         async move { worker.call("post", at("src/x")).await }
     });
-    while stage.grants.questions().await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    stage.question_of(1).await;
     worker.revoke().await;
     assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Cancelled);
     assert!(stage.grants.questions().await.unwrap().is_empty());

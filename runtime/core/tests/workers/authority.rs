@@ -1,6 +1,7 @@
 //! Tests that children, budgets, call policies and previews never exceed the parent's authority.
 
-use bailiwick::{Budget, Call, CallMeta, Code, Policy, SpawnError, Verdict, WorkerSpec};
+use bailiwick::worker::Budget;
+use bailiwick::{Call, CallMeta, Code, Policy, SpawnError, Verdict, WorkerSpec};
 use serde_json::{Value, json};
 
 use super::{at, stage};
@@ -304,9 +305,7 @@ async fn worker_ends_after_its_ttl() {
         stage.worker(Policy::new().ttl_ms(30)).await,
         stage.open().await,
     );
-    while !brief.status().revoked {
-        tokio::task::yield_now().await;
-    }
+    brief.revoked().await;
     assert_eq!(
         brief.call("echo", at("x")).await.unwrap_err().code(),
         Code::Cancelled

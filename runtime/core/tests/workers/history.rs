@@ -17,6 +17,7 @@ use serde_json::{Value, json};
 
 use super::{Stage, at, stage};
 use bailiwick_test_support::tools::{Said, Target};
+use bailiwick_test_support::wait;
 
 const DENIALS: [Code; 7] = [
     Code::ScopeRequired,
@@ -392,10 +393,7 @@ async fn answered_and_cancelled_questions_have_history_entries() {
     stage.grants.answer(no.question().id, denied).await.unwrap();
     no.resume().await.unwrap_err();
     drop(pending(&worker, "src/d", Asks::Wait).await);
-    let questions = || async { stage.grants.questions().await.unwrap().len() };
-    while questions().await > 0 {
-        tokio::task::yield_now().await;
-    }
+    wait::for_questions(&stage.grants, |open| open.is_empty().then_some(())).await;
     worker.revoke().await;
     assert_eq!(
         history_lines(&stage).await,

@@ -1,9 +1,10 @@
 //! Tests of revocation, restarts and shutdown: no late effects, no lost callers.
 
+use bailiwick::monitor::EventKind;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::worker::Admission;
 use bailiwick::{Code, Policy, SpawnError, Worker, WorkerSpec};
-use bailiwick_test_support::cases;
+use bailiwick_test_support::{cases, wait};
 
 use super::{Board, Latch, Stage, at, stage, stage_with};
 
@@ -59,9 +60,7 @@ async fn revocation_waits_for_a_begun_effect_and_prevents_later_ones() {
         let begun = begun.clone();
         async move { begun.revoke().await }
     });
-    while !begun.status().revoked {
-        tokio::task::yield_now().await;
-    }
+    begun.revoked().await;
     assert!(!revoking.is_finished());
     within.open();
     assert_eq!(revoking.await.unwrap().unfinished, 0);
@@ -75,7 +74,7 @@ async fn revocation_waits_for_a_begun_effect_and_prevents_later_ones() {
     assert_eq!(stage.board.posted(), ["/r/a/begun"]);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn revocation_waits_for_a_prepared_change_and_prevents_it() {
     let before = Latch::default();
     let board = Board {
@@ -95,7 +94,7 @@ async fn revocation_waits_for_a_prepared_change_and_prevents_it() {
     });
     // The caller does not wait for the tool, which may still hold files that it prepared.
     assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Cancelled);
-    let_others_run().await;
+    wait::until_idle().await;
     assert!(!revoking.is_finished());
     before.open();
     assert_eq!(revoking.await.unwrap().unfinished, 0);
@@ -121,13 +120,6 @@ async fn with_an_effect_under_way() -> (Stage, Latch, Worker, Worker) {
     (stage, within, parent, child)
 }
 
-/// Runs the other tasks of this thread until all of them wait.
-async fn let_others_run() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
-    }
-}
-
 #[tokio::test]
 async fn concurrent_revocations_all_wait_for_a_begun_effect() {
     let (stage, within, parent, child) = with_an_effect_under_way().await;
@@ -142,10 +134,10 @@ async fn concurrent_revocations_all_wait_for_a_begun_effect() {
     let mut revokers = Vec::new();
     for worker in [&child, &child, &parent, &child, &parent] {
         revokers.push(revoke(worker));
-        let_others_run().await;
+        wait::until_idle().await;
     }
     revokers.push(tokio::spawn(shutdown));
-    let_others_run().await;
+    wait::until_idle().await;
     assert!(parent.status().revoked && child.status().revoked);
     assert!(revokers.iter().all(|revoker| !revoker.is_finished()));
     within.open();
@@ -167,7 +159,7 @@ async fn revocation_after_runtime_drop_waits_for_a_begun_effect() {
     drop(stage);
     assert!(parent.status().revoked && child.status().revoked);
     let revoking = tokio::spawn(async move { parent.revoke().await });
-    let_others_run().await;
+    wait::until_idle().await;
     assert!(!revoking.is_finished());
     within.open();
     assert_eq!(revoking.await.unwrap().unfinished, 0);
@@ -325,10 +317,13 @@ async fn audit_has_policy_deciding_rules_and_end_of_a_worker() {
         stage.texts("spawned", "/event/policy").await,
         [Some(policy.to_owned())]
     );
+    let mut events = stage.runtime.events();
     worker.revoke().await;
-    while stage.texts("worker_stopped", "/event/agent").await != [Some("main".to_owned())] {
-        tokio::task::yield_now().await;
-    }
+    while events.recv().await.unwrap().kind != EventKind::WorkerEnded {}
+    assert_eq!(
+        stage.texts("worker_stopped", "/event/agent").await,
+        [Some("main".to_owned())]
+    );
 }
 
 #[tokio::test]

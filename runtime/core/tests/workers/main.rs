@@ -9,6 +9,7 @@ mod acting;
 mod approval;
 mod authority;
 mod chat;
+mod concurrency;
 mod delegation;
 mod faults;
 mod history;

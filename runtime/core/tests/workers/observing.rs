@@ -194,6 +194,27 @@ async fn events_of_workers_calls_questions_and_grants_are_in_order() {
 }
 
 #[tokio::test]
+async fn events_and_metrics_distinguish_previews_from_effects() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    let mut events = stage.runtime.events();
+    let preview = worker.preview("post", at("a")).await.unwrap();
+    worker.apply(&preview).await.unwrap();
+    let kinds = next(&mut events, 4).await.into_iter().map(|it| it.kind);
+    let previews: Vec<bool> = kinds
+        .map(|kind| match kind {
+            EventKind::CallStarted { preview, .. } | EventKind::CallEnded { preview, .. } => {
+                preview
+            }
+            kind => panic!("{kind:?}"),
+        })
+        .collect();
+    assert_eq!(previews, [true, true, false, false]);
+    let metrics = stage.runtime.metrics();
+    assert_eq!((metrics.previews, metrics.succeeded), (1, 2));
+}
+
+#[tokio::test]
 async fn slow_event_reader_gets_the_lost_count_and_continues() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;

@@ -1,12 +1,13 @@
 //! Tests of the threads of file tools and of other tools.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bailiwick::config::Namespace;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{
-    Call, CallError, CallMeta, Code, Outcome, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec,
-    Worker, WorkerSpec,
+    Call, CallError, CallMeta, Code, Outcome, Policy, ReadTool, Reply, Runtime, Scope, ToolSet,
+    ToolSpec, Verb, VirtualPath, Worker, WorkerSpec,
 };
 use tokio::task::JoinHandle;
 
@@ -35,12 +36,38 @@ impl ReadTool for Limited {
     }
 }
 
+/// Works for a fifth of its timeout, then needs another path, in each round.
+struct Rounds(AtomicUsize);
+
+impl ReadTool for Rounds {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("rounds", "Ask", "Asks again and again.").timeout(Duration::from_millis(100))
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let (needs, job) = (Vec::new(), names.path(&args.path)?);
+        Ok(Prepared { needs, job })
+    }
+
+    fn read(&self, path: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
+        std::thread::sleep(Duration::from_millis(20));
+        let round = self.0.fetch_add(1, Ordering::SeqCst);
+        let next = path.join(&round.to_string()).unwrap();
+        Err(Interrupt::Needs(vec![Scope::file(Verb::Read, next)]))
+    }
+}
+
 /// A runtime with one thread for tools and one for files, and a latch at which `hangs` and `limited` wait.
 async fn runtime() -> (Runtime, Latch, tempfile::TempDir) {
     let (latch, root) = (Latch::default(), tempfile::tempdir().unwrap());
     let own = ToolSet::new()
         .reader(Hangs(latch.clone()))
-        .reader(Limited(latch.clone()));
+        .reader(Limited(latch.clone()))
+        .reader(Rounds(AtomicUsize::new(0)));
     let builder = Runtime::builder()
         .root("r", root.path())
         .tools(ToolSet::new().reader(Gather).for_files())
@@ -64,6 +91,21 @@ fn hang(worker: &Worker, deadline: Duration) -> JoinHandle<Result<Outcome, CallE
 }
 
 const LONG: Duration = Duration::from_secs(30);
+
+#[tokio::test]
+async fn timeout_of_a_file_tool_limits_its_calls() {
+    let (latch, root) = (Latch::default(), tempfile::tempdir().unwrap());
+    let builder = Runtime::builder()
+        .root("r", root.path())
+        .tools(ToolSet::new().reader(Limited(latch.clone())).for_files());
+    let (runtime, _) = builder.build().await.unwrap();
+    let worker = worker(&runtime, "limited").await;
+    let call = worker.call("limited", at("a"));
+    let ended = tokio::time::timeout(Duration::from_secs(10), call).await;
+    latch.open();
+    let error = ended.expect("the call has no time limit").unwrap_err();
+    assert_eq!(error.code(), Code::Deadline);
+}
 
 #[tokio::test]
 async fn slow_tools_do_not_delay_file_tools() {
@@ -108,4 +150,13 @@ async fn call_fails_at_the_timeout_of_its_tool() {
     latch.open();
     let outcome = worker.call("limited", at("a")).await.unwrap();
     assert_eq!(outcome.text(), "/r/a");
+}
+
+#[tokio::test]
+async fn time_of_a_call_does_not_begin_again_with_each_round_of_its_tool() {
+    let (runtime, _, _root) = runtime().await;
+    let worker = worker(&runtime, "one").await;
+    // All rounds together take longer than the timeout, a single round does not.
+    let error = worker.call("rounds", at("a")).await.unwrap_err();
+    assert_eq!(error.code(), Code::Deadline);
 }

@@ -45,6 +45,7 @@ async fn preview_of_another_worker_is_not_applied() {
     let preview = worker.preview("post", at("a")).await.unwrap();
     let refused = other.apply(&preview).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArguments);
+    assert!(refused.message().contains("another worker"), "{refused}");
     assert!(worker.apply(&preview).await.is_ok());
 }
 

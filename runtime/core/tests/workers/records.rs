@@ -10,13 +10,14 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bailiwick::audit::{Head, Record, Verified, verify_file};
+use bailiwick::audit::{AuditSink, Head, Record, Verified, verify_file};
 use bailiwick::config::Namespace;
 use bailiwick::effect::{Cost, Entry, FileDiff, Op};
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::worker::Budget;
 use bailiwick::{
-    AuditSink, Budget, CallError, Change, Code, JsonLines, MemoryAudit, Outcome, Plan, Policy,
-    Scope, ToolSet, Verb, VirtualPath, Worker, WorkerSpec, WriteTool,
+    CallError, Change, Code, JsonLines, MemoryAudit, Outcome, Plan, Policy, Scope, ToolSet, Verb,
+    VirtualPath, Worker, WorkerSpec, WriteTool,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};

@@ -15,19 +15,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bailiwick::audit::{Head, Record, Step};
+use bailiwick::audit::{AuditSink, Head, Record, Step};
 use bailiwick::permission::{
-    AuthorityError, GrantFilter, GrantHolder, GrantStore, GrantStoreError, GrantWriteError,
-    Lifetime, Narrowing, NewGrant, StoredGrant, Template,
+    AuthorityError, GrantFilter, GrantHolder, GrantId, GrantStore, GrantStoreError,
+    GrantWriteError, Lifetime, Narrowing, NewGrant, StoredGrant, Template,
 };
 use bailiwick::{
-    Answer, AuditSink, CallError, Code, Deferred, GrantId, MemoryAudit, Outcome, Policy, Scripted,
-    Verb, VirtualPath, WorkerSpec,
+    Answer, CallError, Code, Deferred, MemoryAudit, Outcome, Policy, Scripted, Verb, VirtualPath,
+    WorkerSpec,
 };
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 
 use super::{Stage, at, stage};
 use bailiwick_test_support::tools::Latch;
+use bailiwick_test_support::wait;
 
 /// Maximum duration of a revocation that does not wait.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -81,10 +82,9 @@ async fn posts(stage: &Stage, agent: &str) {
 
 /// Waits until the file contains a grant to that agent: removals do not wait, and may be written before it.
 async fn holds(file: &Path, agent: &str) {
-    let is_theirs = |stored: &Vec<StoredGrant>| stored.iter().any(|grant| &*grant.agent == agent);
-    while !is_theirs(&GrantStore::read(file).unwrap()) {
-        tokio::task::yield_now().await;
-    }
+    let is_theirs = |grant: &StoredGrant| &*grant.agent == agent;
+    let stored = || GrantStore::read(file).unwrap().iter().any(is_theirs);
+    wait::for_files(file.parent().unwrap(), stored).await;
 }
 
 #[tokio::test]
@@ -134,12 +134,7 @@ async fn agent_grant_is_on_disk_when_answer_returns() {
     let stage = stage(|builder| builder.approver(Deferred).grant_store(store)).await;
     let worker = stage.worker(asking()).await;
     let calling = tokio::spawn(async move { worker.call("post", at("src/x")).await });
-    let question = loop {
-        if let [question] = stage.grants.questions().await.unwrap().as_slice() {
-            break question.id;
-        }
-        tokio::task::yield_now().await;
-    };
+    let question = stage.question_of(1).await;
     let answer = Answer::Allow {
         patterns: Vec::new(),
         lifetime: Lifetime::Agent,
@@ -270,9 +265,7 @@ async fn unstorable_grant_is_revoked_and_failed_removal_reported() {
             Err(error) => assert_eq!(error.code(), Code::Cancelled),
         }
         assert_eq!(asked.load(Ordering::SeqCst), times);
-        while !stage.grants.grants().await.unwrap().is_empty() {
-            tokio::task::yield_now().await;
-        }
+        wait::for_grants(&stage.grants, <[_]>::is_empty).await;
     }
 
     let hour = NewGrant {

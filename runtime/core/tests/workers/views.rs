@@ -32,7 +32,7 @@ fn code_of<T>(answer: Result<T, CallError>) -> Option<Code> {
     answer.err().map(|error| error.code())
 }
 
-fn names(tools: &[bailiwick::ToolInfo]) -> Vec<&str> {
+fn names(tools: &[bailiwick::tool::ToolInfo]) -> Vec<&str> {
     tools.iter().map(|tool| &*tool.spec.name).collect()
 }
 

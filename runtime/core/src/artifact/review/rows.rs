@@ -4,7 +4,7 @@ use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::marks::{MAX_BLOCK, MAX_PAIR, Mark, marks};
 use crate::effect::{FileDiff, Hunk, HunkLine};
-use crate::escape::escape_lines;
+use crate::text::escape_lines;
 
 /// Maximum UTF-16 units of a line unless the whole line is requested.
 pub(super) const MAX_UNITS: usize = 2_000;

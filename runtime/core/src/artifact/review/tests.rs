@@ -7,7 +7,7 @@ use similar::{Algorithm, capture_diff_slices, group_diff_ops};
 use super::*;
 use crate::cases::cases;
 use crate::effect::{ContentHash, FileDiff, HunkLine};
-use crate::escape::is_deceptive;
+use crate::text::is_deceptive;
 
 const URI: &str = "ui://edit_file/00000000000000000000000000000000";
 

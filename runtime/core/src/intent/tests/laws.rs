@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 
 use super::naive;
 use crate::cases::cases;
-use crate::escape::is_deceptive;
 use crate::intent::IntentTemplate;
+use crate::text::is_deceptive;
 
 const NAMES: &[&str] = &["a", "b", "c", "x", "y", "0", "$d", "paths", "é"];
 

@@ -1,22 +1,20 @@
-//! Handle of the broker: sends its messages and waits for the replies.
+//! Handle of the broker: sends work to it and waits for the results.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use ractor::RpcReplyPort;
-use ractor::rpc::CallResult;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use super::super::broker_state::CallRef;
+use super::super::broker_state::{BrokerState, CallRef};
 use super::super::grants::{GrantView, Requester, UsedGrants};
 use super::super::ledger::QuestionStatus;
+use super::super::record::UNUSABLE;
 use super::super::settings::{GrantFilter, Narrowing};
 use super::super::store::PendingSave;
 use super::super::{
-    Answer, AuthorityError, BatchAnswer, GrantWriteError, GrantsRevoked, NewGrant, Question,
-    Request, Run, Silenced,
+    Answer, AuthorityError, BatchAnswer, DecidedBy, GrantWriteError, GrantsRevoked, NewGrant,
+    Question, Request, RevokeCause, Run, Silenced,
 };
-use super::super::{DecidedBy, record::UNUSABLE};
 use super::{AskOutcome, Broker, Message, QuestionSender};
 use crate::capability::{Gate, settled};
 use crate::error::{CallError, Code};
@@ -31,7 +29,7 @@ impl Broker {
         needs: Arc<[Scope]>,
         call: CallRef,
     ) -> Result<Option<UsedGrants>, CallError> {
-        self.call(|port| Message::UseGrants(requester, needs, call, port))
+        self.change(move |state| state.use_grants(&requester, &needs, call))
             .await
             .map_err(closed)
     }
@@ -45,9 +43,12 @@ impl Broker {
         requester: Requester,
         question_tx: Option<QuestionSender>,
     ) -> Result<AskOutcome, CallError> {
-        self.call(|port| Message::Ask(Box::new(request), requester, question_tx, port))
-            .await
-            .map_err(closed)?
+        let (outcome_tx, outcome) = oneshot::channel();
+        self.send(Message::changing(move |state| {
+            state.ask(request, requester, question_tx, outcome_tx);
+        }));
+        let ended = outcome.await.map_err(|_| AuthorityError::Closed);
+        ended.map_err(closed)?
     }
 
     pub(crate) async fn answer(
@@ -55,16 +56,14 @@ impl Broker {
         id: QuestionId,
         answer: Answer,
     ) -> Result<(), AuthorityError> {
-        let reply = self.call(|port| Message::Answer(id, answer, port)).await;
-        wait_until_stored(reply).await
+        self.change_and_store(move |state| state.answer(id, answer, DecidedBy::Person))
+            .await
     }
 
     /// Denies a question whose answer cannot be used, on behalf of `by`, which is not a person; has no effect if it has ended.
     pub(crate) fn refuse_unusable(&self, id: QuestionId, by: DecidedBy) {
-        let note = Some(UNUSABLE.to_owned());
-        let refused = Message::Decided(id, Answer::deny(note), by);
-        // A broker that has ended has notified all waiters.
-        let _ = self.actor.cast(refused);
+        let answer = Answer::deny(Some(UNUSABLE.to_owned()));
+        self.send(Message::changing(move |state| state.decide(id, answer, by)));
     }
 
     pub(crate) async fn answer_batch(
@@ -72,21 +71,22 @@ impl Broker {
         ids: BTreeSet<QuestionId>,
         answer: BatchAnswer,
     ) -> Result<(), AuthorityError> {
-        let reply = self.call(|port| Message::AnswerBatch(ids, answer, port));
-        wait_until_stored(reply.await).await
+        self.change_and_store(move |state| state.answer_batch(&ids, answer))
+            .await
     }
 
     pub(crate) async fn question(
         &self,
         id: QuestionId,
     ) -> Result<Option<Question>, AuthorityError> {
-        self.call(|port| Message::Question(id, port)).await
+        self.query(move |state| state.ledger.question(id).cloned())
+            .await
     }
 
     #[doc(hidden)]
     pub async fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {
-        let status = self.call(|port| Message::QuestionStatus(id, port)).await;
-        status.ok().flatten()
+        let status = self.query(move |state| state.ledger.question_status(id));
+        status.await.ok().flatten()
     }
 
     /// Returns the run of the runtime.
@@ -102,21 +102,39 @@ impl Broker {
     }
 
     pub(crate) async fn open_questions(&self) -> Result<Vec<Question>, AuthorityError> {
-        self.call(Message::Questions).await
+        self.query(|state| state.ledger.questions().cloned().collect())
+            .await
+    }
+
+    /// Waits until `find` returns a value, which is called with the open questions after each change.
+    #[cfg(test)]
+    pub(crate) async fn wait_for_questions<T>(
+        &self,
+        mut find: impl FnMut(&[Question]) -> Option<T>,
+    ) -> T {
+        let mut changes = self.changes();
+        loop {
+            if let Some(found) = find(&self.open_questions().await.unwrap()) {
+                return found;
+            }
+            changes.changed().await.unwrap();
+        }
     }
 
     pub(crate) async fn grants(&self) -> Result<Vec<GrantView>, AuthorityError> {
-        self.call(Message::Grants).await
+        self.query(|state| state.grants()).await
     }
 
     pub(crate) async fn grant(&self, new: NewGrant) -> Result<GrantId, AuthorityError> {
-        let reply = self.call(|port| Message::Grant(new, port)).await;
-        wait_until_stored(reply).await
+        self.change_and_store(|state| state.grant(new)).await
     }
 
     /// Revokes a grant and waits until all effects that used it have ended, or one has hung too long.
     pub(crate) async fn revoke_grant(&self, id: GrantId) -> Result<GrantsRevoked, AuthorityError> {
-        let (gate, saved) = self.call(|port| Message::Revoke(id, port)).await?;
+        let revoke = move |state: &mut BrokerState| {
+            (state.revoke(id, RevokeCause::Person), state.store.save())
+        };
+        let (gate, saved) = self.change(revoke).await?;
         self.wait_for_effects(&[gate.ok_or(AuthorityError::NoGrant)?], saved)
             .await
     }
@@ -125,8 +143,7 @@ impl Broker {
         &self,
         grants: Vec<NewGrant>,
     ) -> Result<Vec<GrantId>, AuthorityError> {
-        let reply = self.call(|port| Message::GrantAll(grants, port)).await;
-        wait_until_stored(reply).await
+        self.change_and_store(|state| state.grant_all(grants)).await
     }
 
     /// Revokes the grants that match `filter`; waits as [`Self::revoke_grant`] does.
@@ -134,7 +151,9 @@ impl Broker {
         &self,
         filter: GrantFilter,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        let (gates, saved) = self.call(|port| Message::RevokeWhere(filter, port)).await?;
+        let (gates, saved) = self
+            .change(move |state| (state.revoke_where(&filter), state.store.save()))
+            .await?;
         self.wait_for_effects(&gates, saved).await
     }
 
@@ -144,16 +163,18 @@ impl Broker {
         id: GrantId,
         change: Narrowing,
     ) -> Result<GrantsRevoked, AuthorityError> {
-        let (gate, saved) = self.call(|port| Message::Narrow(id, change, port)).await?;
-        let revoked = self.ended(gate?.as_slice()).await;
-        saved.done().await.map_err(|source| match source {
+        let (gate, saved) = self
+            .change(move |state| (state.narrow(id, &change), state.store.save()))
+            .await?;
+        let narrowed = self.wait_for_effects(gate?.as_slice(), saved).await;
+        narrowed.map_err(|error| match error {
             // The writer removed it from the store.
-            GrantWriteError::Record(_) => AuthorityError::Store(source),
-            GrantWriteError::Write(_) | GrantWriteError::Closed => {
-                AuthorityError::StillStored { revoked, source }
-            }
-        })?;
-        Ok(revoked)
+            AuthorityError::StillStored {
+                source: source @ GrantWriteError::Record(_),
+                ..
+            } => AuthorityError::Store(source),
+            other => other,
+        })
     }
 
     /// Waits until all effects that hold passes of these gates have ended and the change is stored.
@@ -173,12 +194,13 @@ impl Broker {
     /// the gate of the worker or of a descendant, and that wait is bounded.
     pub(crate) async fn forget_worker(&self, worker: WorkerId) {
         // A broker that has ended has no grants.
-        let _ = self.call(|port| Message::ForgetWorker(worker, port)).await;
+        let _ = self.change(move |state| state.forget_worker(worker)).await;
     }
 
     pub(crate) async fn end_session(&self, session: &str) -> Result<GrantsRevoked, AuthorityError> {
+        let session = session.to_owned();
         let gates = self
-            .call(|port| Message::EndSession(session.into(), port))
+            .change(move |state| state.end_session(&session))
             .await?;
         Ok(self.ended(&gates).await)
     }
@@ -191,16 +213,17 @@ impl Broker {
     }
 
     pub(crate) async fn silenced(&self) -> Result<Vec<Silenced>, AuthorityError> {
-        self.call(Message::Silenced).await
+        self.query(|state| state.ledger.silenced()).await
     }
 
     pub(crate) async fn ask_again(&self, silenced: SilencedId) -> Result<bool, AuthorityError> {
-        self.call(|port| Message::AskAgain(silenced, port)).await
+        self.change(move |state| state.ledger.ask_again_about(silenced))
+            .await
     }
 
     /// Waits until all grants to agents are stored and the file is closed.
     pub(crate) async fn close_store(&self) {
-        if let Ok(saved) = self.call(Message::CloseStore).await {
+        if let Ok(saved) = self.change(BrokerState::close_store).await {
             // Changes that could not be stored were reported and logged.
             let _ = saved.done().await;
         }
@@ -209,8 +232,7 @@ impl Broker {
     /// The authority was dropped: questions that only it could answer are denied.
     pub(crate) fn set_unattended(&self) {
         if self.needs_authority {
-            // A broker that has ended has notified all waiters.
-            let _ = self.actor.cast(Message::Unattended);
+            self.send(Message::changing(BrokerState::set_unattended));
         }
     }
 
@@ -219,27 +241,56 @@ impl Broker {
         self.actor.stop(None);
     }
 
+    /// Returns the result of work that changes nothing.
+    async fn query<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut BrokerState) -> T + Send + 'static,
+    ) -> Result<T, AuthorityError> {
+        self.call(false, work).await
+    }
+
+    /// Returns the result of work that may change questions or grants.
+    async fn change<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut BrokerState) -> T + Send + 'static,
+    ) -> Result<T, AuthorityError> {
+        self.call(true, work).await
+    }
+
     async fn call<T: Send + 'static>(
         &self,
-        message: impl FnOnce(RpcReplyPort<T>) -> Message,
+        changes: bool,
+        work: impl FnOnce(&mut BrokerState) -> T + Send + 'static,
     ) -> Result<T, AuthorityError> {
-        match self.actor.call(message, None).await {
-            Ok(CallResult::Success(reply)) => Ok(reply),
-            Ok(CallResult::SenderError | CallResult::Timeout) | Err(_) => {
-                Err(AuthorityError::Closed)
-            }
-        }
+        let (result_tx, result) = oneshot::channel();
+        let work = move |state: &mut BrokerState| {
+            // The caller may have stopped waiting.
+            let _ = result_tx.send(work(state));
+        };
+        self.send(Message {
+            work: Box::new(work),
+            changes,
+        });
+        result.await.map_err(|_| AuthorityError::Closed)
     }
-}
 
-/// Waits until a change is stored.
-async fn wait_until_stored<T>(
-    reply: Result<(Result<T, AuthorityError>, PendingSave), AuthorityError>,
-) -> Result<T, AuthorityError> {
-    let (reply, saved) = reply?;
-    let value = reply?;
-    saved.done().await.map_err(AuthorityError::Store)?;
-    Ok(value)
+    /// Like [`Self::change`], and waits until the change is stored.
+    async fn change_and_store<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut BrokerState) -> Result<T, AuthorityError> + Send + 'static,
+    ) -> Result<T, AuthorityError> {
+        let (result, saved) = self
+            .change(|state| (work(state), state.store.save()))
+            .await?;
+        let value = result?;
+        saved.done().await.map_err(AuthorityError::Store)?;
+        Ok(value)
+    }
+
+    /// Sends a message. If the broker has ended, the message is dropped, and with it the sender of its result.
+    fn send(&self, message: Message) {
+        drop(self.actor.cast(message));
+    }
 }
 
 fn closed(_: AuthorityError) -> CallError {

@@ -6,12 +6,12 @@ use std::time::Duration;
 use super::super::batch::{BatchAnswer, NotBatchable, not_batchable};
 use super::super::broker::AskOutcome;
 use super::super::grants::UsedGrants;
-use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace_answered};
+use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace};
 use super::super::{
     Answer, AuthorityError, DecidedBy, Decision, DeniedCalls, Lifetime, NewGrant, Question,
     QuestionState, Request,
 };
-use super::{BrokerState, CallRef, Draft, Waiter};
+use super::{BrokerState, CallRef, Drafts, Waiter};
 use crate::audit::AnsweredStep;
 use crate::effect::ExcludedHunks;
 use crate::id::{GrantId, QuestionId};
@@ -159,11 +159,10 @@ impl BrokerState {
 
     /// Ends a question with the answer of its approver; an answer without effect is a denial by the host.
     pub(in super::super) fn decide(&mut self, id: QuestionId, answer: Answer, by: DecidedBy) {
-        if self.answer(id, answer, by).is_err() && self.ledger.question(id).is_some() {
-            let note = Some(UNUSABLE);
-            let ended = self.ledger.answer(id, None, (self.clock)());
-            self.record_ended(ended.as_ref(), DecidedBy::Host, note);
-            self.refuse(ended, DecidedBy::Host, note);
+        if self.answer(id, answer, by).is_err()
+            && let Some(ended) = self.ledger.answer(id, None, (self.clock)())
+        {
+            self.conclude(ended, DecidedBy::Host, Some(UNUSABLE));
         }
     }
 
@@ -215,8 +214,9 @@ impl BrokerState {
             if let Some(calls) = silenced {
                 self.ledger.silence(*id, calls);
             }
-            let ended = self.ledger.answer(*id, None, now);
-            self.refuse(ended, by, note);
+            if let Some(ended) = self.ledger.answer(*id, None, now) {
+                self.refuse(ended, by, note);
+            }
         }
         Ok(())
     }
@@ -228,27 +228,26 @@ impl BrokerState {
         by: DecidedBy,
         now: Duration,
     ) -> Result<(), AuthorityError> {
-        let mut drafts: Vec<Draft> = Vec::new();
-        let mut events = Vec::new();
+        let mut drafts = Drafts::default();
         for approval in all {
             let mut grants = Vec::new();
+            // Uses are counted per question; without a count, equal questions share a grant.
+            let counted = matches!(approval.lifetime, Lifetime::Uses(_));
             for new in approval.grants() {
-                // Uses are counted per question; without a count, equal questions share a grant.
-                let counted = matches!(approval.lifetime, Lifetime::Uses(_));
-                let same = |(_, other): &&Draft| !counted && *other == new;
-                if let Some((id, _)) = drafts.iter().find(same) {
-                    grants.push(*id);
-                    continue;
-                }
-                let (draft, event) = self.draft(drafts.len(), new, by)?;
-                grants.push(draft.0);
-                drafts.push(draft);
-                events.push(event);
+                let mut others = drafts.grants.iter().filter(|_| !counted);
+                let same = others.find(|(_, other)| *other == new).map(|(id, _)| *id);
+                grants.push(match same {
+                    Some(id) => id,
+                    None => self.draft(&mut drafts, new, by)?,
+                });
             }
-            events.push(answered(&approval.request, approval.step(by, grants)));
+            if counted {
+                drafts.counted_together.push(grants.clone());
+            }
+            let step = approval.step(by, grants);
+            drafts.events.push(answered(&approval.request, step));
         }
-        self.audit.record_all(events)?;
-        self.enter(drafts);
+        self.enter(drafts)?;
         self.serve_waiters(all, now);
         Ok(())
     }
@@ -257,14 +256,21 @@ impl BrokerState {
     fn serve_waiters(&mut self, all: &[Approval], now: Duration) {
         let (mut first, mut more) = (Vec::new(), Vec::new());
         for approval in all {
-            trace_answered(&approval.request, approval.question, Decision::Granted);
+            let (request, granted) = (&approval.request, Some(Decision::Granted));
+            trace(
+                request,
+                request.call,
+                approval.question,
+                granted,
+                "answered",
+            );
             let ended = self
                 .ledger
                 .answer(approval.question, Some(&approval.patterns), now);
             self.hide(approval.question);
             // A call that no longer waits must not consume a use.
             let waiting = ended.into_iter().flat_map(|ended| ended.waiters);
-            let waiting = waiting.filter(|waiter| !waiter.port.is_closed());
+            let waiting = waiting.filter(|waiter| !waiter.outcome_tx.is_closed());
             let mut waiting = (1..)
                 .zip(waiting)
                 .map(|(position, waiter)| (approval, position, waiter));
@@ -284,7 +290,8 @@ impl BrokerState {
                 call: waiter.call,
                 ..approval.request.clone()
             };
-            self.ask_again(again, waiter, now);
+            let id = self.ledger.ask_again(again, waiter, now);
+            self.post_or_withdraw(id);
         }
     }
 

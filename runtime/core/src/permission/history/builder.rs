@@ -14,7 +14,6 @@ use crate::audit::{
     SignedInStep, past,
 };
 use crate::call::Origin;
-use crate::effect::Op;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
 use crate::scope::Scope;
@@ -71,7 +70,7 @@ impl HistoryBuilder {
             if seq == 0 {
                 self.begin_chain();
             }
-            self.take(past(line)?);
+            self.take(&past(line)?);
             Ok(())
         }
     }
@@ -93,70 +92,59 @@ impl HistoryBuilder {
         self.begin_chain();
     }
 
-    pub(super) fn take(&mut self, past: PastRecord) {
+    pub(super) fn take(&mut self, past: &PastRecord) {
         if self.runs == 0 || self.begins_a_run(&past.event) {
             self.begin_run();
         }
-        self.run.begun |= !matches!(
-            past.event.step,
-            PastStep::GrantRestored(_) | PastStep::Other
-        );
-        let PastRecord {
-            at_ms: at, event, ..
-        } = past;
-        match event.step {
+        let event = &past.event;
+        self.run.begun |= !matches!(event.step, PastStep::GrantRestored(_) | PastStep::Other);
+        match &event.step {
             PastStep::Spawned { session } => {
-                let agent = event.agent;
-                let info = WorkerInfo { agent, session };
+                let info = WorkerInfo {
+                    agent: Arc::clone(&event.agent),
+                    session: session.clone(),
+                };
                 let worker = event.worker.map(|worker| (worker, info));
                 self.run.workers.extend(worker);
             }
             PastStep::Judged {
                 verdict,
-                ref needs,
-                ref rule,
-            } => self.judged(at, &event, verdict, needs, rule.as_ref()),
-            PastStep::Asked {
-                question,
-                ref needs,
-            } => self.asked(at, &event, question, needs),
-            PastStep::Answered(ref step) => self.answered(at, &event, step),
-            PastStep::Planned { ref changes } => {
-                let ops = changes.iter().map(|change| change.op);
-                self.planned(event.call, ops.clone());
-                self.call_planned(event.call, ops);
-            }
-            PastStep::GrantUsed {
-                ref grants,
-                ref brought,
-            } => self.grant_used(at, &event, grants, brought),
-            PastStep::IgnoredGrants { ref brought } => self.grants_ignored(at, &event, brought),
-            PastStep::RemoteCall { preview: false } => self.remote_call(at, &event),
-            PastStep::Applying => self.effect_begins(at, &event),
-            PastStep::Applied => self.applied(at, &event),
-            PastStep::Denied(ref failure) => self.denied(at, &event, failure),
-            PastStep::Failed(ref failure) => self.failed(at, &event, failure),
-            PastStep::Finished { code } => self.finished(at, &event, code),
-            PastStep::Granted(ref step) => self.granted(at, &event, step),
-            PastStep::GrantRestored(ref step) => self.restored(at, &event, step),
-            PastStep::GrantNarrowed(ref step) => self.narrowed(at, &event, step),
-            PastStep::GrantRevoked { grant, cause } => {
-                let of = self.grant(grant);
-                of.ended_at = Some(at);
-                let what = HistoryEvent::Revoked {
-                    grant,
-                    held: of.pattern.clone(),
-                    cause,
-                };
-                let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
-                self.push(at, &event, None, by, what);
-            }
-            PastStep::SignedIn(ref step) => self.signed_in(at, &event, step),
+                needs,
+                rule,
+            } => self.judged(past, *verdict, needs, rule.as_ref()),
+            PastStep::Asked { question, needs } => self.asked(past, *question, needs),
+            PastStep::Answered(step) => self.answered(past, step),
+            PastStep::Planned { changes } => self.planned(event.call, changes),
+            PastStep::GrantUsed { grants, brought } => self.grant_used(past, grants, brought),
+            PastStep::IgnoredGrants { brought } => self.grants_ignored(past, brought),
+            PastStep::RemoteCall { preview: false } => self.remote_call(past),
+            PastStep::Applying => self.effect_begins(past),
+            PastStep::Applied => self.applied(past),
+            PastStep::Denied(failure) => self.denied(past, failure),
+            PastStep::Failed(failure) => self.failed(past, failure),
+            PastStep::Finished { code } => self.finished(past, *code),
+            PastStep::Granted(step) => self.granted(past, step),
+            PastStep::GrantRestored(step) => self.restored(past, step),
+            PastStep::GrantNarrowed(step) => self.narrowed(past, step),
+            PastStep::GrantRevoked { grant, cause } => self.revoked(past, *grant, *cause),
+            PastStep::SignedIn(step) => self.signed_in(past, step),
             PastStep::RemoteCall { preview: true } | PastStep::Other => {}
         }
     }
 
-    fn signed_in(&mut self, at: u64, event: &PastEvent, step: &SignedInStep) {
+    fn revoked(&mut self, past: &PastRecord, grant: GrantId, cause: Option<RevokeCause>) {
+        let of = self.grant(grant);
+        of.ended_at = Some(past.at_ms);
+        let what = HistoryEvent::Revoked {
+            grant,
+            held: of.pattern.clone(),
+            cause,
+        };
+        let by = cause.map_or(DecidedBy::Nobody, RevokeCause::by);
+        self.push(past, None, by, what);
+    }
+
+    fn signed_in(&mut self, past: &PastRecord, step: &SignedInStep) {
         // Only a person can allow it, even if an older record does not say so.
         let (decision, by) = if step.allowed {
             (Decision::Granted, DecidedBy::Person)
@@ -164,7 +152,7 @@ impl HistoryBuilder {
             (Decision::Denied, step.by)
         };
         let what = HistoryEvent::SignedIn(Box::new(step.clone()));
-        self.push(at, event, Some(decision), by, what);
+        self.push(past, Some(decision), by, what);
     }
 
     /// Whether an event begins a run: ids are unique in a run, and a run restores grants before it does anything else.
@@ -188,22 +176,21 @@ impl HistoryBuilder {
 
     fn push(
         &mut self,
-        at: u64,
-        event: &PastEvent,
+        past: &PastRecord,
         decision: Option<Decision>,
         by: DecidedBy,
         what: HistoryEvent,
     ) -> usize {
-        let known = event
-            .worker
-            .and_then(|worker| self.run.workers.get(&worker));
+        let event = &past.event;
+        let worker = event.worker;
+        let known = worker.and_then(|worker| self.run.workers.get(&worker));
         let agent = known.filter(|_| event.agent.is_empty());
         let agent = agent.map_or(&event.agent, |info| &info.agent);
         self.entries.push(Some(HistoryEntry {
             run: self.runs,
-            at,
+            at: past.at_ms,
             agent: Arc::clone(agent),
-            worker: event.worker,
+            worker,
             session: known.and_then(|info| info.session.clone()),
             tool: event.tool.clone(),
             origin: event.origin,
@@ -214,17 +201,17 @@ impl HistoryBuilder {
         self.entries.len() - 1
     }
 
-    fn asked(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) {
+    fn asked(&mut self, past: &PastRecord, question: QuestionId, needs: &[Scope]) {
         let index = match self.run.questions.get(&question) {
             Some(index) => *index,
-            None => self.open(at, event, question, needs),
+            None => self.open(past, question, needs),
         };
-        if let Some(call) = event.call {
+        if let Some(call) = past.event.call {
             self.run.calls.entry(call).or_default().question = Some(index);
         }
     }
 
-    fn open(&mut self, at: u64, event: &PastEvent, question: QuestionId, needs: &[Scope]) -> usize {
+    fn open(&mut self, past: &PastRecord, question: QuestionId, needs: &[Scope]) -> usize {
         let what = HistoryEvent::Question(Box::new(PastQuestion {
             question,
             needs: needs.to_vec(),
@@ -237,18 +224,18 @@ impl HistoryBuilder {
             changes: Vec::new(),
             applied: 0,
         }));
-        let index = self.push(at, event, None, DecidedBy::Nobody, what);
+        let index = self.push(past, None, DecidedBy::Nobody, what);
         self.run.questions.insert(question, index);
         self.run.open.insert(index);
         index
     }
 
-    fn answered(&mut self, at: u64, event: &PastEvent, step: &AnsweredStep) {
+    fn answered(&mut self, past: &PastRecord, step: &AnsweredStep) {
         let fresh = std::mem::take(&mut self.run.fresh);
         let index = match self.run.questions.get(&step.question) {
             Some(index) => *index,
             // The question is no longer in the audit, or was lost while the audit was full.
-            None => self.open(at, event, step.question, &[]),
+            None => self.open(past, step.question, &[]),
         };
         self.run.open.remove(&index);
         let grants = if step.grants.is_empty() {
@@ -267,7 +254,7 @@ impl HistoryBuilder {
             Decision::Expired | Decision::Cancelled => DecidedBy::Nobody,
         });
         if let HistoryEvent::Question(question) = &mut entry.event {
-            question.ended_at = Some(at);
+            question.ended_at = Some(past.at_ms);
             question.patterns.clone_from(&step.patterns);
             question.lifetime = step.lifetime;
             question.note.clone_from(&step.note);
@@ -319,31 +306,14 @@ impl HistoryBuilder {
         ids
     }
 
-    /// Adds the plan of an allowed call. A plan that was made for the question does not count yet.
-    fn planned(&mut self, call: Option<CallId>, ops: impl Iterator<Item = Op>) {
-        let known = call.and_then(|call| self.run.calls.get(&call));
-        let index = known.and_then(|known| known.question);
-        let entry = index.and_then(|index| self.entry_mut(index));
-        let Some(entry) = entry.filter(|entry| entry.decision == Some(Decision::Granted)) else {
-            return;
-        };
-        if let HistoryEvent::Question(question) = &mut entry.event {
-            for op in ops {
-                if !question.changes.contains(&op) {
-                    question.changes.push(op);
-                }
-            }
-        }
-    }
-
-    fn granted(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
+    fn granted(&mut self, past: &PastRecord, step: &GrantedStep) {
         let what = HistoryEvent::Granted(Box::new(step.clone()));
-        let by = step.by.unwrap_or(match event.origin {
+        let by = step.by.unwrap_or(match past.event.origin {
             Some(Origin::Human) => DecidedBy::Person,
             Some(Origin::Host) => DecidedBy::Host,
             _ => DecidedBy::Nobody,
         });
-        let index = self.push(at, event, Some(Decision::Granted), by, what);
+        let index = self.push(past, Some(Decision::Granted), by, what);
         let (agent, session) = match &step.holder {
             GrantHolder::Agent(agent) => (Some(Arc::clone(agent)), None),
             GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
@@ -353,7 +323,7 @@ impl HistoryBuilder {
         };
         self.run.grants.insert(step.grant);
         let grant = self.grant(step.grant);
-        grant.given_at = Some(at);
+        grant.given_at = Some(past.at_ms);
         grant.by = by;
         grant.covers(step);
         grant.agent = agent;
@@ -363,7 +333,7 @@ impl HistoryBuilder {
 
     /// A grant that outlives its run stays one grant, and its uses are summed up. Unknown grants were added without a record
     /// and get an entry.
-    fn restored(&mut self, at: u64, event: &PastEvent, step: &GrantedStep) {
+    fn restored(&mut self, past: &PastRecord, step: &GrantedStep) {
         self.run.grants.insert(step.grant);
         let before = self.grants.iter().rev().find(|((_, id), grant)| {
             *id == step.grant && grant.ended_at.is_none() && grant.includes(step)
@@ -372,7 +342,7 @@ impl HistoryBuilder {
         let known = key.and_then(|key| self.grants.remove(&key));
         if known.is_none() {
             let what = HistoryEvent::Unrecorded(Box::new(step.clone()));
-            self.push(at, event, Some(Decision::Granted), DecidedBy::Nobody, what);
+            self.push(past, Some(Decision::Granted), DecidedBy::Nobody, what);
         }
         let here = (self.runs, step.grant);
         let grant = known.unwrap_or_else(|| GrantUse::new(self.runs, step.grant));
@@ -383,7 +353,7 @@ impl HistoryBuilder {
         }
     }
 
-    fn narrowed(&mut self, at: u64, event: &PastEvent, step: &NarrowedStep) {
+    fn narrowed(&mut self, past: &PastRecord, step: &NarrowedStep) {
         let grant = self.grant(step.grant);
         let held = grant.pattern.clone();
         let left = match (&grant.pattern, &step.change.pattern) {
@@ -402,7 +372,7 @@ impl HistoryBuilder {
             step: Box::new(step.clone()),
             held,
         };
-        self.push(at, event, None, DecidedBy::Person, what);
+        self.push(past, None, DecidedBy::Person, what);
     }
 
     /// The grant of this run; of one that was given before, only the uses are known.

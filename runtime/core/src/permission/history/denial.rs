@@ -91,7 +91,7 @@ fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
             "grant it beforehand, or let the host ask a person",
         ),
         (Code::PolicyExpansion | Code::PolicyInvalid, _) => (
-            "its policy is not valid, or asks for more than its issuer holds",
+            "its policy is invalid, or requests more than its issuer has",
             "correct the policy that comes with it",
         ),
         (Code::Budget, _) => (
@@ -100,7 +100,7 @@ fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
         ),
         (Code::RateLimited, _) => (
             "calls or questions came too fast",
-            "raise the limit if the agent is to go on faster",
+            "raise the limit if the agent should work faster",
         ),
         (Code::UnknownTool, _) => (
             "there is no such tool for it",
@@ -108,7 +108,7 @@ fn of_call(call: &PastCall, by: DecidedBy) -> Denial<'_> {
         ),
         (_, DecidedBy::Rule) if call.rule.is_some() => (
             "a rule of the policy denies it",
-            "change the rule, or give the task to an agent that may; no answer and no grant opens this",
+            "change the rule, or give the task to an agent that may; no answer and no grant overrides it",
         ),
         (_, DecidedBy::Host) => (
             "the host refused it",
@@ -194,7 +194,7 @@ mod tests {
         check(&log, "nobody answered in time", "answer in time");
         log.ruled("main", "write:file:/etc/x");
         let by_rule = "a rule of the policy denies it: the layer of the agent";
-        check(&log, by_rule, "no grant opens this");
+        check(&log, by_rule, "no grant overrides it");
     }
 
     #[test]

@@ -37,7 +37,7 @@ impl Log {
         };
         let line = serde_json::json!({ "format": 2, "seq": 0, "at_ms": self.at, "event": event })
             .to_string();
-        self.history.builder.take(past(line.as_bytes()).unwrap());
+        self.history.builder.take(&past(line.as_bytes()).unwrap());
     }
 
     pub(crate) fn spawn(&mut self, worker: u64, agent: &str) {
@@ -172,7 +172,7 @@ impl Log {
             "lifetime": "agent", "descendants": descendants,
         });
         let line = serde_json::json!({ "at": at, "event": event }).to_string();
-        self.history.builder.take(past(line.as_bytes()).unwrap());
+        self.history.builder.take(&past(line.as_bytes()).unwrap());
     }
 
     pub(crate) fn ruled(&mut self, agent: &str, need: &str) {
@@ -615,7 +615,7 @@ fn entries_and_grants_are_filtered_by_session_and_server() {
         r#"{"agent":"main","worker":1,"step":"answered","question":1,"decision":"denied"}"#,
     ] {
         let line = format!(r#"{{"at":1,"event":{event}}}"#);
-        older.builder.take(past(line.as_bytes()).unwrap());
+        older.builder.take(&past(line.as_bytes()).unwrap());
     }
     let entry = older.entries().next().unwrap();
     assert_eq!((entry.session.as_ref(), &*entry.agent), (None, "main"));
@@ -898,7 +898,7 @@ fn decider_is_read_as_recorded_and_absent_in_older_records() {
         let mut history = History::new();
         let event = format!(r#"{{"agent":"main","worker":1,"step":"{step}"{more}}}"#);
         let line = format!(r#"{{"at":1,"event":{event}}}"#);
-        history.builder.take(past(line.as_bytes()).unwrap());
+        history.builder.take(&past(line.as_bytes()).unwrap());
         let entry = history.entries().next().unwrap();
         serde_json::to_value(entry).unwrap()["by"].clone()
     };

@@ -58,7 +58,7 @@ impl From<NotAsked> for CallError {
                 Code::PermissionDenied,
                 format!(
                     "a person refused `{}` for the rest of the session; go on without it",
-                    crate::escape(&denied.pattern().to_string())
+                    crate::text::escape(&denied.pattern().to_string())
                 ),
             ),
         }

@@ -29,7 +29,7 @@ pub enum GrantEditError {
     #[error("only permanent grants of agents can be stored")]
     NotForGood,
     /// The agent path is invalid.
-    #[error("`{}` is not an agent path such as main/tests", crate::escape(.0))]
+    #[error("`{}` is not an agent path such as main/tests", crate::text::escape(.0))]
     NoAgent(Arc<str>),
     /// The store would hold too many grants.
     #[error("a store holds at most {MOST_GRANTS} grants: revoke some")]
@@ -91,7 +91,7 @@ impl GrantStore {
     ) -> Result<Vec<StoredGrant>, GrantEditError> {
         let given_at_ms = wall_clock();
         let mut more = self.contents.clone();
-        let mut known: BTreeSet<_> = more.grants.values().map(StoredGrant::form).collect();
+        let mut known: BTreeSet<_> = more.grants.values().map(form).collect();
         let mut added = Vec::new();
         for new in grants {
             let (GrantHolder::Agent(agent), Lifetime::Agent) = (new.holder, new.lifetime) else {
@@ -107,7 +107,7 @@ impl GrantStore {
                 descendants: new.descendants,
                 given_at_ms,
             };
-            if !known.insert(grant.form()) {
+            if !known.insert(form(&grant)) {
                 continue;
             }
             if more.grants.len() >= MOST_GRANTS {
@@ -130,18 +130,10 @@ impl GrantStore {
     }
 }
 
-impl StoredGrant {
-    /// The properties that equal grants share.
-    fn form(&self) -> (Arc<str>, Coverage, bool) {
-        let Self {
-            id: _,
-            agent,
-            pattern,
-            descendants,
-            given_at_ms: _,
-        } = self;
-        (Arc::clone(agent), pattern.clone(), *descendants)
-    }
+/// The properties that equal grants share.
+fn form(grant: &StoredGrant) -> (Arc<str>, Coverage, bool) {
+    let agent = Arc::clone(&grant.agent);
+    (agent, grant.pattern.clone(), grant.descendants)
 }
 
 impl Contents {

@@ -75,24 +75,16 @@ pub enum GrantDamage {
     Number(GrantId),
 }
 
-#[derive(Serialize)]
-struct Unsealed {
-    format: &'static str,
+/// The first line. It ends with the hash, which is added when the rest of the file is known.
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Header {
+    format: String,
     version: u64,
     next: u64,
     grants: usize,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    #[serde(rename = "format")]
-    _format: String,
-    #[serde(rename = "version")]
-    _version: u64,
-    next: u64,
-    grants: usize,
-    sha256: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    sha256: Option<String>,
 }
 
 /// Header fields of every version.
@@ -103,11 +95,12 @@ struct Versioned {
 
 /// Encodes `contents`.
 pub(super) fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
-    let header = json_line(&Unsealed {
-        format: FORMAT,
+    let header = json_line(&Header {
+        format: FORMAT.to_owned(),
         version: VERSION,
         next: contents.next,
         grants: contents.grants.len(),
+        sha256: None,
     })?;
     let mut body = String::new();
     for grant in contents.grants.values() {
@@ -162,11 +155,13 @@ pub(super) fn decode(file: &Path, bytes: &[u8]) -> Result<Contents, GrantStoreEr
 
 fn intact(header: &[u8], body: &[u8]) -> Result<Contents, GrantDamage> {
     let stated: Header = serde_json::from_slice(header).map_err(GrantDamage::Header)?;
-    let seal = format!("{HASH_OPENS}{}{HASH_CLOSES}", stated.sha256);
+    let no_hash = || GrantDamage::Header(serde::de::Error::missing_field("sha256"));
+    let stated_hash = stated.sha256.ok_or_else(no_hash)?;
+    let seal = format!("{HASH_OPENS}{stated_hash}{HASH_CLOSES}");
     let opened = header
         .strip_suffix(seal.as_bytes())
         .ok_or(GrantDamage::Changed)?;
-    if hash(opened, body).to_string() != stated.sha256 {
+    if hash(opened, body).to_string() != stated_hash {
         return Err(GrantDamage::Changed);
     }
     let mut contents = Contents {
@@ -273,7 +268,12 @@ mod tests {
         let bytes = encode(&contents).unwrap();
         assert_eq!(decode(&bytes).unwrap(), contents);
         let text = String::from_utf8(bytes).unwrap();
-        assert!(!text.replace('\n', "").chars().any(crate::is_deceptive));
+        assert!(
+            !text
+                .replace('\n', "")
+                .chars()
+                .any(crate::text::is_deceptive)
+        );
     }
 
     #[test]

@@ -1,6 +1,5 @@
 //! The broker's handle of the grant store: collects changes and stores them in the background.
 
-use std::fmt;
 use std::sync::Arc;
 
 use tokio::sync::{Mutex, oneshot, watch};
@@ -8,7 +7,7 @@ use tokio::task::{JoinHandle, spawn_blocking};
 
 use super::super::{GrantHolder, GrantView, Lifetime, NewGrant};
 use super::format::Contents;
-use super::writer::Writer;
+use super::writer::{Replace, Writer};
 use super::{GrantStore, GrantWriteError, StoredGrant};
 use crate::audit::Audit;
 use crate::id::GrantId;
@@ -17,8 +16,6 @@ use crate::id::GrantId;
 pub(crate) type WallClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 type Outcome = Result<(), GrantWriteError>;
-type Replace = Box<dyn FnMut(&[u8]) -> std::io::Result<()> + Send>;
-
 /// Reports grants that could not be stored; the receiver revokes them and then notifies the sender.
 pub(crate) type ReportUnstored = Arc<dyn Fn(Vec<GrantId>, oneshot::Sender<()>) + Send + Sync>;
 
@@ -36,10 +33,9 @@ impl PendingSave {
 }
 
 /// Handle of the store: collects the changes of one message and stores them in the background.
-pub(crate) struct StoreHandle(Option<Open>);
-
-struct Open {
-    shared: Arc<Shared>,
+pub(crate) struct StoreHandle {
+    /// `None` if grants are not stored.
+    shared: Option<Arc<Shared>>,
     given: Vec<StoredGrant>,
     removed: bool,
     wall: WallClock,
@@ -49,7 +45,7 @@ struct Open {
 
 /// Shared by the handle and its tasks.
 struct Shared {
-    writer: Writer<Replace>,
+    writer: Writer,
     /// Held during a write, so that tasks that wait for a slow disk occupy no threads.
     write_lock: Mutex<()>,
     /// Each task that stores something holds a receiver.
@@ -59,7 +55,7 @@ struct Shared {
 impl Shared {
     async fn run(
         self: &Arc<Self>,
-        write: impl FnOnce(&Writer<Replace>) -> Outcome + Send + 'static,
+        write: impl FnOnce(&Writer) -> Outcome + Send + 'static,
     ) -> Outcome {
         let _locked = self.write_lock.lock().await;
         let this = Arc::clone(self);
@@ -76,50 +72,48 @@ impl StoreHandle {
         wall: WallClock,
         report: ReportUnstored,
     ) -> (Self, Contents) {
-        let Some(GrantStore { file, contents }) = store else {
-            return (Self(None), Contents::default());
-        };
-        let replace: Replace = Box::new(move |bytes| file.replace(bytes));
-        let open = Open {
-            shared: Arc::new(Shared {
-                writer: Writer::new(contents.clone(), replace),
-                write_lock: Mutex::default(),
-                tasks: watch::Sender::default(),
-            }),
+        let mut handle = Self {
+            shared: None,
             given: Vec::new(),
             removed: false,
             wall,
             report,
             audit: audit.clone(),
         };
-        (Self(Some(open)), contents)
+        let Some(GrantStore { file, contents }) = store else {
+            return (handle, Contents::default());
+        };
+        let replace: Replace = Box::new(move |bytes| file.replace(bytes));
+        handle.shared = Some(Arc::new(Shared {
+            writer: Writer::new(contents.clone(), replace),
+            write_lock: Mutex::default(),
+            tasks: watch::Sender::default(),
+        }));
+        (handle, contents)
     }
 
     /// Collects a grant; only permanent grants of agents are stored.
     pub(crate) fn added(&mut self, id: GrantId, new: &NewGrant) {
-        if let (Some(open), GrantHolder::Agent(agent), Lifetime::Agent) =
-            (&mut self.0, &new.holder, new.lifetime)
-        {
-            let given_at_ms = (open.wall)();
-            open.add(StoredGrant {
+        if let (GrantHolder::Agent(agent), Lifetime::Agent) = (&new.holder, new.lifetime) {
+            self.set(StoredGrant {
                 id,
                 agent: Arc::clone(agent),
                 pattern: new.pattern.clone(),
                 descendants: new.descendants,
-                given_at_ms,
+                given_at_ms: (self.wall)(),
             });
         }
     }
 
     /// Collects a narrowed grant; it is removed if it now has a count or time limit.
     pub(crate) fn narrowed(&mut self, left: &GrantView) {
-        let Some(open) = &mut self.0 else { return };
-        let Some(given_at_ms) = open.shared.writer.given_at_ms(left.id) else {
+        let shared = self.shared.as_ref();
+        let Some(given_at_ms) = shared.and_then(|shared| shared.writer.given_at_ms(left.id)) else {
             return;
         };
         match &left.holder {
             GrantHolder::Agent(agent) if left.uses_left.is_none() && left.expires_at.is_none() => {
-                open.add(StoredGrant {
+                self.set(StoredGrant {
                     id: left.id,
                     agent: Arc::clone(agent),
                     pattern: left.pattern.clone(),
@@ -133,54 +127,31 @@ impl StoreHandle {
         }
     }
 
+    fn set(&mut self, grant: StoredGrant) {
+        if let Some(shared) = &self.shared {
+            shared.writer.add(grant.clone());
+            self.given.push(grant);
+        }
+    }
+
     /// Collects the removal of a grant.
     pub(crate) fn removed(&mut self, id: GrantId) {
-        if let Some(open) = &mut self.0 {
-            open.removed |= open.shared.writer.remove(id);
+        if let Some(shared) = &self.shared {
+            self.removed |= shared.writer.remove(id);
         }
     }
 
     /// Starts storing the collected changes.
     pub(crate) fn save(&mut self) -> PendingSave {
-        match &mut self.0 {
-            Some(open) if open.removed || !open.given.is_empty() => open.save(),
-            _ => PendingSave::default(),
-        }
-    }
-
-    /// Tries a failed write again.
-    pub(crate) fn retry(&self) {
-        if let Some(open) = &self.0
-            && open.shared.writer.is_failing()
-        {
-            let shared = Arc::clone(&open.shared);
-            spawn_blocking(move || shared.writer.retry());
-        }
-    }
-
-    /// Closes the file once everything is stored.
-    pub(crate) fn close(&mut self) -> PendingSave {
-        let Some(open) = &self.0 else {
+        let removed = std::mem::take(&mut self.removed);
+        let given = std::mem::take(&mut self.given);
+        let Some(shared) = &self.shared else {
             return PendingSave::default();
         };
-        let shared = Arc::clone(&open.shared);
-        PendingSave(Some(tokio::spawn(async move {
-            shared.tasks.closed().await;
-            shared.run(Writer::close).await
-        })))
-    }
-}
-
-impl Open {
-    fn add(&mut self, grant: StoredGrant) {
-        self.shared.writer.add(grant.clone());
-        self.given.push(grant);
-    }
-
-    fn save(&mut self) -> PendingSave {
-        self.removed = false;
-        let given = std::mem::take(&mut self.given);
-        let (shared, audit) = (Arc::clone(&self.shared), self.audit.clone());
+        if given.is_empty() && !removed {
+            return PendingSave::default();
+        }
+        let (shared, audit) = (Arc::clone(shared), self.audit.clone());
         let (report, task) = (Arc::clone(&self.report), shared.tasks.subscribe());
         PendingSave(Some(tokio::spawn(async move {
             let _task = task;
@@ -190,7 +161,7 @@ impl Open {
             // A grant is stored after its audit record, so that a kill never leaves a grant without a record.
             let audited = audit.flush().await;
             let ids = given.iter().map(|grant| grant.id).collect();
-            let store = move |writer: &Writer<_>| writer.store(&given, audited);
+            let store = move |writer: &Writer| writer.store(&given, audited);
             let stored = shared.run(store).await;
             if stored.is_err() {
                 let (revoked_tx, revoked) = oneshot::channel();
@@ -201,12 +172,26 @@ impl Open {
             stored
         })))
     }
-}
 
-impl fmt::Debug for StoreHandle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("StoreHandle")
-            .field(&self.0.is_some())
-            .finish()
+    /// Tries a failed write again.
+    pub(crate) fn retry(&self) {
+        if let Some(shared) = &self.shared
+            && shared.writer.is_failing()
+        {
+            let shared = Arc::clone(shared);
+            spawn_blocking(move || shared.writer.retry());
+        }
+    }
+
+    /// Closes the file once everything is stored.
+    pub(crate) fn close(&self) -> PendingSave {
+        let close = |shared: &Arc<Shared>| {
+            let shared = Arc::clone(shared);
+            tokio::spawn(async move {
+                shared.tasks.closed().await;
+                shared.run(Writer::close).await
+            })
+        };
+        PendingSave(self.shared.as_ref().map(close))
     }
 }

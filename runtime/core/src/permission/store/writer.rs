@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 
 use super::StoredGrant;
 use super::format::{Contents, encode};
@@ -48,19 +48,21 @@ impl Wanted {
     }
 }
 
-/// Replaces the file as a whole. `R` writes its new content.
+/// Replaces the content of the file.
+pub(super) type Replace = Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>;
+
+/// Replaces the file as a whole.
 ///
 /// Grants are removed at once, and added once they are audited. Methods that write block, and only one of them runs at
 /// a time.
-#[derive(Debug)]
-pub(super) struct Writer<R> {
+pub(super) struct Writer {
     wanted: Mutex<Wanted>,
     /// `None` once the file is closed.
-    replace: Mutex<Option<R>>,
+    replace: Mutex<Option<Replace>>,
 }
 
-impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
-    pub(super) fn new(contents: Contents, replace: R) -> Self {
+impl Writer {
+    pub(super) fn new(contents: Contents, replace: Replace) -> Self {
         let wanted = Wanted {
             contents,
             ..Wanted::default()
@@ -157,7 +159,7 @@ impl<R: FnMut(&[u8]) -> io::Result<()>> Writer<R> {
         written
     }
 
-    fn write_by(&self, replace: &mut MutexGuard<'_, Option<R>>) -> Result<(), GrantWriteError> {
+    fn write_by(&self, replace: &mut Option<Replace>) -> Result<(), GrantWriteError> {
         let replace = replace.as_mut().ok_or(GrantWriteError::Closed)?;
         let mut wanted = self.wanted.lock();
         if !std::mem::take(&mut wanted.is_dirty) {
@@ -222,16 +224,14 @@ mod tests {
         }
     }
 
-    type Store = Writer<Box<dyn FnMut(&[u8]) -> io::Result<()> + Send>>;
-
-    fn store() -> (Store, Disk) {
+    fn store() -> (Writer, Disk) {
         let disk = Disk::default();
         let kept = disk.clone();
         let replace = move |bytes: &[u8]| kept.replace(bytes);
         (Writer::new(Contents::default(), Box::new(replace)), disk)
     }
 
-    fn add(writer: &Store, ids: &[u64]) -> Vec<StoredGrant> {
+    fn add(writer: &Writer, ids: &[u64]) -> Vec<StoredGrant> {
         let grants: Vec<StoredGrant> = ids.iter().map(|id| grant(*id)).collect();
         for grant in &grants {
             writer.add(grant.clone());
@@ -239,7 +239,7 @@ mod tests {
         grants
     }
 
-    fn remove(writer: &Store, ids: &[u64]) -> Result<(), GrantWriteError> {
+    fn remove(writer: &Writer, ids: &[u64]) -> Result<(), GrantWriteError> {
         for id in ids {
             writer.remove(GrantId(*id));
         }
@@ -299,6 +299,33 @@ mod tests {
             .store(&narrowed, Err(AuditError::Failing))
             .unwrap_err();
         assert_eq!(disk.writes(), [vec![1, 2], vec![1]]);
+    }
+
+    #[test]
+    fn first_of_two_narrowings_is_stored_only_if_the_wide_grant_is_removed() {
+        let (writer, disk) = store();
+        let wide = add(&writer, &[1]);
+        writer.store(&wide, Ok(())).unwrap();
+        let narrower = |pattern: &str| StoredGrant {
+            pattern: pattern.parse().unwrap(),
+            ..grant(1)
+        };
+        let (first, second) = (narrower("write:file:/r/a"), narrower("write:file:/r/a/b"));
+        writer.add(first.clone());
+        writer.add(second.clone());
+        disk.set_full(true);
+        let failed = writer.store(std::slice::from_ref(&first), Ok(()));
+        assert!(matches!(failed, Err(GrantWriteError::Write(_))));
+
+        let (writer, disk) = store();
+        writer.add(grant(1));
+        writer.store(&wide, Ok(())).unwrap();
+        writer.add(first.clone());
+        writer.add(second.clone());
+        writer.store(&[first], Ok(())).unwrap();
+        assert_eq!(disk.writes(), [vec![1], vec![]]);
+        writer.store(&[second], Ok(())).unwrap();
+        assert_eq!(disk.writes(), [[1]]);
     }
 
     #[test]

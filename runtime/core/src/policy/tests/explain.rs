@@ -92,6 +92,16 @@ fn explanation_displays_as_a_sentence() {
 }
 
 #[test]
+fn explanation_of_an_allowed_scope_names_the_key_allow() {
+    let host = configured(&json!({ "allow": ["read:mcp:notes"] }));
+    let explained = host.explain(&"read:mcp:notes:list".parse().unwrap(), &[]);
+    assert_eq!(
+        explained.to_string(),
+        "allow: configuration: the configuration allows the scope (allow: `read:mcp:notes`)"
+    );
+}
+
+#[test]
 fn explanation_distinguishes_root_globs_from_global_globs() {
     let root = json!({ "path": "/r", "deny": ["a"], "immutable": ["i"] });
     let policy = json!({ "roots": [root], "deny": ["b"], "immutable": ["j"] });

@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 use crate::call::Origin;
 use crate::config::Config;
 use crate::path::VirtualPath;
-use crate::policy::{Audience, Authority, KEYS, Key, KeyScope, Policy, PolicyRoot, ValueKind};
+use crate::policy::keys::{Audience, KEYS, Key, KeyScope, ValueKind};
+use crate::policy::{Authority, Flag, Policy, PolicyRoot};
 use crate::scope::{Scope, Verb};
 
 /// A configuration without the key and one with it. A new key needs a case here.
@@ -119,9 +120,9 @@ fn observed(authority: &Authority) -> Vec<String> {
     // What the tools ask: whether links are followed, and whether a change must have been shown.
     seen.push(format!(
         "{} {} {}",
-        authority.follows_symlinks(),
-        authority.strict_hardlinks(),
-        authority.requires_preview()
+        authority.flag(Flag::FollowSymlinks),
+        authority.flag(Flag::StrictHardlinks),
+        authority.flag(Flag::RequirePreview)
     ));
     seen
 }

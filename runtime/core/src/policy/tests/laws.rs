@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::{cases, compiled};
 use crate::config::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
-use crate::policy::{Access, Authority, Layer, Policy, Verdict};
+use crate::policy::{Access, Authority, Fields, Layer, Policy, Verdict};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
 static HOST: LazyLock<Authority> = LazyLock::new(|| {
@@ -96,11 +96,11 @@ fn patterns(delegates: bool) -> impl Strategy<Value = Policy> {
             list.map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
         };
         let mut policy = Policy::new();
-        policy.scopes.allow = parsed(allow);
-        policy.scopes.ask = parsed(ask);
-        policy.scopes.deny = parsed(deny);
-        policy.scopes.delegate_only = parsed(handed);
-        policy.scopes.otherwise = otherwise;
+        policy.fields.scopes.allow = parsed(allow);
+        policy.fields.scopes.ask = parsed(ask);
+        policy.fields.scopes.deny = parsed(deny);
+        policy.fields.scopes.delegate_only = parsed(handed);
+        policy.fields.scopes.otherwise = otherwise;
         policy
     })
 }
@@ -139,11 +139,11 @@ fn policy_with(delegates: bool) -> impl Strategy<Value = Policy> {
         .prop_map(
             |(scopes, roots, deny, immutable, verbs, access, flags, limit)| {
                 let mut policy = Policy::parse(&json!({ "roots": roots })).unwrap();
-                policy.scopes = scopes.scopes;
-                policy.deny = deny;
-                policy.immutable = immutable;
-                policy.sets.verbs = verbs.map(|verbs| verbs.into_iter().collect());
-                policy.access = access;
+                policy.fields.scopes = scopes.fields.scopes;
+                policy.fields.deny = deny;
+                policy.fields.immutable = immutable;
+                policy.fields.sets.verbs = verbs.map(|verbs| verbs.into_iter().collect());
+                policy.fields.access = access;
                 if let Some([read_only, approval, network]) = flags {
                     policy = policy
                         .read_only(read_only)
@@ -274,7 +274,7 @@ proptest! {
         prop_assert_eq!((one.access(), one.is_strict()), (other.access(), other.is_strict()));
         prop_assert_eq!(one.max_grantable(), other.max_grantable());
         prop_assert_eq!(one.visible(), other.visible());
-        prop_assert_eq!(config.access_level(), read.access_level());
+        prop_assert_eq!(one.level(), other.level());
         let default = |config: &Config| config.namespace().default_root().cloned();
         prop_assert_eq!(default(&config), default(&read));
         prop_assert_eq!(read.to_json(), config.to_json());
@@ -318,11 +318,11 @@ proptest! {
     #[test]
     fn order_of_list_entries_is_irrelevant(policy in policy_with(true), need in need()) {
         let mut turned = policy.clone();
-        let lists = &mut turned.scopes;
+        let lists = &mut turned.fields.scopes;
         for list in [&mut lists.allow, &mut lists.ask, &mut lists.deny, &mut lists.delegate_only] {
             list.iter_mut().for_each(|list| list.reverse());
         }
-        turned.roots.iter_mut().for_each(|roots| roots.reverse());
+        turned.fields.roots.iter_mut().for_each(|roots| roots.reverse());
         let judge = |policy: &Policy| HOST.overlay(&compiled(policy)).judge(&need, &[]);
         prop_assert_eq!(judge(&policy), judge(&turned));
     }
@@ -363,7 +363,7 @@ proptest! {
 
     #[test]
     fn unknown_keys_are_rejected(policy in policy_with(true), key in "[a-z_]{1,12}", junk in any::<bool>()) {
-        prop_assume!(crate::policy::Key::find(&key).is_none());
+        prop_assume!(crate::policy::keys::Key::find(&key).is_none());
         let mut value = serde_json::to_value(&policy).unwrap();
         prop_assert_eq!(&Policy::parse(&value).unwrap(), &policy);
         value.as_object_mut().unwrap().insert(key.clone(), junk.into());
@@ -377,16 +377,18 @@ proptest! {
         path in select(&["/r/a/b", "/r/a/b/k.key", "/r/b/c", "/r/.git/config", "/r/x.lock", "/s/b/.env", "/s/m.rs"][..]),
         choices in proptest::collection::vec(any::<u8>(), 16),
     ) {
-        let closing = Policy {
-            roots: policy.roots.map(|roots| {
+        let Fields { roots, deny, immutable, scopes, .. } = policy.fields;
+        let fields = Fields {
+            roots: roots.map(|roots| {
                 let blocked = roots.into_iter().map(|root| crate::policy::PolicyRoot { blocked: Some(true), allow: None, ..root });
                 blocked.collect()
             }),
-            deny: policy.deny,
-            immutable: policy.immutable,
-            ..Policy::new()
+            deny,
+            immutable,
+            scopes: crate::policy::scopes::ScopeLists { deny: scopes.deny, ..Default::default() },
+            ..Fields::default()
         };
-        let closing = Policy { scopes: crate::policy::scopes::ScopeLists { deny: policy.scopes.deny, ..Default::default() }, ..closing };
+        let closing = Policy { fields, ..Policy::new() };
         let closed = HOST.overlay(&compiled(&closing));
         let spelt = crate::VirtualPath::parse(&respelt(path, &choices), None).unwrap();
         let path = crate::VirtualPath::parse(path, None).unwrap();

@@ -6,7 +6,7 @@ use super::{admitted, check, configured, expands, host, path, under};
 use crate::budget::Budget;
 use crate::call::Origin;
 use crate::config::{Config, RootConfig};
-use crate::policy::{Access, Authority, Limits, Policy, PolicyErrorKind, Verdict, WriteMode};
+use crate::policy::{Access, Authority, Flag, Limits, Policy, PolicyErrorKind, Verdict, WriteMode};
 use crate::scope::Verb;
 
 use Verdict::{Allow, Ask, Deny};
@@ -127,11 +127,17 @@ fn otherwise_allow_or_ask_lets_a_parent_delegate_the_rest() {
     );
 }
 
+/// The flags that are true.
+fn flags(authority: &Authority) -> Vec<Flag> {
+    let mut flags = Flag::ALL.to_vec();
+    flags.retain(|flag| authority.flag(*flag));
+    flags
+}
+
 #[test]
 fn defaults_of_a_configuration_are_restrictive() {
     let host = host();
-    assert!(!host.allows_escape() && !host.allows_network() && host.follows_symlinks());
-    assert!(!host.read_only() && !host.requires_preview() && !host.requires_approval());
+    assert_eq!(flags(&host), [Flag::FollowSymlinks]);
     assert_eq!(*host.limits(), Limits::default());
     check(
         &Authority::configured(&Config::new()).unwrap(),
@@ -146,8 +152,8 @@ fn flags_merge_by_and_or_or() {
     let open = configured(&json!({ "allow_escape": true, "network": true }));
     let silent = under(&open, &Policy::new());
     for worker in [&open, &silent] {
-        assert!(worker.allows_escape() && worker.allows_network() && worker.follows_symlinks());
-        assert!(!worker.read_only() && !worker.requires_preview() && !worker.requires_approval());
+        let allowing = [Flag::AllowEscape, Flag::FollowSymlinks, Flag::Network];
+        assert_eq!(flags(worker), allowing);
     }
     let closing = Policy::new()
         .allow_escape(false)
@@ -161,9 +167,13 @@ fn flags_merge_by_and_or_or() {
     let child = under(&open, &closing);
     let grandchild = under(&child, &Policy::new());
     for worker in [&child, &grandchild] {
-        assert!(!worker.allows_escape() && !worker.allows_network() && !worker.follows_symlinks());
-        assert!(worker.read_only() && worker.requires_preview() && worker.requires_approval());
-        assert!(worker.strict_hardlinks() && !open.strict_hardlinks());
+        let restricting = [
+            Flag::ReadOnly,
+            Flag::StrictHardlinks,
+            Flag::RequirePreview,
+            Flag::RequireApproval,
+        ];
+        assert_eq!(flags(worker), restricting);
     }
     admitted(&child, &closing);
     expands(&child, &Policy::new().allow_escape(true), "/allow_escape");
@@ -614,4 +624,28 @@ fn inherit_allows_everything_and_nothing_denies_the_rest() {
     let some = Policy::nothing().allow(need);
     check(&under(&host(), &some), need, &[], Allow);
     check(&under(&host(), &some), "read:file:/r/b", &[], Deny);
+}
+
+#[test]
+fn rejected_scope_is_answered_with_the_access_that_is_held() {
+    let readable = under(&host(), &Policy::new().allow("read:file"));
+    let write = Policy::new().allow("write:file:/r");
+    let error = readable.admit(&write, Origin::Human).unwrap_err();
+    let text = error.to_string();
+    assert!(
+        text.ends_with("asked for: `write:file:/r`; held: `/r` (read only)"),
+        "{text}"
+    );
+    assert_eq!(error.data("call")["limit"], serde_json::json!(["/r"]));
+
+    let policy = Policy::new()
+        .allow("read:file")
+        .delegate_only("write:file:/r/src");
+    let handed = under(&host(), &policy);
+    let write = Policy::new().allow("write:file");
+    let text = handed.admit(&write, Origin::Human).unwrap_err().to_string();
+    assert!(
+        text.ends_with("held: `/r` (read only), `/r/src` (read and write)"),
+        "{text}"
+    );
 }

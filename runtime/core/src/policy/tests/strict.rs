@@ -27,7 +27,7 @@ fn witnessed(issuer: &Authority, policy: &Policy) -> String {
         (error.kind(), error.field()),
         (PolicyErrorKind::PolicyExpansion, "/roots/0/allow")
     );
-    let witness = error.witness_path().unwrap().to_owned();
+    let witness = error.data("call")["witness"].as_str().unwrap().to_owned();
     let child = Authority::configured(&Config::new().root(RootConfig::new(path("/")))).unwrap();
     let need = format!("read:file:{witness}");
     check(&under(&child, policy), &need, &[], Allow);

@@ -49,7 +49,7 @@ impl CallTable {
             (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
                 caller.limit_to(&prepared.limits);
                 match caller.admitted.hold(prepared.size) {
-                    Ok(()) => self.judged(id, prepared.judged, caller),
+                    Ok(()) => self.judged(id, prepared.judged, Judging::Continuing, caller),
                     Err(error) => self.answer(id, caller, Err(error)),
                 }
             }
@@ -66,7 +66,7 @@ impl CallTable {
     pub(in crate::worker) fn judged_again(&mut self, id: CallId, judged: Judged) {
         self.compiling.take_if(|compiling| *compiling == id);
         match self.take_finished(id) {
-            Some((Stage::Judging(None, why), caller)) => self.judged_for(id, judged, why, caller),
+            Some((Stage::Judging(None, why), caller)) => self.judged(id, judged, why, caller),
             other => self.reinsert(id, other),
         }
         self.compile_next();
@@ -96,9 +96,7 @@ impl CallTable {
             let prepared = jobs::catch_panic(|| Prepared::of(request, &shared, since), Err);
             shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
         };
-        let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
-        self.compiling = handed.is_ok().then_some(id);
-        self.submitted(id, Stage::Preparing(None), caller, PoolKind::Cpu, handed);
+        self.submit_policy(id, Stage::Preparing(None), caller, work);
     }
 
     fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Caller) {
@@ -107,9 +105,19 @@ impl CallTable {
             let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
             shared.post(WorkerMsg::Judged(id, Box::new(judged)));
         };
+        self.submit_policy(id, Stage::Judging(None, why), caller, work);
+    }
+
+    fn submit_policy(
+        &mut self,
+        id: CallId,
+        stage: Stage,
+        caller: Caller,
+        work: impl FnOnce() + Send + 'static,
+    ) {
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
         self.compiling = handed.is_ok().then_some(id);
-        self.submitted(id, Stage::Judging(None, why), caller, PoolKind::Cpu, handed);
+        self.submitted(id, stage, caller, PoolKind::Cpu, handed);
     }
 }
 
@@ -124,7 +132,8 @@ mod tests {
     use crate::config::Namespace;
     use crate::error::{CallError, Code};
     use crate::host::Runtime;
-    use crate::permission::{Answer, Deferred};
+    use crate::monitor::{EventKind, Events};
+    use crate::permission::{Answer, Deferred, Question};
     use crate::policy::Policy;
     use crate::scope::{Scope, Verb};
     use crate::tool::{Interrupt, Prepared, ReadPermit};
@@ -226,11 +235,12 @@ mod tests {
             let submitted = async move { worker.submit(call.meta(meta)).await };
             tokio::spawn(submitted)
         };
-        let open = async || loop {
-            if let [question] = grants.questions().await.unwrap().as_slice() {
-                return question.id;
-            }
-            tokio::task::yield_now().await;
+        let open = async || {
+            let only = |open: &[Question]| match open {
+                [question] => Some(question.id),
+                _ => None,
+            };
+            grants.broker().wait_for_questions(only).await
         };
         let call_of_policy = asking(with_policy(None));
         let question = open().await;
@@ -260,17 +270,21 @@ mod tests {
             };
             (0..calls).map(spawn).collect()
         };
+        let started = async |mut events: Events, calls: usize| {
+            for _ in 0..calls {
+                let event = events.recv().await.unwrap();
+                assert!(matches!(event.kind, EventKind::CallStarted { .. }));
+            }
+        };
+        let events = runtime.events();
         let mut calls = flood(&flooding, 50);
-        while flooding.status().in_flight < 50 {
-            tokio::task::yield_now().await;
-        }
+        started(events, 50).await;
         // Messages are read in order, so all of the others were read before this one is answered.
         call(&flooding, CallMeta::default()).await;
         assert_eq!(other.shared.core.cpu.queued(), 1);
+        let events = runtime.events();
         calls.extend(flood(&other, 1));
-        while other.status().in_flight < 1 {
-            tokio::task::yield_now().await;
-        }
+        started(events, 1).await;
         call(&other, CallMeta::default()).await;
         assert_eq!(other.shared.core.cpu.queued(), 2);
         drop(threads);

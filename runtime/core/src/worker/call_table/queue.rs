@@ -1,20 +1,99 @@
 //! Runs authorised calls: path locks, pool threads and results.
 
 use super::{CallTable, Caller, PoolKind, Stage, Submitted};
+use crate::call::Mode;
 use crate::capability::{Interrupt, StopReason};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::pipeline::{Cleared, Mode, Step, Waiting};
+use crate::pipeline::{Cleared, Step, Waiting};
 use crate::worker::actor::WorkerMsg;
-use crate::worker::admission::{Done, busy, tools_busy};
+use crate::worker::admission::{Done, threads_busy, tools_busy};
 use crate::worker::blocking::{Full, Pool, Ticket};
 use crate::worker::jobs::{Approved, Ended};
 use crate::worker::{Shared, jobs};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 impl CallTable {
-    /// Queues a cleared call: for its path locks if it changes something, otherwise for a thread.
+    /// Runs a cleared call once it has a slot of its tool; a write takes its slot when it is its turn.
     pub(super) fn enqueue(
+        &mut self,
+        id: CallId,
+        step: Step<Cleared>,
+        approved: Option<Approved>,
+        mut caller: Caller,
+    ) {
+        let ordered = step.mutates() && caller.info.mode == Mode::Apply;
+        if ordered && !step.is_future() {
+            caller.arm(id, &self.shared);
+            self.store(id, Stage::Ready(step, approved), caller);
+            self.writes.push_back(id);
+            return self.next_write();
+        }
+        match self.take_slot(id, &mut caller) {
+            Ok(true) => self.enqueue_running(id, step, approved, caller),
+            Ok(false) => self.store(id, Stage::Ready(step, approved), caller),
+            Err(error) => self.answer(id, caller, Err(error)),
+        }
+    }
+
+    /// Takes a slot of the call's tool, if the tool limits its concurrent calls; false if the call must wait for it.
+    /// A slot is taken before path locks and threads, so a call that waits for it delays no calls of other tools.
+    pub(super) fn take_slot(&self, id: CallId, caller: &mut Caller) -> Result<bool, CallError> {
+        let tool = caller.info.tool.as_str();
+        let Some(slots) = self.shared.core.tool_slots.get(tool) else {
+            return Ok(true);
+        };
+        let slot = slots.request(id, &self.shared)?;
+        let taken = slot.taken;
+        caller.slot = Some(slot);
+        if !taken {
+            // It may wait for as long as it may run afterwards.
+            if let Some(deadline) = caller.deadline_guard.take() {
+                caller.limit = deadline.left();
+            }
+            caller.arm(id, &self.shared);
+        }
+        Ok(taken)
+    }
+
+    /// A call has the slot that it waited for.
+    pub(in crate::worker) fn slot_taken(&mut self, id: CallId) {
+        let Some((stage, mut caller)) = self.calls.remove(&id) else {
+            return;
+        };
+        if let Some(slot) = &mut caller.slot {
+            slot.taken = true;
+        }
+        // Its time begins now.
+        caller.deadline_guard = None;
+        match stage {
+            Stage::Planning(waiting) => self.enqueue_planning(id, waiting, caller),
+            Stage::Ready(step, approved) if !self.writes.contains(&id) => {
+                self.enqueue_running(id, step, approved, caller);
+            }
+            Stage::Ready(..) => {
+                caller.arm(id, &self.shared);
+                self.store(id, stage, caller);
+                self.next_write();
+            }
+            other => self.store(id, other, caller),
+        }
+    }
+
+    pub(super) fn enqueue_planning(
+        &mut self,
+        id: CallId,
+        waiting: Step<Waiting>,
+        mut caller: Caller,
+    ) {
+        caller.arm(id, &self.shared);
+        self.store(id, Stage::Planning(waiting), caller);
+        self.wait_for_thread(id);
+    }
+
+    /// Starts a future at once, and queues any other call for a thread.
+    fn enqueue_running(
         &mut self,
         id: CallId,
         step: Step<Cleared>,
@@ -23,21 +102,13 @@ impl CallTable {
     ) {
         if step.is_future() {
             self.restart_deadline(id, &mut caller);
-            let task = self.shared.start(id, step);
+            let task = self.shared.start(id, step, caller.slot.take());
             self.store(id, Stage::Future { _task: task }, caller);
             return;
         }
-        let ordered = step.mutates() && caller.info.mode == Mode::Apply;
         caller.arm(id, &self.shared);
         self.store(id, Stage::Ready(step, approved), caller);
-        if ordered {
-            self.writes.push_back(id);
-            if self.writes.len() == 1 {
-                self.lock_first();
-            }
-        } else {
-            self.wait_for_thread(id);
-        }
+        self.wait_for_thread(id);
     }
 
     /// Queues a call for a pool thread.
@@ -46,18 +117,43 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// Requests the path locks of the first queued write.
-    fn lock_first(&mut self) {
-        let first = self
-            .writes
-            .front()
-            .and_then(|id| Some((*id, self.calls.get_mut(id)?)));
-        if let Some((id, (Stage::Ready(step, _), caller))) = first {
-            caller.path_lock = Some(self.shared.core.path_locks.lock(
-                id,
-                step.written(),
-                &self.shared,
-            ));
+    /// Starts the next queued write unless one runs: the first that has a slot of its tool, or needs none, requests its
+    /// path locks. A write that waits for a slot lets writes of other tools pass, but none of its own tool, so a worker
+    /// has at most one slot of each tool for its queued writes.
+    fn next_write(&mut self) {
+        let (mut index, mut waiting) = (0, HashSet::new());
+        while self.writing.is_none()
+            && let Some(id) = self.writes.get(index).copied()
+        {
+            let Some((stage, mut caller)) = self.calls.remove(&id) else {
+                self.writes.remove(index);
+                continue;
+            };
+            let slot = match &caller.slot {
+                _ if waiting.contains(&caller.info.tool) => Ok(false),
+                Some(slot) => Ok(slot.taken),
+                None => self.take_slot(id, &mut caller),
+            };
+            match slot {
+                Ok(true) => {
+                    self.writes.remove(index);
+                    self.writing = Some(id);
+                    if let Stage::Ready(step, _) = &stage {
+                        let path_locks = &self.shared.core.path_locks;
+                        caller.path_lock = Some(path_locks.lock(id, step.written(), &self.shared));
+                    }
+                }
+                Ok(false) => {
+                    waiting.insert(caller.info.tool.clone());
+                    index += 1;
+                }
+                Err(error) => {
+                    self.writes.remove(index);
+                    caller.finish(&self.shared, Err(error));
+                    continue;
+                }
+            }
+            self.calls.insert(id, (stage, caller));
         }
     }
 
@@ -89,16 +185,17 @@ impl CallTable {
         usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
     }
 
-    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, caller: Caller) {
+    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
         let Some((job, permit)) = waiting.early_plan() else {
             return self.question(id, waiting, None, caller);
         };
         let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&caller.info));
-        let pool = self.pool_for(&caller);
+        let (pool, slot) = (self.pool_for(&caller), caller.slot.take());
         let work = move || {
             report_start(&shared, id, pool);
             let plan = || jobs::plan(&shared, &info, &*job, &permit);
             let plan = jobs::catch_panic(plan, |error| Err(Interrupt::Failed(error)));
+            drop(slot);
             shared.post(WorkerMsg::Planned(id, Box::new(plan)));
         };
         let root = self.shared.root_of(waiting.needs());
@@ -113,7 +210,8 @@ impl CallTable {
         approved: Option<Approved>,
         mut caller: Caller,
     ) {
-        let (shared, path_lock) = (Arc::clone(&self.shared), caller.path_lock.take());
+        let shared = Arc::clone(&self.shared);
+        let held = (caller.path_lock.take(), caller.slot.take());
         let root = self.shared.root_of(step.needs());
         let span = caller.span.clone();
         let pool = self.pool_for(&caller);
@@ -121,8 +219,8 @@ impl CallTable {
             report_start(&shared, id, pool);
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
             let ended = jobs::catch_panic(run, |error| Ended::Done(Err(error)));
-            // The locks are released before the result is reported.
-            drop(path_lock);
+            // Path locks and the slot are released before the result is reported.
+            drop(held);
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
         let handed = self.pool(pool).submit(root, &self.shared.lost, work);
@@ -137,7 +235,7 @@ impl CallTable {
         }
     }
 
-    pub(super) fn pool(&self, kind: PoolKind) -> &Pool {
+    pub(super) fn pool(&self, kind: PoolKind) -> &Arc<Pool> {
         match kind {
             PoolKind::Cpu => &self.shared.core.cpu,
             PoolKind::Io => &self.shared.core.io,
@@ -180,13 +278,12 @@ impl CallTable {
                 caller.job = Some(Submitted { pool, ticket });
                 self.store(id, stage, caller);
             }
-            Err(Full) if pool == PoolKind::Tools => {
-                let error = tools_busy(&self.shared, false);
-                self.answer(id, caller, Err(error));
-            }
             Err(Full) => {
-                let retry_after_ms = self.shared.core.admission.retry_after_ms;
-                self.answer(id, caller, Err(busy(retry_after_ms)));
+                let error = match pool {
+                    PoolKind::Tools => tools_busy(&self.shared, false),
+                    PoolKind::Cpu | PoolKind::Io => threads_busy(&self.shared),
+                };
+                self.answer(id, caller, Err(error));
             }
         }
     }
@@ -249,7 +346,10 @@ impl CallTable {
             self.compiling.take_if(|compiling| *compiling == id);
             self.dequeue(id);
         }
-        let error = if queued_for_tools && why == StopReason::Expired {
+        let waiting = caller.slot.as_ref().filter(|slot| !slot.taken);
+        let error = if let Some(slot) = waiting.filter(|_| why == StopReason::Expired) {
+            slot.not_taken_in_time(&self.shared)
+        } else if queued_for_tools && why == StopReason::Expired {
             tools_busy(&self.shared, true)
         } else {
             caller.info.stop.check().err().unwrap_or_else(begun)
@@ -283,13 +383,11 @@ impl CallTable {
         caller.finish(&self.shared, result);
     }
 
-    /// Removes a call from the queue of writes; the next one requests its path locks.
+    /// Removes a call from the writes; the next one starts.
     pub(super) fn dequeue(&mut self, id: CallId) {
-        let first = self.writes.front() == Some(&id);
+        self.writing.take_if(|writing| *writing == id);
         self.writes.retain(|waiting| *waiting != id);
-        if first {
-            self.lock_first();
-        }
+        self.next_write();
     }
 
     /// A job ended. Returns its call, unless the caller stopped waiting or the call belongs to an earlier actor of this worker.
@@ -317,6 +415,75 @@ fn report_start(shared: &Shared, id: CallId, pool: PoolKind) {
 
 /// The error for a call whose effect has begun and may not have ended.
 fn begun() -> CallError {
-    let message = "the change had begun and may yet be made; look before you try again";
+    let message =
+        "the change had begun and may yet be made; check the current state before you try again";
     CallError::new(Code::Deadline, message).with("begun", true)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::call::Call;
+    use crate::config::Namespace;
+    use crate::host::Runtime;
+    use crate::policy::Policy;
+    use crate::tool::{Prepared, ReadPermit};
+    use crate::worker::admission::{Admission, CallOptions, admit};
+    use crate::worker::{Worker, WorkerSpec};
+    use crate::{ReadTool, Reply, ToolSet, ToolSpec};
+
+    struct Look;
+
+    #[derive(serde::Deserialize, schemars::JsonSchema)]
+    struct Nothing {}
+
+    impl ReadTool for Look {
+        type Args = Nothing;
+        type Output = ();
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("look", "Look", "Looks at nothing.")
+        }
+
+        fn prepare(&self, _: Nothing, _: &Namespace) -> Result<Prepared<()>, CallError> {
+            let (needs, job) = (Vec::new(), ());
+            Ok(Prepared { needs, job })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+            Ok(Reply::text("", ()))
+        }
+    }
+
+    /// A worker whose calls wait until they are stopped, with its runtime.
+    async fn worker() -> (Runtime, Worker) {
+        let bounds = Admission {
+            jobs: 0,
+            ..Admission::default()
+        };
+        let builder = Runtime::builder().admission(bounds);
+        let built = builder.tools(ToolSet::new().reader(Look)).build().await;
+        let (runtime, _) = built.unwrap();
+        let spec = WorkerSpec::new("main").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        (runtime, worker)
+    }
+
+    #[tokio::test]
+    async fn aborted_call_leaves_nothing_in_the_queue_for_threads() {
+        let (_runtime, worker) = worker().await;
+        let mut calls = CallTable::new(Arc::clone(&worker.shared));
+        let call = Call::new("look", json!({}));
+        let options = CallOptions::new(Mode::Apply);
+        let (incoming, mut answer) = admit(&worker.shared, call, options, Ok(())).unwrap();
+        let id = incoming.request.info.id;
+        calls.receive(incoming);
+        assert_eq!(calls.ready, [id]);
+        calls.abort(id, StopReason::Cancelled);
+        assert!(answer.try_recv().unwrap().is_err());
+        assert!(calls.ready.is_empty() && calls.calls.is_empty());
+    }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::super::{CallOutcome, HistoryEvent, PastCall};
 use super::HistoryBuilder;
-use crate::audit::{PastEvent, PastFailure};
+use crate::audit::{PastChange, PastFailure, PastRecord};
 use crate::effect::Op;
 use crate::error::Code;
 use crate::id::{CallId, GrantId};
@@ -55,24 +55,23 @@ impl HistoryBuilder {
     /// Changes the entry of a call, adding it if necessary.
     fn edit(
         &mut self,
-        at: u64,
-        event: &PastEvent,
+        past: &PastRecord,
         change: impl FnOnce(&mut Option<Decision>, &mut DecidedBy, &mut PastCall),
     ) {
-        let known = event.call.and_then(|call| self.run.calls.get(&call));
+        let known = past.event.call.and_then(|call| self.run.calls.get(&call));
         let known = known.cloned().unwrap_or_default();
         let index = known.entry.unwrap_or_else(|| {
             let what = PastCall {
-                call: event.call,
+                call: past.event.call,
                 needs: known.needs,
                 rule: known.rule,
                 changes: known.changes,
                 ..PastCall::default()
             };
             let what = HistoryEvent::Call(Box::new(what));
-            self.push(at, event, None, DecidedBy::Nobody, what)
+            self.push(past, None, DecidedBy::Nobody, what)
         });
-        if let Some(progress) = self.progress(event.call) {
+        if let Some(progress) = self.progress(past.event.call) {
             progress.entry = Some(index);
             progress.only_begun = false;
         }
@@ -85,8 +84,8 @@ impl HistoryBuilder {
     }
 
     /// Records that a call succeeded; without a grant a rule of the policy allowed it.
-    fn allowed(&mut self, at: u64, event: &PastEvent, outcome: CallOutcome) {
-        self.edit(at, event, |decision, by, call| {
+    fn allowed(&mut self, past: &PastRecord, outcome: CallOutcome) {
+        self.edit(past, |decision, by, call| {
             call.outcome = outcome;
             // The record of a failure that came before it stays.
             call.begun &= call.code.is_some();
@@ -98,22 +97,24 @@ impl HistoryBuilder {
 
     pub(super) fn judged(
         &mut self,
-        at: u64,
-        event: &PastEvent,
+        past: &PastRecord,
         verdict: Verdict,
         needs: &[Scope],
         rule: Option<&Arc<str>>,
     ) {
         // A server asked for more grants instead of carrying the call out.
-        self.remove_only_begun(event.call);
-        if let Some(progress) = self.progress(event.call) {
+        self.remove_only_begun(past.event.call);
+        if let Some(progress) = self.progress(past.event.call) {
             progress.needs = needs.to_vec();
             progress.rule = rule.cloned();
         }
         let denied = verdict == Verdict::Deny;
-        let has_entry = event.call.is_some_and(|call| self.entry_of(call).is_some());
+        let has_entry = past
+            .event
+            .call
+            .is_some_and(|call| self.entry_of(call).is_some());
         if denied || has_entry {
-            self.edit(at, event, |decision, by, call| {
+            self.edit(past, |decision, by, call| {
                 call.begun = false;
                 call.needs = needs.to_vec();
                 call.rule = rule.cloned();
@@ -125,36 +126,47 @@ impl HistoryBuilder {
         }
     }
 
-    pub(super) fn call_planned(&mut self, call: Option<CallId>, changes: impl Iterator<Item = Op>) {
-        if let Some(progress) = self.progress(call) {
-            progress.changes.clear();
-            for op in changes {
-                if !progress.changes.contains(&op) {
-                    progress.changes.push(op);
+    /// Records the plan of a call; the entry of its question has it, too, once the call is allowed. A plan that was made
+    /// for the question does not count yet.
+    pub(super) fn planned(&mut self, call: Option<CallId>, changes: &[PastChange]) {
+        let add = |ops: &mut Vec<Op>| {
+            for change in changes {
+                if !ops.contains(&change.op) {
+                    ops.push(change.op);
                 }
             }
+        };
+        if let Some(index) = self.question_of(call)
+            && let Some(entry) = self.entry_mut(index)
+            && entry.decision == Some(Decision::Granted)
+            && let HistoryEvent::Question(question) = &mut entry.event
+        {
+            add(&mut question.changes);
+        }
+        if let Some(progress) = self.progress(call) {
+            progress.changes.clear();
+            add(&mut progress.changes);
         }
     }
 
     pub(super) fn grant_used(
         &mut self,
-        at: u64,
-        event: &PastEvent,
+        past: &PastRecord,
         grants: &[GrantId],
         brought: &[ScopePattern],
     ) {
         let mut granted_by = DecidedBy::Person;
         for grant in grants {
             let grant = self.grant(*grant);
-            grant.used(at);
+            grant.used(past.at_ms);
             if grant.by != DecidedBy::Person {
                 granted_by = grant.by;
             }
         }
-        if brought.is_empty() && self.question_of(event.call).is_some() {
+        if brought.is_empty() && self.question_of(past.event.call).is_some() {
             return;
         }
-        self.edit(at, event, |decision, by, call| {
+        self.edit(past, |decision, by, call| {
             let granted_by = if brought.is_empty() {
                 granted_by
             } else {
@@ -166,37 +178,37 @@ impl HistoryBuilder {
         });
     }
 
-    pub(super) fn grants_ignored(&mut self, at: u64, event: &PastEvent, brought: &[ScopePattern]) {
+    pub(super) fn grants_ignored(&mut self, past: &PastRecord, brought: &[ScopePattern]) {
         let what = HistoryEvent::Call(Box::new(PastCall {
             outcome: CallOutcome::GrantsIgnored,
             brought: brought.to_vec(),
             ..PastCall::default()
         }));
-        self.push(at, event, Some(Decision::Denied), DecidedBy::Rule, what);
+        self.push(past, Some(Decision::Denied), DecidedBy::Rule, what);
     }
 
-    pub(super) fn remote_call(&mut self, at: u64, event: &PastEvent) {
-        let Some(progress) = self.progress(event.call) else {
+    pub(super) fn remote_call(&mut self, past: &PastRecord) {
+        let Some(progress) = self.progress(past.event.call) else {
             return;
         };
         progress.sent = true;
         if progress.changes_remotely() {
-            self.effect_begins(at, event);
+            self.effect_begins(past);
         }
     }
 
     /// Records that the effect of a call begins, until another record says how it ended.
-    pub(super) fn effect_begins(&mut self, at: u64, event: &PastEvent) {
-        let Some(progress) = self.progress(event.call) else {
+    pub(super) fn effect_begins(&mut self, past: &PastRecord) {
+        let Some(progress) = self.progress(past.event.call) else {
             return;
         };
         let only_begun = progress.entry.is_none();
         let changes = progress.changes.clone();
-        self.edit(at, event, |_, _, call| {
+        self.edit(past, |_, _, call| {
             call.begun = true;
             call.changes = changes;
         });
-        if let Some(progress) = self.progress(event.call) {
+        if let Some(progress) = self.progress(past.event.call) {
             progress.only_begun = only_begun;
         }
     }
@@ -228,15 +240,17 @@ impl HistoryBuilder {
         }
     }
 
-    pub(super) fn applied(&mut self, at: u64, event: &PastEvent) {
-        let Some(index) = self.question_of(event.call) else {
-            let changes = self.progress(event.call).map(|known| known.changes.clone());
-            self.allowed(at, event, CallOutcome::Applied);
-            return self.edit(at, event, |_, _, call| {
+    pub(super) fn applied(&mut self, past: &PastRecord) {
+        let Some(index) = self.question_of(past.event.call) else {
+            let changes = self
+                .progress(past.event.call)
+                .map(|known| known.changes.clone());
+            self.allowed(past, CallOutcome::Applied);
+            return self.edit(past, |_, _, call| {
                 call.changes = changes.unwrap_or_default();
             });
         };
-        self.remove_only_begun(event.call);
+        self.remove_only_begun(past.event.call);
         if let Some(entry) = self.entry_mut(index)
             && let HistoryEvent::Question(question) = &mut entry.event
         {
@@ -244,8 +258,8 @@ impl HistoryBuilder {
         }
     }
 
-    pub(super) fn denied(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
-        if self.is_covered_by_question(event.call) {
+    pub(super) fn denied(&mut self, past: &PastRecord, failure: &PastFailure) {
+        if self.is_covered_by_question(past.event.call) {
             return;
         }
         // Records of the first version do not distinguish denials from failures.
@@ -253,9 +267,9 @@ impl HistoryBuilder {
             (Some(by), _) => by,
             (None, Some(Code::ScopeRequired)) => DecidedBy::Nobody,
             (None, Some(code)) if code.is_denial() => DecidedBy::Rule,
-            (None, _) => return self.failed(at, event, failure),
+            (None, _) => return self.failed(past, failure),
         };
-        self.edit(at, event, |decision, decided_by, call| {
+        self.edit(past, |decision, decided_by, call| {
             (*decision, *decided_by) = (Some(Decision::Denied), by);
             call.outcome = CallOutcome::Denied;
             call.code = failure.code;
@@ -263,11 +277,11 @@ impl HistoryBuilder {
         });
     }
 
-    pub(super) fn failed(&mut self, at: u64, event: &PastEvent, failure: &PastFailure) {
-        if self.is_covered_by_question(event.call) {
+    pub(super) fn failed(&mut self, past: &PastRecord, failure: &PastFailure) {
+        if self.is_covered_by_question(past.event.call) {
             return;
         }
-        self.edit(at, event, |_, _, call| {
+        self.edit(past, |_, _, call| {
             // The record of an effect may come before that of the deadline which it missed.
             if call.outcome != CallOutcome::Applied {
                 call.outcome = CallOutcome::Failed;
@@ -279,14 +293,14 @@ impl HistoryBuilder {
         });
     }
 
-    pub(super) fn finished(&mut self, at: u64, event: &PastEvent, code: Option<Code>) {
-        let Some(id) = event.call else {
+    pub(super) fn finished(&mut self, past: &PastRecord, code: Option<Code>) {
+        let Some(id) = past.event.call else {
             return;
         };
-        let asked = self.question_of(event.call).is_some();
+        let asked = self.question_of(past.event.call).is_some();
         if asked && code.is_none() {
             // The entry of the question covers it.
-            self.remove_only_begun(event.call);
+            self.remove_only_begun(past.event.call);
         }
         let Some(known) = self.run.calls.get(&id) else {
             return;
@@ -300,7 +314,7 @@ impl HistoryBuilder {
             } else {
                 CallOutcome::Answered
             };
-            self.allowed(at, event, ends_so);
+            self.allowed(past, ends_so);
         }
         // The effect of an abandoned call may still end.
         if !self.entry_of(id).is_some_and(|call| call.begun) {

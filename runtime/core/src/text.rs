@@ -25,8 +25,8 @@ pub(crate) fn is_ignorable(c: char) -> bool {
 /// Returns `text` on one line, with every deceptive character written as `\u{..}`.
 ///
 /// ```
-/// assert_eq!(bailiwick::escape("a\u{202e}txt\n"), "a\\u{202e}txt\\u{a}");
-/// assert_eq!(bailiwick::escape("plain é"), "plain é");
+/// assert_eq!(bailiwick::text::escape("a\u{202e}txt\n"), "a\\u{202e}txt\\u{a}");
+/// assert_eq!(bailiwick::text::escape("plain é"), "plain é");
 /// ```
 #[must_use]
 pub fn escape(text: &str) -> Cow<'_, str> {
@@ -72,8 +72,8 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
 /// mistaken for several.
 ///
 /// ```
-/// assert_eq!(bailiwick::listed(["/repo/a"], ", "), "/repo/a");
-/// assert_eq!(bailiwick::listed(["/repo/a, /etc"], ", "), r#""/repo/a, /etc""#);
+/// assert_eq!(bailiwick::text::listed(["/repo/a"], ", "), "/repo/a");
+/// assert_eq!(bailiwick::text::listed(["/repo/a, /etc"], ", "), r#""/repo/a, /etc""#);
 /// ```
 pub fn listed(texts: impl IntoIterator<Item = impl fmt::Display>, between: &str) -> String {
     let mut texts: Vec<String> = texts.into_iter().map(|text| text.to_string()).collect();

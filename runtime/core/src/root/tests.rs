@@ -1,0 +1,134 @@
+#![expect(clippy::disallowed_methods, reason = "tests create directories")]
+
+use super::*;
+
+fn open(host: &Path) -> Result<Root, RootError> {
+    Root::open(VirtualPath::parse("/r", None).unwrap(), host, false)
+}
+
+#[track_caller]
+fn check_refused(host: &str, home: Option<&str>, expected: &str) {
+    let dir = std::fs::File::open(host).unwrap();
+    let reason = unsafe_reason(Path::new(host), home.map(Path::new));
+    let reason = reason.or_else(|| kernel_reason(dir.as_fd()));
+    assert!(reason.unwrap().contains(expected), "{host}: {reason:?}");
+}
+
+#[test]
+fn file_system_top_is_rejected_as_root() {
+    check_refused("/", None, "top of the file system");
+    assert!(matches!(
+        open(Path::new("/")),
+        Err(RootError::Unsafe { .. })
+    ));
+    assert!(matches!(
+        open(Path::new("/tmp/..")),
+        Err(RootError::Unsafe { .. })
+    ));
+}
+
+#[test]
+fn kernel_file_systems_are_rejected_as_root() {
+    for host in [
+        "/proc",
+        "/proc/self",
+        "/proc/sys/kernel",
+        "/sys",
+        "/sys/kernel",
+    ] {
+        check_refused(host, None, "kernel's own files");
+        assert!(matches!(
+            open(Path::new(host)),
+            Err(RootError::Unsafe { .. })
+        ));
+    }
+    check_refused("/dev", None, "devices");
+}
+
+#[test]
+fn home_is_rejected_as_root_and_a_directory_in_it_is_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let home = temp.path().canonicalize().unwrap();
+    let project = home.join("project");
+    std::fs::create_dir(&project).unwrap();
+    let reason = |host: &Path| unsafe_reason(host, Some(&home));
+    assert!(reason(&home).unwrap().contains("home directory"));
+    assert!(
+        reason(home.parent().unwrap())
+            .unwrap()
+            .contains("home directory")
+    );
+    assert_eq!(reason(&project), None);
+}
+
+#[test]
+fn root_follows_the_opened_directory() {
+    use std::os::unix::fs::MetadataExt as _;
+    let temp = tempfile::tempdir().unwrap();
+    let (host, elsewhere) = (temp.path().join("r"), temp.path().join("moved"));
+    std::fs::create_dir(&host).unwrap();
+    let root = open(&host).unwrap();
+    std::fs::rename(&host, &elsewhere).unwrap();
+    std::fs::create_dir(&host).unwrap();
+    let found = std::fs::metadata(&elsewhere).unwrap();
+    assert_eq!(root.identity(), (found.dev(), found.ino()));
+    let held = fstat(root.dir()).unwrap();
+    assert_eq!(root.identity(), (held.st_dev, held.st_ino));
+}
+
+fn path(text: &str) -> VirtualPath {
+    VirtualPath::parse(text, None).unwrap()
+}
+
+#[test]
+fn roots_with_the_same_files_are_rejected() {
+    let temp = tempfile::tempdir().unwrap();
+    let host = temp.path().canonicalize().unwrap();
+    for name in ["a", "b"] {
+        std::fs::create_dir(host.join(name)).unwrap();
+    }
+    // A bind mount of `a` at `c` is this very directory by another path.
+    let mounted = |mount: &str, host: PathBuf, name: &str| {
+        let dir = Dir::open_ambient_dir(temp.path().join(name), ambient_authority()).unwrap();
+        Root::over(path(mount), host, dir, false).unwrap()
+    };
+    let a = mounted("/a", host.join("a"), "a");
+    let bound = mounted("/c", host.join("c"), "a");
+    assert!(matches!(bound.beside(&a), Err(RootError::Unsafe { .. })));
+    assert!(matches!(a.beside(&bound), Err(RootError::Unsafe { .. })));
+    let b = mounted("/b", host.join("b"), "b");
+    assert!(b.beside(&a).is_ok());
+    // A walk of `/a` would find other files where `/a/b` stands.
+    let within = mounted("/a/b", host.join("b"), "b");
+    assert!(matches!(within.beside(&a), Err(RootError::Unsafe { .. })));
+    assert!(matches!(a.beside(&within), Err(RootError::Unsafe { .. })));
+}
+
+#[test]
+fn relative_target_above_a_root_becomes_absolute() {
+    let temp = tempfile::tempdir().unwrap();
+    let host = temp.path().canonicalize().unwrap();
+    let root = open(&host).unwrap();
+    let above = host.parent().unwrap();
+    assert_eq!(root.above("../x/y"), Some(above.join("x/y")));
+    assert_eq!(root.above("..//x"), Some(above.join("x")));
+    assert_eq!(root.above(".."), Some(above.to_path_buf()));
+    assert_eq!(root.above("..x"), Some(host.join("..x")));
+    assert_eq!(root.above(&"../".repeat(99)), None);
+    // A later `..` is not resolved.
+    assert_eq!(root.above("../x/../y"), Some(above.join("x/../y")));
+}
+
+#[test]
+fn only_plain_targets_beneath_the_root_have_a_virtual_path() {
+    let temp = tempfile::tempdir().unwrap();
+    let host = temp.path().canonicalize().unwrap();
+    let root = open(&host).unwrap();
+    let virtual_path = |path: PathBuf| root.virtual_path(&path).map(|path| path.to_string());
+    assert_eq!(virtual_path(host.clone()), Some("/r".to_owned()));
+    assert_eq!(virtual_path(host.join("a/b")), Some("/r/a/b".to_owned()));
+    assert_eq!(virtual_path(host.join("../b")), None);
+    let mut sibling = host.into_os_string();
+    sibling.push("-evil/b");
+    assert_eq!(virtual_path(sibling.into()), None);
+}
