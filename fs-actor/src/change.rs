@@ -43,16 +43,9 @@ pub(crate) enum Step {
         path: VirtualPath,
         mode: Option<u32>,
     },
-    /// Moves a file or directory.
-    Move {
-        from: VirtualPath,
-        to: VirtualPath,
-        state: State,
-        /// The file that it replaces, or [`State::Absent`].
-        existing: State,
-    },
-    /// Copies a file or directory.
-    Copy {
+    /// Copies or moves a file or directory.
+    Transfer {
+        mode: TransferMode,
         from: VirtualPath,
         to: VirtualPath,
         state: State,
@@ -63,14 +56,19 @@ pub(crate) enum Step {
     Remove { path: VirtualPath, state: State },
 }
 
+/// What happens to the source of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TransferMode {
+    Copy,
+    Move,
+}
+
 impl Step {
     /// The directory that it creates.
     pub(crate) fn created_directory(&self) -> Option<&VirtualPath> {
         match self {
             Self::MakeDirectory { path, .. } => Some(path),
-            Self::Write { .. } | Self::Move { .. } | Self::Copy { .. } | Self::Remove { .. } => {
-                None
-            }
+            Self::Write { .. } | Self::Transfer { .. } | Self::Remove { .. } => None,
         }
     }
 }

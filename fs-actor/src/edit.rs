@@ -6,6 +6,8 @@ mod locate;
 mod nearest;
 mod patch;
 
+use bailiwick::CallError;
+
 use crate::text::Text;
 
 pub(crate) use nearest::Nearest;
@@ -114,6 +116,9 @@ pub(crate) enum EditError {
     /// The result would exceed the size limit.
     #[error("the file would have {bytes} bytes, more than the {limit} allowed")]
     TooLarge { bytes: usize, limit: usize },
+    /// The call must stop.
+    #[error(transparent)]
+    Stopped(#[from] CallError),
 }
 
 /// A range of the text and its replacement.
@@ -127,12 +132,12 @@ struct Replacement {
 /// Applies all `edits` or none. Each is matched against the original text, so their order does not matter.
 ///
 /// `pause` is called between edits and may stop the operation.
-pub(crate) fn apply<E: From<EditError>>(
+pub(crate) fn apply(
     text: &Text<'_>,
     edits: &[Edit],
     limit: usize,
-    mut pause: impl FnMut() -> Result<(), E>,
-) -> Result<Edited, E> {
+    mut pause: impl FnMut() -> Result<(), CallError>,
+) -> Result<Edited, EditError> {
     let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::with_capacity(edits.len());
@@ -141,7 +146,7 @@ pub(crate) fn apply<E: From<EditError>>(
         pause()?;
         let (done, found) = locate_edit(&source, index + 1, edit)?;
         if replacements.len() + found.len() > locate::MAX_MATCHES {
-            return Err(EditError::TooMany(index + 1).into());
+            return Err(EditError::TooMany(index + 1));
         }
         let removed_bytes: usize = found.iter().map(|found| found.end - found.start).sum();
         // Checked before the text is built, to bound the memory.
@@ -162,17 +167,17 @@ pub(crate) fn apply<E: From<EditError>>(
 /// Applies a unified patch completely or not at all.
 ///
 /// `pause` is called between hunks and may stop the operation.
-pub(crate) fn apply_patch<E: From<PatchError>>(
+pub(crate) fn apply_patch(
     text: &Text<'_>,
     patch: &str,
     limit: usize,
-    mut pause: impl FnMut() -> Result<(), E>,
-) -> Result<Edited, E> {
+    mut pause: impl FnMut() -> Result<(), CallError>,
+) -> Result<Edited, PatchError> {
     let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::new();
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
-        pause()?;
+        pause().map_err(EditError::from)?;
         let found = patch::locate_edit(&source, hunk, index + 1)?;
         applied.push(AppliedEdit {
             strategy: found.strategy,
@@ -182,8 +187,8 @@ pub(crate) fn apply_patch<E: From<PatchError>>(
         let replacement = found.replacement(&hunk.edit, text);
         replacements.push((index + 1, replacement));
     }
-    let text = splice(text, replacements).map_err(PatchError::from)?;
-    within(text.len(), limit).map_err(PatchError::from)?;
+    let text = splice(text, replacements)?;
+    within(text.len(), limit)?;
     Ok(Edited { text, applied })
 }
 
@@ -707,28 +712,19 @@ mod tests {
 
     #[test]
     fn patch_stops_between_hunks() {
-        #[derive(Debug, PartialEq)]
-        enum Ended {
-            Stopped,
-            Patch(PatchError),
-        }
-        impl From<PatchError> for Ended {
-            fn from(error: PatchError) -> Self {
-                Self::Patch(error)
-            }
-        }
+        let stopped = CallError::new(bailiwick::Code::Cancelled, "stopped");
         let mut left = 1;
         let pause = || {
             left -= 1;
             if left < 0 {
-                Err(Ended::Stopped)
+                Err(stopped.clone())
             } else {
                 Ok(())
             }
         };
         let two = "@@ -1 +1 @@\n-a\n+x\n@@ -2 +2 @@\n-b\n+y\n";
         let ended = apply_patch(&Text::of("a\nb\n"), two, 1 << 20, pause);
-        assert_eq!(ended, Err(Ended::Stopped));
+        assert_eq!(ended, Err(EditError::Stopped(stopped).into()));
         assert_eq!(patched("a\nb\n", two).unwrap().text, "x\ny\n");
     }
 

@@ -118,7 +118,7 @@
 //! std::fs::write(dir.path().join("main.rs"), "fn main() {}\n")?;
 //! let tools = bailiwick_fs::tools().reader(CountLines).writer(AppendLine::default());
 //! let (runtime, _grants) = Runtime::builder().root("repo", dir.path()).tools(tools).build().await?;
-//! let policy = Policy::new().allow("read:file").allow("write:file");
+//! let policy = Policy::nothing().allow("read:file").allow("write:file");
 //! let worker = runtime.spawn(WorkerSpec::new("main").policy(policy)).await?;
 //!
 //! worker.call("append_line", json!({"path": "/repo/main.rs", "line": "// end"})).await?;
@@ -129,8 +129,9 @@
 //! ```
 
 use bailiwick::scope::Operation;
+use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
-use bailiwick::{CallError, Code, Plan, Reply, Scope, Verb, Verdict, VirtualPath, escape};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, Verb, Verdict, VirtualPath};
 
 use crate::change::put::Put;
 use crate::change::{ChangeSet, StepExecutor, target, tree};
@@ -351,14 +352,9 @@ impl FileWriter {
             let message = format!("this worker may not write `{}`", escape(path.as_str()));
             CallError::new(Code::PermissionDenied, message)
         })?;
-        let put = Put {
-            path,
-            old,
-            content: content.into(),
-            create_parents: false,
-            appends: false,
-        };
-        let plan = put.plan(&self.0, permit, |_, _| reply)?;
+        let put = Put::new(&self.0, permit, path.clone(), old, content.into(), false)?;
+        let plan = put.plan(&self.0, |_, _, _| reply);
+        target::require_put(permit, &path, &plan.steps.steps, false)?;
         Ok(Plan {
             resources: Vec::new(),
             changes: plan.changes,

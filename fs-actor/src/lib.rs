@@ -26,12 +26,4 @@ pub use edit::{AppliedEdit, MatchStrategy};
 pub use replace::{Durability, ReachedDurability};
 pub use resolve::Kind;
 pub use search::CaseArg;
-pub use tools::{
-    CopyArgs, CopyOutput, DeleteArgs, DeleteOutput, DirectoryEntry, EditArgs, EditFileArgs,
-    EditFileOutput, FileContent, FileMatches, FindArgs, FindOutput, GrepArgs, GrepMode, GrepOutput,
-    HashPrefix, IfExists, KindFilter, LazyHash, ListDirectoryArgs, ListDirectoryOutput,
-    ListRootsArgs, ListRootsOutput, MakeDirectoryArgs, MakeDirectoryOutput, MatchLine, MoveArgs,
-    MoveOutput, ParseHashPrefixError, ReadFileArgs, ReadFileOutput, StatArgs, StatOutput,
-    WriteFileArgs, WriteFileOutput,
-};
-pub use tools::{tools, tools_with};
+pub use tools::*;

@@ -19,7 +19,7 @@ use std::sync::{Arc, OnceLock};
 use bailiwick::{CallError, Code, VirtualPath};
 
 use crate::read_view::ReadView;
-use crate::resolve::{self, Meta, OpenFile};
+use crate::resolve::{self, AtPath, Meta, OpenFile};
 use crate::sys::{self, AtFlags, Errno, Mode, OFlags, RenameFlags, Resource, getrlimit};
 
 pub(crate) use lock::{DirLock, hold_live_lock};
@@ -77,7 +77,7 @@ pub(crate) enum ReplaceError {
     #[error("the file changed in the meantime")]
     Changed,
     /// The name exists.
-    #[error("the name exists")]
+    #[error("the name already exists")]
     Exists,
     /// The call must stop.
     #[error(transparent)]
@@ -86,13 +86,13 @@ pub(crate) enum ReplaceError {
     #[error("the file size limit of this process is {0} bytes")]
     Limit(u64),
     /// System error.
-    #[error("the operating system refused")]
+    #[error("the operating system denied the operation")]
     System(#[from] Errno),
 }
 
 impl ReplaceError {
     /// The call error for `path`.
-    pub(crate) fn to_call_error(&self, path: &VirtualPath) -> CallError {
+    fn to_call_error(&self, path: &VirtualPath) -> CallError {
         let (code, message) = match self {
             Self::Changed => (
                 Code::Conflict,
@@ -117,6 +117,12 @@ impl ReplaceError {
             Self::Stopped(error) => return error.clone(),
         };
         CallError::new(code, message)
+    }
+}
+
+impl<T> AtPath<T> for Result<T, ReplaceError> {
+    fn at(self, path: &VirtualPath) -> Result<T, CallError> {
+        self.map_err(|error| error.to_call_error(path))
     }
 }
 

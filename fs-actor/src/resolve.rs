@@ -17,8 +17,9 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use bailiwick::root::Root;
+use bailiwick::text::escape;
 use bailiwick::tool::Interrupt;
-use bailiwick::{CallError, Code, VirtualPath, escape};
+use bailiwick::{CallError, Code, VirtualPath};
 use cap_std::fs::Dir;
 
 use crate::read_view::{MountPoint, ReadView};
@@ -358,6 +359,18 @@ fn open_or_follow<T>(
         escape(requested.as_str())
     );
     Err(CallError::new(Code::Conflict, message).into())
+}
+
+/// Results of system calls on a path.
+pub(crate) trait AtPath<T> {
+    /// Converts an error to the call error for `path`, without host paths.
+    fn at(self, path: &VirtualPath) -> Result<T, CallError>;
+}
+
+impl<T> AtPath<T> for Result<T, Errno> {
+    fn at(self, path: &VirtualPath) -> Result<T, CallError> {
+        self.map_err(|errno| to_call_error(errno, path))
+    }
 }
 
 /// The call error for a system error at `path`, without host paths.

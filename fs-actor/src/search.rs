@@ -324,7 +324,7 @@ fn display_line(bytes: &[u8]) -> String {
     let line = line.strip_suffix(b"\r").unwrap_or(line);
     let cut = line.get(..MAX_DISPLAYED_BYTES);
     let text = String::from_utf8_lossy(cut.unwrap_or(line));
-    let text = bailiwick::escape_lines(&text);
+    let text = bailiwick::text::escape_lines(&text);
     match cut.filter(|_| line.len() > MAX_DISPLAYED_BYTES) {
         Some(_) => format!("{text} [cut, {} bytes]", line.len()),
         None => text.into_owned(),

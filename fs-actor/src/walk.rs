@@ -14,7 +14,7 @@ use bailiwick::{CallError, VirtualPath};
 
 use crate::read_view::ReadView;
 use crate::replace::is_temporary;
-use crate::resolve::{self, DirStack, Kind, Meta, OpenDir, OpenFile};
+use crate::resolve::{self, AtPath as _, DirStack, Kind, Meta, OpenDir, OpenFile};
 use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
 pub(crate) use gitignore::IgnoreRules;
@@ -69,8 +69,7 @@ impl WalkEntry<'_> {
     pub(crate) fn open(&self, view: &dyn ReadView) -> Result<OpenFile, CallError> {
         let name = self.path.name().filter(|_| self.raw.is_none());
         let name = name.ok_or_else(|| CallError::not_found(&self.path))?;
-        let opened = self.holder.read(name);
-        let opened = opened.map_err(|errno| resolve::to_call_error(errno, &self.path))?;
+        let opened = self.holder.read(name).at(&self.path)?;
         resolve::check_hard_links(view, &self.path, &opened.meta)?;
         Ok(opened)
     }

@@ -9,7 +9,8 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 
-use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{Code, Policy, Runtime, Worker};
+use bailiwick_test_support::stage::started;
 use rustix::fs::{CWD, Mode, OFlags, mkdirat, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -49,11 +50,7 @@ async fn tools_need_few_descriptors_at_any_depth() {
     )
     .unwrap();
     let builder = Runtime::builder().root("r", &root);
-    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
-    let worker = runtime
-        .spawn(WorkerSpec::new("deep").policy(Policy::new()))
-        .await
-        .unwrap();
+    let (_runtime, worker) = started(builder.tools(bailiwick_fs::tools()), Policy::new()).await;
     let open = fs::read_dir("/proc/self/fd").unwrap().count() as u64;
     let limit = Rlimit {
         current: Some(open + DESCRIPTORS),

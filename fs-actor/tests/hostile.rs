@@ -12,18 +12,18 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::effect::ContentHash;
-use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec, is_deceptive};
-use bailiwick_test_support::cases;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::json;
 
+use bailiwick::effect::ContentHash;
+use bailiwick::text::is_deceptive;
+use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick_test_support::stage::started;
+use bailiwick_test_support::{cases, wait};
+
 async fn worker(root: &Path) -> (Runtime, Worker) {
     let builder = Runtime::builder().root("r", root);
-    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
-    let spec = WorkerSpec::new("main").policy(Policy::new());
-    let worker = runtime.spawn(spec).await.unwrap();
-    (runtime, worker)
+    started(builder.tools(bailiwick_fs::tools()), Policy::new()).await
 }
 
 fn names(dir: &Path) -> Vec<String> {
@@ -50,8 +50,8 @@ async fn call_to_be_killed() {
     let _ = worker.call(&call, arguments).await;
 }
 
-/// Makes the call in a child process, and kills it once `begun` returns true.
-fn kill(root: &Path, call: &str, begun: impl Fn() -> bool) {
+/// Makes the call in a child process, and kills it once `begun` returns true after a change of `dir`.
+fn kill(root: &Path, call: &str, dir: &Path, begun: impl Fn() -> bool + Send + 'static) {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "call_to_be_killed"])
         .env("BAILIWICK_ROOT", root)
@@ -59,9 +59,7 @@ fn kill(root: &Path, call: &str, begun: impl Fn() -> bool) {
         .stdout(Stdio::null())
         .spawn()
         .unwrap();
-    while !begun() && child.try_wait().unwrap().is_none() {
-        std::thread::yield_now();
-    }
+    wait::block_for_files(dir, begun);
     child.kill().unwrap();
     child.wait().unwrap();
 }
@@ -79,7 +77,8 @@ async fn killed_removal_leaves_the_rest_in_place() {
     let temp = tempfile::tempdir().unwrap();
     many(temp.path());
     let first = temp.path().join("d/0/0");
-    kill(temp.path(), "delete", || !first.exists());
+    let dir = temp.path().join("d/0");
+    kill(temp.path(), "delete", &dir, move || !first.exists());
     let left = names(temp.path());
     assert!(left.is_empty() || left == ["d"], "{left:?}");
     if temp.path().join("d").exists() {
@@ -94,7 +93,10 @@ async fn killed_removal_leaves_the_rest_in_place() {
 async fn killed_copy_is_swept_by_the_next_change() {
     let temp = tempfile::tempdir().unwrap();
     many(temp.path());
-    kill(temp.path(), "copy", || names(temp.path()).len() > 1);
+    let root = temp.path().to_owned();
+    kill(temp.path(), "copy", temp.path(), move || {
+        names(&root).len() > 1
+    });
     let (_runtime, worker) = worker(temp.path()).await;
     let listed = worker.call("list_directory", json!({"path": "/r"})).await;
     assert!(!listed.unwrap().text().contains("bailiwick"));

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use bailiwick::intent::IntentTemplate;
-use bailiwick::{Policy, Runtime, ToolInfo, WorkerSpec};
+use bailiwick::tool::ToolInfo;
+use bailiwick::{Policy, Runtime, WorkerSpec};
 use serde_json::{Value, json};
 
 async fn tools() -> BTreeMap<String, ToolInfo> {

@@ -8,6 +8,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::sync::Mutex;
 
 use bailiwick::config::Namespace;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
@@ -17,6 +18,7 @@ use bailiwick::{
 };
 use bailiwick_fs::Durability;
 use bailiwick_fs::io::{Directory, File, FileWriter, OldFile, PlannedWrite, WalkControl};
+use bailiwick_test_support::stage::started;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -44,15 +46,19 @@ fn unjudged(args: &PathArgs, names: &Namespace) -> Result<Prepared<VirtualPath>,
     })
 }
 
-struct ReadOne;
+/// A tool that reads a path by a function.
+struct Reads(
+    &'static str,
+    fn(&VirtualPath, &ReadPermit) -> Result<String, Interrupt>,
+);
 
-impl ReadTool for ReadOne {
+impl ReadTool for Reads {
     type Args = PathArgs;
     type Output = Text;
     type Job = VirtualPath;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("read_one", "Read one", "Reads a file of at most 8 bytes.")
+        ToolSpec::new(self.0, "Read", "Reads a path.")
     }
 
     fn prepare(
@@ -64,51 +70,43 @@ impl ReadTool for ReadOne {
     }
 
     fn read(&self, path: &VirtualPath, permit: &ReadPermit) -> Result<Reply, Interrupt> {
-        let file = File::open(permit, path)?;
-        let bytes = file.read(permit, 8)?;
-        Ok(reply(format!(
-            "{} {}",
-            file.path(),
-            String::from_utf8_lossy(&bytes)
-        )))
+        Ok(reply((self.1)(path, permit)?))
     }
 }
 
-struct Names;
-
-impl ReadTool for Names {
-    type Args = PathArgs;
-    type Output = Text;
-    type Job = VirtualPath;
-
-    fn spec(&self) -> ToolSpec {
-        ToolSpec::new("names", "Names", "Lists all entries, and reads the files.")
-    }
-
-    fn prepare(
-        &self,
-        args: PathArgs,
-        names: &Namespace,
-    ) -> Result<Prepared<VirtualPath>, CallError> {
-        unjudged(&args, names)
-    }
-
-    fn read(&self, path: &VirtualPath, permit: &ReadPermit) -> Result<Reply, Interrupt> {
-        let mut found = Vec::new();
-        Directory::open(permit, path)?.walk(permit, |entry| {
-            let read = File::open_entry(permit, entry).and_then(|file| file.read(permit, 8));
-            found.push(match read {
-                Ok(bytes) => format!("{} {}", entry.path(), String::from_utf8_lossy(&bytes)),
-                Err(error) => format!("{} {}", entry.path(), error.code()),
-            });
-            Ok(WalkControl::Enter)
-        })?;
-        found.sort();
-        Ok(reply(found.join("\n")))
-    }
+/// Reads a file of at most 8 bytes.
+fn read_one(path: &VirtualPath, permit: &ReadPermit) -> Result<String, Interrupt> {
+    let file = File::open(permit, path)?;
+    let bytes = file.read(permit, 8)?;
+    Ok(format!(
+        "{} {}",
+        file.path(),
+        String::from_utf8_lossy(&bytes)
+    ))
 }
 
-struct Append(FileWriter);
+/// Lists all entries, and reads the files.
+fn names(path: &VirtualPath, permit: &ReadPermit) -> Result<String, Interrupt> {
+    let mut found = Vec::new();
+    Directory::open(permit, path)?.walk(permit, |entry| {
+        let read = File::open_entry(permit, entry).and_then(|file| file.read(permit, 8));
+        found.push(match read {
+            Ok(bytes) => format!("{} {}", entry.path(), String::from_utf8_lossy(&bytes)),
+            Err(error) => format!("{} {}", entry.path(), error.code()),
+        });
+        Ok(WalkControl::Enter)
+    })?;
+    found.sort();
+    Ok(found.join("\n"))
+}
+
+/// A tool that appends `!` to a file.
+struct Append {
+    name: &'static str,
+    writer: FileWriter,
+    /// If set, the tool keeps the plan of its first call, and applies it in its second one.
+    kept: Option<Mutex<Option<PlannedWrite>>>,
+}
 
 impl WriteTool for Append {
     type Args = PathArgs;
@@ -117,7 +115,7 @@ impl WriteTool for Append {
     type Steps = PlannedWrite;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("append", "Append", "Appends `!` to a file.")
+        ToolSpec::new(self.name, "Append", "Appends `!` to a file.")
     }
 
     fn prepare(
@@ -136,18 +134,31 @@ impl WriteTool for Append {
         let old = OldFile::read(permit, path)?;
         let content = [old.content().unwrap_or_default(), b"!"].concat();
         let reply = reply(old.path().to_string());
-        self.0.plan(permit, old, content, reply)
+        self.writer.plan(permit, old, content, reply)
     }
 
     fn apply(&self, planned: PlannedWrite, permit: WritePermit) -> Result<(), CallError> {
-        let reached = self.0.apply(planned, &permit)?;
+        let planned = match &self.kept {
+            None => planned,
+            Some(kept) => {
+                let mut kept = kept.lock().unwrap();
+                match kept.take() {
+                    Some(earlier) => earlier,
+                    None => {
+                        *kept = Some(planned);
+                        return Ok(());
+                    }
+                }
+            }
+        };
+        let reached = self.writer.apply(planned, &permit)?;
         assert!(reached.is_some());
         Ok(())
     }
 }
 
 struct Stage {
-    _runtime: Runtime,
+    runtime: Runtime,
     worker: Worker,
     temp: tempfile::TempDir,
 }
@@ -177,19 +188,22 @@ impl Stage {
         let mode = Mode::from_raw_mode(0o600);
         mknodat(CWD, root.join("fifo"), FileType::Fifo, mode, 0).unwrap();
         let tools = bailiwick_fs::tools()
-            .reader(ReadOne)
-            .reader(Names)
-            .writer(Append(FileWriter::new(Durability::Visible)));
-        let (runtime, _) = Runtime::builder()
-            .root("r", &root)
-            .tools(tools)
-            .build()
-            .await
-            .unwrap();
-        let spec = WorkerSpec::new("main").policy(policy);
-        let worker = runtime.spawn(spec).await.unwrap();
+            .reader(Reads("read_one", read_one))
+            .reader(Reads("names", names))
+            .writer(Append {
+                name: "append",
+                writer: FileWriter::new(Durability::Visible),
+                kept: None,
+            })
+            .writer(Append {
+                name: "append_later",
+                writer: FileWriter::new(Durability::Visible),
+                kept: Some(Mutex::default()),
+            });
+        let builder = Runtime::builder().root("r", &root).tools(tools);
+        let (runtime, worker) = started(builder, policy).await;
         Self {
-            _runtime: runtime,
+            runtime,
             worker,
             temp,
         }
@@ -314,4 +328,21 @@ async fn paths_without_declared_needs_still_need_approval() {
         Err(Code::ScopeRequired)
     );
     assert_eq!(stage.content("open"), "open");
+}
+
+#[tokio::test]
+async fn plan_is_not_applied_under_the_permit_of_another_call() {
+    let stage = Stage::new().await;
+    let planned = stage.call("append_later", "/r/open").await;
+    assert_eq!(planned.unwrap(), "/r/open");
+    let policy = Policy::new().allow("read:file").allow("write:file:/r/new");
+    let other = WorkerSpec::new("other").policy(policy);
+    let other = stage.runtime.spawn(other).await.unwrap();
+    let applied = other.call("append_later", json!({"path": "/r/new"})).await;
+    assert_eq!(applied.unwrap_err().code(), Code::PermissionDenied);
+    assert_eq!(stage.content("open"), "open");
+
+    stage.call("append_later", "/r/open").await.unwrap();
+    stage.call("append_later", "/r/new").await.unwrap();
+    assert_eq!(stage.content("open"), "open!");
 }

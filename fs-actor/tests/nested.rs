@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use bailiwick::{
     Call, CallError, CallMeta, Code, Config, Outcome, Policy, Runtime, Worker, WorkerSpec,
 };
+use bailiwick_test_support::stage::started;
 use bailiwick_test_support::temp_files::snapshot;
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -76,9 +77,7 @@ impl Stage {
         let builder = Runtime::builder()
             .configured(Config::parse(&config).unwrap())
             .tools(bailiwick_fs::tools());
-        let (runtime, _grants) = builder.build().await.unwrap();
-        let spec = WorkerSpec::new("main").policy(policy);
-        let worker = runtime.spawn(spec).await.unwrap();
+        let (runtime, worker) = started(builder, policy).await;
         Self {
             _runtime: runtime,
             worker,

@@ -5,8 +5,10 @@
     reason = "a test fails by panicking, and makes its files itself"
 )]
 
-use bailiwick::policy::WriteMode;
-use bailiwick::{Access, Code, Content, Policy, Runtime, ToolInfo, Verdict, Worker, WorkerSpec};
+use bailiwick::effect::Content;
+use bailiwick::policy::{Access, WriteMode};
+use bailiwick::tool::ToolInfo;
+use bailiwick::{Code, Policy, Runtime, Verdict, Worker, WorkerSpec};
 use serde_json::json;
 
 const READING: [&str; 6] = [

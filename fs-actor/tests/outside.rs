@@ -17,9 +17,10 @@ use bailiwick_test_support::cases;
 use proptest::prelude::*;
 
 use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
+use bailiwick::scope::ScopePattern;
 use bailiwick::{
-    Call, CallError, Code, GrantAuthority, Policy, Runtime, Scope, ScopePattern, Scripted, Verdict,
-    Worker, WorkerSpec,
+    Call, CallError, Code, GrantAuthority, Policy, Runtime, Scope, Scripted, Verdict, Worker,
+    WorkerSpec,
 };
 use serde_json::{Value, json};
 use tempfile::TempDir;

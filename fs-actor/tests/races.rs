@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{Code, Policy, Runtime, Worker};
 use bailiwick_test_support::cases;
+use bailiwick_test_support::stage::started;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use serde_json::{Value, json};
 
@@ -80,12 +81,8 @@ async fn stage() -> Stage {
     symlink(base.join("outside"), base.join("r/out")).unwrap();
     symlink("secrets", base.join("r/secret")).unwrap();
     let builder = Runtime::builder().root("r", base.join("r"));
-    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
     let policy = Policy::new().deny_glob("**/secrets/**");
-    let worker = runtime
-        .spawn(WorkerSpec::new("racer").policy(policy))
-        .await
-        .unwrap();
+    let (runtime, worker) = started(builder.tools(bailiwick_fs::tools()), policy).await;
     Stage {
         _runtime: runtime,
         worker,

@@ -9,8 +9,11 @@ use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-use bailiwick::{Access, Code, Policy, Runtime, RuntimeBuilder, Worker, WorkerSpec};
 use serde_json::{Value, json};
+
+use bailiwick::policy::Access;
+use bailiwick::{Code, Policy, Runtime, RuntimeBuilder, Worker};
+use bailiwick_test_support::stage::started;
 
 /// A call of each writing tool, on a tree with the file `f` and the empty directory `d`.
 fn writes() -> Vec<(&'static str, Value)> {
@@ -61,12 +64,7 @@ async fn worker(
     fs::write(root.join("f"), "old").unwrap();
     fs::create_dir(root.join("d")).unwrap();
     let builder = configure(Runtime::builder(), root).tools(bailiwick_fs::tools());
-    let (runtime, _) = builder.build().await.unwrap();
-    let worker = runtime
-        .spawn(WorkerSpec::new("main").policy(policy))
-        .await
-        .unwrap();
-    (runtime, worker)
+    started(builder, policy).await
 }
 
 /// Configures the root, read-only or not.

@@ -8,17 +8,18 @@
 use std::fs;
 use std::path::Path;
 
-use bailiwick::{Code, Content, Outcome, Policy, Runtime, Worker, WorkerSpec, escape};
-use bailiwick_test_support::cases;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use bailiwick::effect::Content;
+use bailiwick::text::escape;
+use bailiwick::{Code, Outcome, Policy, Runtime, Worker};
+use bailiwick_test_support::cases;
+use bailiwick_test_support::stage::started;
+
 async fn worker(root: &Path) -> (Runtime, Worker) {
     let builder = Runtime::builder().root("r", root);
-    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
-    let spec = WorkerSpec::new("main").policy(Policy::new());
-    let worker = runtime.spawn(spec).await.unwrap();
-    (runtime, worker)
+    started(builder.tools(bailiwick_fs::tools()), Policy::new()).await
 }
 
 #[expect(clippy::too_many_lines, reason = "a table with one entry per error")]

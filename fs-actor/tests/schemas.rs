@@ -8,15 +8,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use bailiwick::{Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{Policy, Runtime, Worker};
+use bailiwick_test_support::stage::started;
 use serde_json::{Value, json};
 
 async fn worker(root: &std::path::Path) -> (Runtime, Worker) {
     let builder = Runtime::builder().root("r", root);
-    let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await.unwrap();
-    let spec = WorkerSpec::new("main").policy(Policy::new());
-    let worker = runtime.spawn(spec).await.unwrap();
-    (runtime, worker)
+    started(builder.tools(bailiwick_fs::tools()), Policy::new()).await
 }
 
 /// Why `value` does not match `schema`, for the keywords that the tools use; `whole` has the definitions.

@@ -1013,3 +1013,37 @@ async fn move_to_another_file_system_is_refused_in_its_preview() {
     assert!(here.path().join("new/f").exists());
     runtime.shutdown().await;
 }
+
+#[tokio::test]
+async fn preview_that_cannot_be_planned_again_is_stale() {
+    let check = async |tool: &str, arguments: Value, changed: &str, content: &str, cause: &str| {
+        let stage = Stage::new(&[("f", "old\n")], Policy::inherit()).await;
+        let preview = stage.worker.preview(tool, arguments).await.unwrap();
+        fs::write(stage.host("root").join(changed), content).unwrap();
+        let stale = stage.worker.apply(&preview).await.unwrap_err();
+        assert_eq!(stale.code(), Code::StalePreview, "{stale}");
+        assert_eq!(stale.details()["cause"]["code"], cause, "{stale:#?}");
+        let message = stale.details()["cause"]["message"].as_str().unwrap();
+        assert!(stale.message().contains(message), "{stale}");
+        let read = fs::read_to_string(stage.host("root").join(changed)).unwrap();
+        assert_eq!(read, content);
+    };
+    let edit = json!({"path": "/r/f", "edits": [{"old_text": "old", "new_text": "new"}]});
+    check("edit_file", edit.clone(), "f", "theirs\n", "NO_MATCH").await;
+    check("edit_file", edit, "f", "old old\n", "AMBIGUOUS_MATCH").await;
+    let write = json!({"path": "/r/new", "content": "mine"});
+    check("write_file", write, "new", "theirs", "ALREADY_EXISTS").await;
+}
+
+#[tokio::test]
+async fn preview_whose_write_a_policy_denies_is_denied_not_stale() {
+    let policy = Policy::inherit().deny("write:file:/r/f");
+    let stage = Stage::new(&[("f", "old\n")], Policy::inherit()).await;
+    let edit = json!({"path": "/r/f", "edits": [{"old_text": "old", "new_text": "new"}]});
+    let preview = stage.worker.preview("edit_file", edit).await.unwrap();
+    fs::write(stage.host("root").join("f"), "theirs\n").unwrap();
+    let mut call = preview.call().unwrap();
+    call.meta.policy = Some(serde_json::to_value(policy).unwrap());
+    let denied = stage.worker.submit(call).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+}

@@ -7,13 +7,13 @@ use bailiwick::{CallError, Code, VirtualPath};
 
 use super::state::{Inspected, State, inspect_in};
 use super::tree::{self, TemporaryFiles};
-use super::{Step, StepExecutor, repository, stale};
+use super::{Step, StepExecutor, TransferMode, repository, stale};
 use crate::read_view::ReadView;
 use crate::replace::{
     DirLock, Durability, ReplaceError, StagedFile, check_unchanged, discard, hold_live_lock,
     sync_dir, temporary_name,
 };
-use crate::resolve::{self, OpenDir, OpenFile};
+use crate::resolve::{self, AtPath as _, OpenDir, OpenFile};
 use crate::sys::{self, Errno, Mode, RenameFlags};
 use remove::{remove_directory, remove_file};
 
@@ -50,8 +50,7 @@ impl StepExecutor {
                     None => StagedFile::new_file(dir, content, *mode),
                     Some(old) => StagedFile::in_place_of(dir, content, &old.file),
                 };
-                let staged = staged.map_err(|error| error.to_call_error(path))?;
-                entry.put(staged, old.as_ref(), context)
+                entry.put(staged.at(path)?, old.as_ref(), context)
             }
             Step::MakeDirectory { path, mode } => {
                 let entry = self.entry_ref(view, path)?;
@@ -60,32 +59,20 @@ impl StepExecutor {
                 entry.make_directory(*mode)?;
                 Ok(sync_dir(entry.dir.as_fd(), durability))
             }
-            Step::Move {
+            Step::Transfer {
+                mode,
                 from,
                 to,
                 state,
                 existing,
             } => {
                 let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
-                // The new name must not reach the disk before the content.
-                from.flush_first(durability)?;
-                rename(&from, &to, (state, existing), context)?;
-                Ok(
-                    sync_dir(from.dir.as_fd(), durability)
-                        .min(sync_dir(to.dir.as_fd(), durability)),
-                )
-            }
-            Step::Copy {
-                from,
-                to,
-                state,
-                existing,
-            } => {
-                let (from, to) = (self.entry_ref(view, from)?, self.entry_ref(view, to)?);
-                if let State::Directory { content_only, .. } = state {
-                    copy_directory(&from, &to, (state, *content_only), context)
-                } else {
-                    copy_file(&from, &to, (state, existing), context)
+                match (mode, state) {
+                    (TransferMode::Move, _) => move_entry(&from, &to, (state, existing), context),
+                    (TransferMode::Copy, State::Directory { content_only, .. }) => {
+                        copy_directory(&from, &to, (state, *content_only), context)
+                    }
+                    (TransferMode::Copy, _) => copy_file(&from, &to, (state, existing), context),
                 }
             }
             Step::Remove { path, state } => {
@@ -126,11 +113,7 @@ struct DirEntryRef<'p> {
 
 impl DirEntryRef<'_> {
     fn lock(&self) -> Result<DirLock<'_>, CallError> {
-        DirLock::acquire(self.dir.as_fd()).map_err(|errno| self.to_call_error(errno))
-    }
-
-    fn to_call_error(&self, errno: Errno) -> CallError {
-        resolve::to_call_error(errno, self.path)
+        DirLock::acquire(self.dir.as_fd()).at(self.path)
     }
 
     /// Locks the directory if the name may make it a Git repository or configure one, and checks that the plan covers
@@ -147,8 +130,7 @@ impl DirEntryRef<'_> {
     /// Checks that a protected file is changed only if the plan covers it. The directory must be locked.
     fn check_repository(&self, view: &dyn ReadView) -> Result<(), CallError> {
         let protected = repository::is_relevant(&self.name)
-            && repository::is_protected(&self.dir, &self.name)
-                .map_err(|errno| self.to_call_error(errno))?;
+            && repository::is_protected(&self.dir, &self.name).at(self.path)?;
         if protected && !view.may_change_protected(self.path) {
             return Err(stale(self.path));
         }
@@ -158,9 +140,7 @@ impl DirEntryRef<'_> {
     /// Syncs the file system before a durable change; one sync is faster than one per file and directory of a tree.
     fn flush_first(&self, durability: Durability) -> Result<(), CallError> {
         match durability {
-            Durability::Durable => {
-                sys::syncfs(self.dir.as_fd()).map_err(|errno| self.to_call_error(errno))
-            }
+            Durability::Durable => sys::syncfs(self.dir.as_fd()).at(self.path),
             Durability::Visible | Durability::Ordered => Ok(()),
         }
     }
@@ -182,8 +162,7 @@ impl DirEntryRef<'_> {
 
     /// Opens the directory.
     fn enter(&self) -> Result<OpenDir, CallError> {
-        let opened = self.dir.enter(&self.name);
-        opened.map_err(|errno| self.to_call_error(errno))
+        self.dir.enter(&self.name).at(self.path)
     }
 
     /// Opens the file that is to be replaced, if there is one.
@@ -203,16 +182,12 @@ impl DirEntryRef<'_> {
             Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(stale(self.path));
             }
-            Err(errno) => return Err(self.to_call_error(errno)),
+            Err(errno) => return Err(resolve::to_call_error(errno, self.path)),
         };
-        let bytes = file.meta.len;
         let found = match state {
-            State::Object { .. } => State::Object {
-                stamp: tree::stamp(&file.meta),
-                bytes,
-            },
+            State::Object { .. } => State::of_object(&file.meta),
             State::Absent | State::File { .. } | State::Directory { .. } => {
-                let (hash, bytes) = tree::hash_file(&file.file, bytes, self.path, view)
+                let (hash, bytes) = tree::hash_file(&file.file, file.meta.len, self.path, view)
                     .map_err(|error| changed_if_too_large(error, self.path))?;
                 State::File { hash, bytes }
             }
@@ -228,7 +203,7 @@ impl DirEntryRef<'_> {
         let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
         match sys::mkdirat(self.dir.as_fd(), self.name.as_str(), mode) {
             Err(Errno::EXIST) => Err(stale(self.path)),
-            done => done.map_err(|errno| self.to_call_error(errno)),
+            done => done.at(self.path),
         }
     }
 
@@ -242,19 +217,17 @@ impl DirEntryRef<'_> {
         let Some(old) = old else {
             let _lock = self.lock_repository(context.view)?;
             let _commit = (context.begin)()?;
-            return staged
-                .create(&self.name, context.durability)
-                .map_err(|error| match error {
-                    ReplaceError::Exists => stale(self.path),
-                    error => error.to_call_error(self.path),
-                });
+            return match staged.create(&self.name, context.durability) {
+                Err(ReplaceError::Exists) => Err(stale(self.path)),
+                done => done.at(self.path),
+            };
         };
         let _lock = self.lock()?;
         self.check_repository(context.view)?;
         let _commit = (context.begin)()?;
         staged
             .replace(&self.name, &old.file, &old.meta, context.durability)
-            .map_err(|error| error.to_call_error(self.path))
+            .at(self.path)
     }
 }
 
@@ -267,12 +240,14 @@ fn changed_if_too_large(error: CallError, path: &VirtualPath) -> CallError {
     }
 }
 
-fn rename<P>(
+fn move_entry<P>(
     from: &DirEntryRef<'_>,
     to: &DirEntryRef<'_>,
     (state, existing): (&State, &State),
     context: &StepContext<'_, P>,
-) -> Result<(), CallError> {
+) -> Result<Durability, CallError> {
+    // The new name must not reach the disk before the content.
+    from.flush_first(context.durability)?;
     let old = to.existing(existing, context.view)?;
     let _locks = lock_both(from, to)?;
     // All writers of this crate take the lock, so the source that is compared is the one that is moved.
@@ -284,8 +259,7 @@ fn rename<P>(
     let done = match &old {
         None => sys::renameat_with(from_dir, own, to_dir, new, RenameFlags::NOREPLACE),
         Some(old) => {
-            check_unchanged(to_dir, new, &old.file, &old.meta)
-                .map_err(|error| error.to_call_error(to.path))?;
+            check_unchanged(to_dir, new, &old.file, &old.meta).at(to.path)?;
             sys::renameat(from_dir, own, to_dir, new)
         }
     };
@@ -293,8 +267,10 @@ fn rename<P>(
         Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stale(to.path)),
         Err(Errno::NOENT) => Err(stale(from.path)),
         Err(Errno::XDEV) => Err(other_device(to.path)),
-        done => done.map_err(|errno| to.to_call_error(errno)),
-    }
+        done => done.at(to.path),
+    }?;
+    let sync = |dir| sync_dir(dir, context.durability);
+    Ok(sync(from_dir).min(sync(to_dir)))
 }
 
 /// The error for a move between file systems, which would be a copy and a deletion.
@@ -311,7 +287,7 @@ fn lock_both<'s>(
     b: &'s DirEntryRef<'_>,
 ) -> Result<Vec<DirLock<'s>>, CallError> {
     let number = |entry: &DirEntryRef<'_>| {
-        let stat = sys::fstat(entry.dir.as_fd()).map_err(|errno| entry.to_call_error(errno))?;
+        let stat = sys::fstat(entry.dir.as_fd()).at(entry.path)?;
         Ok::<_, CallError>((stat.st_dev, stat.st_ino))
     };
     match number(a)?.cmp(&number(b)?) {
@@ -329,8 +305,7 @@ fn copy_file<P>(
 ) -> Result<Durability, CallError> {
     let source = from.file(state, context.view)?;
     let old = to.existing(existing, context.view)?;
-    let staged = StagedFile::copy_of(to.dir.as_fd(), &source, context.view)
-        .map_err(|error| error.to_call_error(to.path))?;
+    let staged = StagedFile::copy_of(to.dir.as_fd(), &source, context.view).at(to.path)?;
     if check_unchanged(from.dir.as_fd(), &from.name, &source.file, &source.meta).is_err() {
         return Err(stale(from.path));
     }
@@ -345,16 +320,15 @@ fn copy_directory<P>(
     context: &StepContext<'_, P>,
 ) -> Result<Durability, CallError> {
     let (view, to_dir) = (context.view, to.dir.as_fd());
-    let failed = |errno| to.to_call_error(errno);
     let inspected = from.expect(state, TemporaryFiles::Excluded, view)?;
     let source = from.enter()?;
     let mode = inspected
         .meta
         .map_or(0o700, |meta| meta.mode & 0o777 | 0o700);
-    let name = temporary_name().map_err(failed)?;
-    sys::mkdirat(to_dir, name.as_str(), Mode::from_raw_mode(mode)).map_err(failed)?;
+    let name = temporary_name().at(to.path)?;
+    sys::mkdirat(to_dir, name.as_str(), Mode::from_raw_mode(mode)).at(to.path)?;
     let fill = || {
-        let open = || to.dir.enter(&name).map_err(failed);
+        let open = || to.dir.enter(&name).at(to.path);
         let (copy, live) = (open()?, open()?);
         hold_live_lock(live.as_fd());
         tree::copy(source, copy, from.path, &inspected.items, view)?;
@@ -368,7 +342,7 @@ fn copy_directory<P>(
         let new = to.name.as_str();
         match sys::renameat_with(to_dir, name.as_str(), to_dir, new, RenameFlags::NOREPLACE) {
             Err(Errno::EXIST | Errno::NOTEMPTY) => Err(stale(to.path)),
-            done => done.map_err(failed),
+            done => done.at(to.path),
         }?;
         Ok(sync_dir(to_dir, context.durability))
     };

@@ -1,6 +1,6 @@
 //! Plans that create a file or replace its content.
 
-use bailiwick::effect::{Cost, FileDiff, Op};
+use bailiwick::effect::{Cost, Entry, FileDiff, Op};
 use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath};
 use bytes::Bytes;
@@ -14,114 +14,130 @@ use crate::replace::ReachedDurability;
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) path: VirtualPath,
-    /// The file that it replaces.
-    pub(crate) old: Option<OldFile>,
+    /// The state that it replaces, and the entry to report for it.
+    pub(crate) before: State,
+    pub(crate) entry: Entry,
+    /// The old content; `None` if the file is new or too large.
+    pub(crate) old: Option<Bytes>,
     pub(crate) content: Bytes,
-    pub(crate) create_parents: bool,
-    /// The content begins with that of the old file.
-    pub(crate) appends: bool,
+    /// Steps that create missing parent directories.
+    pub(crate) parents: Vec<Step>,
+    /// Whether the worker may read the file.
+    pub(crate) shown: bool,
 }
 
 impl Put {
-    /// The plan, with the reply that `reply` makes of the durability.
+    /// New content for the file at `path`, in place of `old`.
     ///
     /// # Errors
-    /// `TOO_LARGE`, and as [`target::missing_parents`] and [`target::require_put`].
+    /// `TOO_LARGE`, and as [`target::missing_parents`].
+    pub(crate) fn new(
+        executor: &StepExecutor,
+        permit: &ReadPermit,
+        path: VirtualPath,
+        old: Option<OldFile>,
+        content: Bytes,
+        create_parents: bool,
+    ) -> Result<Self, Interrupt> {
+        let (bytes, limit) = (content.len() as u64, permit.limits().write_max_bytes);
+        if bytes > limit {
+            let message =
+                format!("the file would have {bytes} bytes, more than the {limit} allowed");
+            return Err(CallError::new(Code::TooLarge, message).into());
+        }
+        let parents = match old {
+            Some(_) => Vec::new(),
+            None => target::missing_parents(permit, &path, create_parents)?,
+        };
+        let shown = permit.shows(&path);
+        let (before, meta, old) = match old {
+            Some(old) => (old.state, Some(old.meta), old.bytes),
+            None => (State::Absent, None, None),
+        };
+        Ok(Self {
+            entry: executor.entry(&before, meta.as_ref(), shown)?,
+            path,
+            before,
+            old,
+            content,
+            parents,
+            shown,
+        })
+    }
+
+    /// The plan, with the reply that `reply` makes of the diff and the durability. [`target::require_put`] checks
+    /// whether the call may execute it.
     pub(crate) fn plan(
         self,
         executor: &StepExecutor,
-        permit: &ReadPermit,
-        reply: impl FnOnce(&Self, ReachedDurability) -> Reply,
-    ) -> Result<Plan<ChangeSet>, Interrupt> {
-        self.check_size(permit.limits().write_max_bytes)?;
-        let shown = permit.shows(&self.path);
-        let mut steps = match self.old {
-            Some(_) => Vec::new(),
-            None => target::missing_parents(permit, &self.path, self.create_parents)?,
-        };
-        let old = self.old.as_ref();
-        let before = old.map_or(State::Absent, |old| old.state.clone());
+        reply: impl FnOnce(&Self, &FileDiff, ReachedDurability) -> Reply,
+    ) -> Plan<ChangeSet> {
         let after = State::of_file(&self.content);
-        let unchanged = shown && before == after;
-        let diff = self.diff(shown);
+        let unchanged = self.shown && self.before == after;
+        let diff = self.diff();
         let reached = ReachedDurability::at_best((!unchanged).then_some(executor.durability()));
-        let reply = reply(&self, reached.clone());
+        let reply = reply(&self, &diff, reached.clone());
         if unchanged {
-            return Ok(target::empty_plan(reply));
+            return target::empty_plan(reply);
         }
-        steps.push(Step::Write {
-            path: self.path.clone(),
-            content: self.content.clone(),
-            existing: before.clone(),
-            mode: None,
-        });
-        target::require_put(permit, &self.path, &steps, self.appends)?;
-        let mut changes = target::directory_changes(&steps);
+        let mut changes = target::directory_changes(&self.parents);
         changes.push(Change {
             path: self.path.clone(),
-            op: old.map_or(Op::Create, |_| Op::Modify),
+            op: match self.before {
+                State::Absent => Op::Create,
+                State::File { .. } | State::Object { .. } | State::Directory { .. } => Op::Modify,
+            },
             to: None,
-            before: executor.entry(&before, old.map(|old| &old.meta), shown)?,
+            before: self.entry,
             after: after.entry(),
             diff,
         });
+        let inverse = match (&self.before, self.old) {
+            (State::Absent, _) => Some(Step::Remove {
+                path: self.path.clone(),
+                state: after,
+            }),
+            // A file that was too large to keep cannot be restored.
+            (_, old) => old.map(|content| Step::Write {
+                path: self.path.clone(),
+                content,
+                existing: after,
+                mode: None,
+            }),
+        };
+        let inverse = inverse
+            .map(|back| [vec![back], target::undo_directories(&self.parents)].concat())
+            .map(ChangeSet::from);
         let cost = Cost {
             bytes: self.content.len() as u64,
             files: changes.len() as u64,
         };
-        let inverse = self.inverse(after).map(|back| {
-            [vec![back], target::undo_directories(&steps)]
-                .concat()
-                .into()
+        let mut steps = self.parents;
+        steps.push(Step::Write {
+            path: self.path,
+            content: self.content,
+            existing: self.before,
+            mode: None,
         });
-        Ok(Plan {
+        Plan {
             resources: Vec::new(),
             changes,
             reply,
             cost,
             steps: executor.change_set(steps, reached),
             inverse,
-        })
-    }
-
-    fn check_size(&self, limit: u64) -> Result<(), CallError> {
-        if self.content.len() as u64 <= limit {
-            return Ok(());
         }
-        let message = format!(
-            "the file would have {} bytes, more than the {limit} allowed",
-            self.content.len()
-        );
-        Err(CallError::new(Code::TooLarge, message))
     }
 
-    fn diff(&self, shown: bool) -> FileDiff {
-        match &self.old {
-            Some(_) if !shown => diff::hidden(),
-            Some(OldFile { bytes: None, .. }) => FileDiff {
+    fn diff(&self) -> FileDiff {
+        match (&self.before, &self.old) {
+            (State::Absent, _) => diff::of_bytes(&Bytes::new(), &self.content),
+            _ if !self.shown => diff::hidden(),
+            (_, Some(old)) => diff::of_bytes(old, &self.content),
+            (_, None) => FileDiff {
                 large: true,
                 ..FileDiff::default()
             },
-            Some(OldFile {
-                bytes: Some(old), ..
-            }) => diff::of_bytes(old, &self.content),
-            None => diff::of_bytes(&Bytes::new(), &self.content),
         }
-    }
-
-    /// The step that restores the file, unless it was too large to keep.
-    fn inverse(self, after: State) -> Option<Step> {
-        let Some(old) = self.old else {
-            return Some(Step::Remove {
-                path: self.path,
-                state: after,
-            });
-        };
-        Some(Step::Write {
-            path: self.path,
-            content: old.bytes?,
-            existing: after,
-            mode: None,
-        })
     }
 }

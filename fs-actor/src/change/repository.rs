@@ -11,9 +11,9 @@ use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Code, VirtualPath};
 
 use super::tree::{self, Item};
-use super::{Step, target};
+use super::{Step, TransferMode, target};
 use crate::read_view::ReadView;
-use crate::resolve::{self, OpenDir};
+use crate::resolve::{self, AtPath as _, OpenDir};
 use crate::sys::Errno;
 
 /// Maximum number of protected files per call.
@@ -113,11 +113,10 @@ pub(super) fn protected(
             Step::Remove { path, .. } => {
                 EntryChange::new(view, path, path, items, false).protected(&mut found)?;
             }
-            Step::Move { from, to, .. } => {
-                EntryChange::new(view, from, from, items, false).protected(&mut found)?;
-                EntryChange::new(view, from, to, items, true).protected(&mut found)?;
-            }
-            Step::Copy { from, to, .. } => {
+            Step::Transfer { mode, from, to, .. } => {
+                if *mode == TransferMode::Move {
+                    EntryChange::new(view, from, from, items, false).protected(&mut found)?;
+                }
                 EntryChange::new(view, from, to, items, true).protected(&mut found)?;
             }
         }
@@ -250,9 +249,7 @@ impl<'c> EntryChange<'c> {
             return Ok(Markers::default());
         };
         match resolve::parent(self.view, &entry) {
-            Ok((opened, _)) => {
-                Markers::of(&opened).map_err(|errno| resolve::to_call_error(errno, dir).into())
-            }
+            Ok((opened, _)) => Ok(Markers::of(&opened).at(dir)?),
             Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
                 Ok(Markers::default())
             }

@@ -6,7 +6,7 @@ use bailiwick::{CallError, VirtualPath};
 
 use super::tree::{self, Item, TemporaryFiles};
 use crate::read_view::ReadView;
-use crate::resolve::{self, Kind, Meta, OpenDir};
+use crate::resolve::{self, AtPath as _, Kind, Meta, OpenDir};
 use crate::sys::Errno;
 
 /// Larger files are compared by identity and time, not by content.
@@ -36,6 +36,14 @@ impl State {
         Self::File {
             hash: ContentHash::of(bytes),
             bytes: bytes.len() as u64,
+        }
+    }
+
+    /// The state of an object whose content is not read.
+    pub(crate) fn of_object(meta: &Meta) -> Self {
+        Self::Object {
+            stamp: tree::stamp(meta),
+            bytes: meta.len,
         }
     }
 
@@ -112,41 +120,30 @@ pub(crate) fn inspect_in(
     temporaries: TemporaryFiles,
     view: &dyn ReadView,
 ) -> Result<Inspected, CallError> {
-    let failed = |errno| resolve::to_call_error(errno, path);
     let meta = match tree::stat(dir.as_fd(), name) {
         Ok(meta) => meta,
         Err(Errno::NOENT) => return Ok(Inspected::ABSENT),
-        Err(errno) => return Err(failed(errno)),
+        Err(errno) => return Err(resolve::to_call_error(errno, path)),
     };
-    let mut inspected = Inspected {
-        state: State::Object {
-            stamp: tree::stamp(&meta),
-            bytes: meta.len,
-        },
-        meta: Some(meta),
-        items: Vec::new(),
-        bytes: meta.len,
-        left_out: 0,
-    };
-    match meta.kind {
-        Kind::File if meta.len <= MAX_HASHED => {
-            let file = dir.read(name).map_err(failed)?;
-            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, view)?;
-            inspected.state = State::File { hash, bytes };
-        }
+    let state = match meta.kind {
         Kind::Directory => {
-            let inner = dir.enter(name).map_err(failed)?;
-            let tree = tree::scan(inner, path, temporaries, view)?;
-            inspected.state = State::Directory {
-                digest: tree.digest.unwrap_or_else(|| ContentHash::of(b"")),
-                entries: tree.items.len() as u64,
-                content_only: tree.content_only,
-            };
-            inspected.bytes = tree.bytes;
-            inspected.left_out = tree.left_out;
-            inspected.items = tree.items;
+            let scanned = tree::scan(dir.enter(name).at(path)?, path, temporaries, view)?;
+            return Ok(Inspected {
+                meta: Some(meta),
+                ..scanned
+            });
         }
-        Kind::File | Kind::Link | Kind::Special => {}
-    }
-    Ok(inspected)
+        Kind::File if meta.len <= MAX_HASHED => {
+            let file = dir.read(name).at(path)?;
+            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, view)?;
+            State::File { hash, bytes }
+        }
+        Kind::File | Kind::Link | Kind::Special => State::of_object(&meta),
+    };
+    Ok(Inspected {
+        state,
+        meta: Some(meta),
+        bytes: meta.len,
+        ..Inspected::ABSENT
+    })
 }

@@ -8,7 +8,9 @@ use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, Verdict, VirtualPat
 
 use super::state::Inspected;
 use super::tree::{self, Item};
-use super::{ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository};
+use super::{
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, TransferMode, inspect, repository,
+};
 use bytes::Bytes;
 
 use crate::diff;
@@ -45,10 +47,7 @@ pub(crate) fn read_old(
     let file = resolve::file(view, path)?;
     if file.meta.len > MAX_RESTORABLE_BYTES {
         return Ok(Some(OldFile {
-            state: State::Object {
-                stamp: tree::stamp(&file.meta),
-                bytes: file.meta.len,
-            },
+            state: State::of_object(&file.meta),
             bytes: None,
             meta: file.meta,
         }));
@@ -116,8 +115,11 @@ pub(crate) fn check_write_modes(
     };
     let modes = steps.iter().flat_map(|step| match step {
         Step::MakeDirectory { .. } => vec![WriteMode::Create],
-        Step::Write { existing, .. } | Step::Copy { existing, .. } => vec![write_mode(existing)],
-        Step::Move { existing, .. } => vec![WriteMode::Overwrite, write_mode(existing)],
+        Step::Write { existing, .. } => vec![write_mode(existing)],
+        Step::Transfer { mode, existing, .. } => match mode {
+            TransferMode::Copy => vec![write_mode(existing)],
+            TransferMode::Move => vec![WriteMode::Overwrite, write_mode(existing)],
+        },
         Step::Remove { .. } => vec![WriteMode::Overwrite],
     });
     let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));

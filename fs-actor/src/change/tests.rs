@@ -86,7 +86,8 @@ fn make(at: &str) -> Step {
 }
 
 fn relocate(from: &str, to: &str, state: State, existing: State) -> Step {
-    Step::Move {
+    Step::Transfer {
+        mode: TransferMode::Move,
         from: path(from),
         to: path(to),
         state,
@@ -95,7 +96,8 @@ fn relocate(from: &str, to: &str, state: State, existing: State) -> Step {
 }
 
 fn copy(from: &str, to: &str, state: State, existing: State) -> Step {
-    Step::Copy {
+    Step::Transfer {
+        mode: TransferMode::Copy,
         from: path(from),
         to: path(to),
         state,

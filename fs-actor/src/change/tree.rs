@@ -8,12 +8,14 @@ use std::fs::File;
 use std::os::fd::BorrowedFd;
 
 use bailiwick::effect::ContentHash;
-use bailiwick::{CallError, Code, PathError, VirtualPath};
+use bailiwick::path::PathError;
+use bailiwick::{CallError, Code, VirtualPath};
 use sha2::{Digest as _, Sha256};
 
+use super::state::{Inspected, State};
 use crate::read_view::ReadView;
 use crate::replace::{Durability, StagedFile, is_temporary};
-use crate::resolve::{self, DirStack, Kind, Meta, OpenDir};
+use crate::resolve::{self, AtPath as _, DirStack, Kind, Meta, OpenDir};
 use crate::sys::{self, AtFlags, Dir, Errno, Mode};
 
 pub(crate) use remove::{remove, unlink};
@@ -43,20 +45,6 @@ pub(crate) struct Item {
     pub(crate) meta: Meta,
 }
 
-/// Everything beneath a directory: directories before their contents, names sorted.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Tree {
-    pub(crate) items: Vec<Item>,
-    /// Digest of all names, kinds and contents.
-    pub(crate) digest: Option<ContentHash>,
-    /// Total bytes of all files.
-    pub(crate) bytes: u64,
-    /// The digest depends on content only, so a copy has the same digest.
-    pub(crate) content_only: bool,
-    /// Number of temporary files and directories that were excluded.
-    pub(crate) left_out: u64,
-}
-
 /// One directory of the scan.
 struct Level {
     path: VirtualPath,
@@ -70,7 +58,7 @@ impl Level {
     }
 }
 
-/// Scans everything beneath `dir`, whose virtual path is `path`.
+/// Inspects everything beneath `dir`, whose virtual path is `path`: directories before their contents, names sorted.
 ///
 /// # Errors
 /// `TOO_LARGE` for a tree with too many entries or levels; `PERMISSION_DENIED` for a name that is not a valid path.
@@ -79,11 +67,8 @@ pub(crate) fn scan(
     path: &VirtualPath,
     temporaries: TemporaryFiles,
     view: &dyn ReadView,
-) -> Result<Tree, CallError> {
-    let mut tree = Tree {
-        content_only: true,
-        ..Tree::default()
-    };
+) -> Result<Inspected, CallError> {
+    let (mut items, mut bytes, mut left_out, mut content_only) = (Vec::new(), 0_u64, 0, true);
     let mut digest = Sha256::new();
     let skip = path.as_str().len();
     let mut levels = vec![Level::open(&dir, path.clone(), MAX_ENTRIES)?];
@@ -96,28 +81,52 @@ pub(crate) fn scan(
         };
         view.checkpoint()?;
         if temporaries == TemporaryFiles::Excluded && is_temporary(&name) {
-            tree.left_out += 1;
+            left_out += 1;
             continue;
         }
         let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
         let dir = current_dir(&mut stack, &level.path)?;
-        let meta =
-            stat(dir.as_fd(), &name).map_err(|errno| resolve::to_call_error(errno, &path))?;
+        let meta = stat(dir.as_fd(), &name).at(&path)?;
+        let (kind, hash) = match meta.kind {
+            Kind::Directory => (b'd', ContentHash::of(b"")),
+            Kind::File => {
+                bytes = bytes.saturating_add(meta.len);
+                if bytes <= MAX_HASHED {
+                    let file = dir.read(&name).at(&path)?;
+                    (b'f', hash_file(&file.file, MAX_HASHED, &path, view)?.0)
+                } else {
+                    (b's', stamp(&meta))
+                }
+            }
+            Kind::Link | Kind::Special => (b'o', stamp(&meta)),
+        };
+        content_only &= matches!(kind, b'd' | b'f');
         let relative = path.as_str().get(skip..).unwrap_or_default();
         digest.update(relative.as_bytes());
-        digest.update([0]);
-        digest.update(identity(dir, &name, &path, &meta, &mut tree, view)?);
-        tree.items.push(Item {
+        digest.update([0, kind]);
+        digest.update(hash.as_bytes());
+        items.push(Item {
             path: path.clone(),
             meta,
         });
         if meta.kind == Kind::Directory {
-            let budget = MAX_ENTRIES.saturating_sub(tree.items.len() as u64);
-            levels.push(descend(&mut stack, &name, path, budget)?);
+            let budget = MAX_ENTRIES.saturating_sub(items.len() as u64);
+            stack.enter(&name).at(&path)?;
+            let dir = current_dir(&mut stack, &path)?;
+            levels.push(Level::open(dir, path, budget)?);
         }
     }
-    tree.digest = Some(ContentHash::from_bytes(digest.finalize().into()));
-    Ok(tree)
+    Ok(Inspected {
+        state: State::Directory {
+            digest: ContentHash::from_bytes(digest.finalize().into()),
+            entries: items.len() as u64,
+            content_only,
+        },
+        meta: None,
+        items,
+        bytes,
+        left_out,
+    })
 }
 
 /// The current directory of `stack`, whose virtual path is `path`.
@@ -126,53 +135,6 @@ fn current_dir<'w>(stack: &'w mut DirStack, path: &VirtualPath) -> Result<&'w Op
         Errno::STALE | Errno::NOENT | Errno::LOOP | Errno::NOTDIR => super::stale(path),
         errno => resolve::to_call_error(errno, path),
     })
-}
-
-fn descend(
-    stack: &mut DirStack,
-    name: &str,
-    path: VirtualPath,
-    budget: u64,
-) -> Result<Level, CallError> {
-    stack
-        .enter(name)
-        .map_err(|errno| resolve::to_call_error(errno, &path))?;
-    Level::open(current_dir(stack, &path)?, path, budget)
-}
-
-/// What one entry adds to the digest.
-fn identity(
-    dir: &OpenDir,
-    name: &str,
-    path: &VirtualPath,
-    meta: &Meta,
-    tree: &mut Tree,
-    view: &dyn ReadView,
-) -> Result<[u8; 33], CallError> {
-    let (kind, hash) = match meta.kind {
-        Kind::Directory => (b'd', ContentHash::of(b"")),
-        Kind::File => {
-            tree.bytes = tree.bytes.saturating_add(meta.len);
-            if tree.bytes > MAX_HASHED {
-                tree.content_only = false;
-                (b's', stamp(meta))
-            } else {
-                let file = dir
-                    .read(name)
-                    .map_err(|errno| resolve::to_call_error(errno, path))?;
-                (b'f', hash_file(&file.file, MAX_HASHED, path, view)?.0)
-            }
-        }
-        Kind::Link | Kind::Special => {
-            tree.content_only = false;
-            (b'o', stamp(meta))
-        }
-    };
-    let mut identity = [kind; 33];
-    for (to, from) in identity.iter_mut().skip(1).zip(hash.as_bytes()) {
-        *to = *from;
-    }
-    Ok(identity)
 }
 
 /// Identity and modification time of an object whose content is not read.
@@ -266,14 +228,13 @@ pub(crate) fn copy(
             current_dir(&mut copy, &item.path)?,
         );
         let name = item.path.name().unwrap_or_default();
-        let failed = |errno| resolve::to_call_error(errno, &item.path);
         match item.meta.kind {
             Kind::Directory => {
                 // Not more permissive than the original, but writable for the copy.
                 let mode = Mode::from_raw_mode(item.meta.mode & 0o777 | 0o700);
-                sys::mkdirat(to.as_fd(), name, mode).map_err(failed)?;
-                source.enter(name).map_err(failed)?;
-                copy.enter(name).map_err(failed)?;
+                sys::mkdirat(to.as_fd(), name, mode).at(&item.path)?;
+                source.enter(name).at(&item.path)?;
+                copy.enter(name).at(&item.path)?;
                 open.push(&item.path);
             }
             Kind::File => copy_file(from, to.as_fd(), name, &item.path, view)?,
@@ -290,12 +251,10 @@ fn copy_file(
     path: &VirtualPath,
     view: &dyn ReadView,
 ) -> Result<(), CallError> {
-    let source = from
-        .read(name)
-        .map_err(|errno| resolve::to_call_error(errno, path))?;
+    let source = from.read(name).at(path)?;
     let copied = StagedFile::copy_of(to, &source, view)
         .and_then(|staged| staged.create(name, Durability::Visible));
-    copied.map(drop).map_err(|error| error.to_call_error(path))
+    copied.map(drop).at(path)
 }
 
 pub(crate) fn not_copied(path: &VirtualPath) -> CallError {
@@ -321,10 +280,9 @@ pub(crate) fn stat(dir: BorrowedFd<'_>, name: &str) -> Result<Meta, Errno> {
 
 /// The names in `dir`, sorted; fails if there are more than `budget`.
 fn names(dir: BorrowedFd<'_>, path: &VirtualPath, budget: u64) -> Result<Vec<String>, CallError> {
-    let failed = |errno| resolve::to_call_error(errno, path);
     let mut names = Vec::new();
-    for entry in Dir::read_from(dir).map_err(failed)? {
-        let entry = entry.map_err(failed)?;
+    for entry in Dir::read_from(dir).at(path)? {
+        let entry = entry.at(path)?;
         let name = entry.file_name();
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;

@@ -92,7 +92,7 @@ fn excerpt(old: &[&str], actual: &[&str]) -> String {
     let shown = |lines: &[&str]| -> Vec<String> {
         let lines = lines.iter().take(SHOWN_LINES);
         lines
-            .map(|line| bailiwick::escape(line).into_owned())
+            .map(|line| bailiwick::text::escape(line).into_owned())
             .collect()
     };
     let (old, actual) = (shown(old), shown(actual));

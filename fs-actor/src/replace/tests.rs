@@ -12,6 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use bailiwick_test_support::wait;
 use rustix::fs::XattrFlags;
 
 use super::*;
@@ -283,7 +284,8 @@ fn sweep_removes_only_abandoned_files() {
     lock::hold_live_lock(copier.as_fd());
     rustix::fs::mkfifoat(&dir, fifo.as_str(), Mode::RWXU).unwrap();
     fs::write(temp.path().join(".bailiwick-1.tmp"), "x").unwrap();
-    let writer = open(&temp.path().join(&live));
+    let live_path = temp.path().join(&live);
+    let writer = open(&live_path);
     lock::hold_live_lock(writer.as_fd());
     assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 3);
     let mut left = vec![
@@ -296,12 +298,8 @@ fn sweep_removes_only_abandoned_files() {
     left.sort();
     assert_eq!(names(temp.path()), left);
     drop(writer);
-    // A process that another test is starting may hold the lock until `exec`.
-    let mut swept = (0..10_000).map(|_| {
-        std::thread::yield_now();
-        sweep::sweep(dir.as_fd()).unwrap()
-    });
-    assert_eq!(swept.find(|swept| *swept > 0), Some(1));
+    wait::for_lock(&live_path);
+    assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 1);
 }
 
 #[test]

@@ -2,13 +2,14 @@
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::FileDiff;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
-use bailiwick::{CallError, Code, Plan, Reply, ToolSpec, VirtualPath, WriteTool, escape};
+use bailiwick::{CallError, Code, Plan, Reply, ToolSpec, VirtualPath, WriteTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::transfer::{self, Job, Transfer, TransferMode};
-use crate::change::{ChangeSet, State, Step, StepExecutor, tree};
+use super::transfer::{self, Job, Transfer};
+use crate::change::{ChangeSet, State, Step, StepExecutor, TransferMode, tree};
 use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind, Meta};
 

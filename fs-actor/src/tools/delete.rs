@@ -3,10 +3,9 @@
 use bailiwick::config::Namespace;
 use bailiwick::effect::{Cost, DirectoryContents, Entry, FileDiff, Op};
 use bailiwick::scope::Operation;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
-use bailiwick::{
-    CallError, Change, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool, escape,
-};
+use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

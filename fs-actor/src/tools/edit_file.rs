@@ -3,7 +3,7 @@
 mod divide;
 mod docs;
 mod errors;
-mod rewrite;
+mod reply;
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::{ContentHash, ExcludedHunks};
@@ -16,13 +16,13 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::{optional, suggest};
+use crate::change::put::Put;
 use crate::change::target::{self, OldFile};
-use crate::change::{ChangeSet, State, StepExecutor, repository};
-use crate::edit::{self, AppliedEdit, Edit, EditError, Edited, Occurrences, PatchError};
+use crate::change::{ChangeSet, State, StepExecutor};
+use crate::edit::{self, AppliedEdit, Edit, Edited, Occurrences};
 use crate::replace::ReachedDurability;
 use crate::text::Text;
 use errors::{edit_error, not_text, patch_error};
-use rewrite::FileRewrite;
 
 /// Maximum number of edits per call.
 const MAX_EDITS: usize = 1_000;
@@ -189,16 +189,15 @@ impl WriteTool for EditFile {
             usize::try_from(limit).unwrap_or(usize::MAX),
             permit,
         )?;
-        let made = FileRewrite {
-            path,
+        let content = Bytes::from(edited.text);
+        let plan = self.rewrite(
+            path.clone(),
             before,
-            old: bytes,
-            content: Bytes::from(edited.text),
-            durability: self.0.durability(),
-        };
-        let plan = made.plan(edited.applied, Vec::new());
-        target::check_write_modes(permit, &plan.steps.steps, false)?;
-        repository::require(permit, &plan.steps.steps, &[])?;
+            (bytes, content),
+            edited.applied,
+            Vec::new(),
+        );
+        target::require_put(permit, &path, &plan.steps.steps, false)?;
         Ok(plan)
     }
 
@@ -209,11 +208,45 @@ impl WriteTool for EditFile {
         plan: Plan<ChangeSet>,
         left_out: &[ExcludedHunks],
     ) -> Result<Plan<ChangeSet>, CallError> {
-        divide::divide(plan, left_out)
+        self.without_hunks(plan, left_out)
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
         self.0.apply(&change_set, &permit)
+    }
+}
+
+impl EditFile {
+    /// Plans to replace the `old` content of a file, which the worker may read, with the `new` one.
+    fn rewrite(
+        &self,
+        path: VirtualPath,
+        before: State,
+        (old, new): (Bytes, Bytes),
+        edits: Vec<AppliedEdit>,
+        left_out: Vec<ExcludedEdit>,
+    ) -> Plan<ChangeSet> {
+        let put = Put {
+            path,
+            entry: before.entry(),
+            before,
+            old: Some(old),
+            content: new,
+            parents: Vec::new(),
+            shown: true,
+        };
+        put.plan(&self.0, |put, diff, durability| {
+            reply::reply(EditFileOutput {
+                path: put.path.to_string(),
+                bytes: put.content.len() as u64,
+                hash: ContentHash::of(&put.content),
+                added: diff.added,
+                removed: diff.removed,
+                edits,
+                left_out,
+                durability,
+            })
+        })
     }
 }
 
@@ -268,15 +301,6 @@ fn too_large(path: &VirtualPath, limit: u64) -> CallError {
     )
 }
 
-/// Why the edits were not applied.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-enum ApplyError {
-    Stopped(#[from] CallError),
-    Edit(#[from] EditError),
-    Patch(#[from] PatchError),
-}
-
 fn apply_change(
     job: &Job,
     path: &VirtualPath,
@@ -285,14 +309,13 @@ fn apply_change(
     permit: &ReadPermit,
 ) -> Result<Edited, CallError> {
     let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
-    let pause = || Ok(permit.checkpoint()?);
-    let made = match &job.change {
-        Change::Edits(edits) => edit::apply(&text, edits, limit, pause),
-        Change::Patch(patch) => edit::apply_patch(&text, patch, limit, pause),
-    };
-    made.map_err(|failed| match failed {
-        ApplyError::Stopped(error) => error,
-        ApplyError::Edit(error) => edit_error(path, &error),
-        ApplyError::Patch(error) => patch_error(path, &error),
-    })
+    let pause = || permit.checkpoint();
+    match &job.change {
+        Change::Edits(edits) => {
+            edit::apply(&text, edits, limit, pause).map_err(|error| edit_error(path, &error))
+        }
+        Change::Patch(patch) => {
+            edit::apply_patch(&text, patch, limit, pause).map_err(|error| patch_error(path, &error))
+        }
+    }
 }

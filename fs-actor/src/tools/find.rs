@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use bailiwick::config::Namespace;
 use bailiwick::policy::PathGlob;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
-use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -293,7 +294,7 @@ mod tests {
                 (&*found.paths, found.unreadable),
                 (&["/r/f".to_owned()][..], unreadable)
             );
-            let [bailiwick::Content::Text(text)] = &reply.content[..] else {
+            let [bailiwick::effect::Content::Text(text)] = &reply.content[..] else {
                 panic!("{:?}", reply.content);
             };
             assert_eq!(text.as_str(), format!("/r/f\n{note}"));

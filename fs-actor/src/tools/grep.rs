@@ -4,8 +4,9 @@ use std::fmt::{self, Write as _};
 
 use bailiwick::config::Namespace;
 use bailiwick::policy::PathGlob;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
-use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath};
 use grep_regex::RegexMatcher;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize, Serializer};
@@ -444,7 +445,7 @@ mod tests {
     fn run(world: &World, job: &Job) -> (String, GrepOutput) {
         let reply = world.run(|view| grep(view, job)).unwrap();
         let text = match &reply.content[..] {
-            [bailiwick::Content::Text(text)] => text.as_str().to_owned(),
+            [bailiwick::effect::Content::Text(text)] => text.as_str().to_owned(),
             other => panic!("{other:?}"),
         };
         let found = reply.output.as_any().downcast_ref::<GrepOutput>().unwrap();

@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use bailiwick::effect::ContentHash;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 /// Number of digits in results.
 const SHOWN: usize = 12;
@@ -22,7 +22,7 @@ const SHOWN: usize = 12;
 /// assert!(!hash.matches(&bailiwick::effect::ContentHash::of(b"hello")));
 /// # Ok::<(), bailiwick_fs::ParseHashPrefixError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "String")]
 pub struct HashPrefix(Box<str>);
 
@@ -69,12 +69,6 @@ impl TryFrom<String> for HashPrefix {
 impl fmt::Display for HashPrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
-    }
-}
-
-impl Serialize for HashPrefix {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&self.0)
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use bailiwick::config::{Namespace, UnavailableRoot};
 use bailiwick::policy::OpenFolder;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Interrupt, Prepared, ReadPermit};
-use bailiwick::{CallError, ReadTool, Reply, ToolSpec, Verdict, escape};
+use bailiwick::{CallError, ReadTool, Reply, ToolSpec, Verdict};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -3,8 +3,9 @@
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
 use bailiwick::scope::Operation;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
-use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool, escape};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

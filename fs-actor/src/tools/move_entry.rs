@@ -2,13 +2,14 @@
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::FileDiff;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
-use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, WriteTool, escape};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, WriteTool};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::transfer::{self, Job, Transfer, TransferMode};
-use crate::change::{ChangeSet, State, Step, StepExecutor, other_device, target};
+use super::transfer::{self, Job, Transfer};
+use crate::change::{ChangeSet, State, Step, StepExecutor, TransferMode, other_device, target};
 use crate::replace::ReachedDurability;
 use crate::resolve;
 
@@ -122,7 +123,8 @@ impl WriteTool for Move {
         let moved = Transfer::resolve(TransferMode::Move, job, permit)?;
         same_device(permit, &moved)?;
         moved.require(permit, || check_visibility(permit, &moved))?;
-        let undo = Step::Move {
+        let undo = Step::Transfer {
+            mode: TransferMode::Move,
             from: moved.to.clone(),
             to: moved.from.clone(),
             state: moved.inspected.state.clone(),

@@ -7,11 +7,10 @@ mod stream;
 use std::io::IoSliceMut;
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::Utf8;
+use bailiwick::effect::{Content, Utf8};
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
-use bailiwick::{
-    CallError, Code, Content, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape,
-};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -192,6 +191,7 @@ impl ReadTool for ReadFile {
 
     fn prepare(&self, args: ReadFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let refuse = |field: &str, reason: &str| Err(CallError::invalid_argument(field, reason));
+        let selection = LineSelection::of(&args);
         let given = match (args.path, args.paths) {
             (Some(path), paths) if paths.is_empty() => vec![path],
             (None, paths) if !paths.is_empty() => paths,
@@ -221,8 +221,6 @@ impl ReadTool for ReadFile {
             .iter()
             .map(|path| Scope::file(Verb::Read, path.clone()))
             .collect();
-        let selection =
-            LineSelection::of(args.offset, args.limit, args.max_bytes, args.line_numbers);
         Ok(Prepared {
             needs,
             job: Job {

@@ -1,8 +1,9 @@
 //! `stat`: returns metadata.
 
 use bailiwick::config::Namespace;
+use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
-use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, escape};
+use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 

@@ -22,7 +22,7 @@ fn with_suggestions(view: &dyn ReadView, path: &VirtualPath, error: CallError) -
     }
     let listed: Vec<String> = near
         .iter()
-        .map(|path| format!("`{}`", bailiwick::escape(path)))
+        .map(|path| format!("`{}`", bailiwick::text::escape(path)))
         .collect();
     let message = format!("{}; did you mean {}?", error.message(), listed.join(" or "));
     CallError::new(error.code(), message).with("did_you_mean", near)

@@ -9,37 +9,16 @@ use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, VirtualPath};
 use super::suggest;
 use crate::change::state::Inspected;
 use crate::change::{
-    ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target,
+    ChangeSet, State, Step, StepExecutor, TemporaryFiles, TransferMode, inspect, repository, target,
 };
 use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind};
 
-/// What happens to the source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TransferMode {
-    Copy,
-    Move,
-}
-
-impl TransferMode {
-    fn operation(self) -> Operation {
-        match self {
-            Self::Copy => Operation::Read,
-            Self::Move => Operation::Move,
-        }
-    }
-
-    /// Rejects roots that the call would replace or move.
-    fn reject_roots(
-        self,
-        permit: &ReadPermit,
-        from: &VirtualPath,
-        to: &VirtualPath,
-    ) -> Result<(), CallError> {
-        if self == Self::Move {
-            target::reject_root(permit, from)?;
-        }
-        target::reject_root(permit, to)
+/// What the call does to the source.
+fn operation(mode: TransferMode) -> Operation {
+    match mode {
+        TransferMode::Copy => Operation::Read,
+        TransferMode::Move => Operation::Move,
     }
 }
 
@@ -65,7 +44,7 @@ pub(super) fn prepare(
     target::reject_nested(&from, &to)?;
     Ok(Prepared {
         needs: vec![
-            Scope::doing(mode.operation(), from.clone()),
+            Scope::doing(operation(mode), from.clone()),
             target::put_need(&to, overwrite),
         ],
         job: Job {
@@ -96,7 +75,13 @@ impl Transfer {
         job: &Job,
         permit: &ReadPermit,
     ) -> Result<Self, Interrupt> {
-        mode.reject_roots(permit, &job.from, &job.to)?;
+        let reject_roots = |from: &VirtualPath, to: &VirtualPath| {
+            if mode == TransferMode::Move {
+                target::reject_root(permit, from)?;
+            }
+            target::reject_root(permit, to)
+        };
+        reject_roots(&job.from, &job.to)?;
         let temporaries = match mode {
             // A copy follows a link at the end of the path.
             TransferMode::Copy if resolve::entry(permit, &job.from)?.is_none() => {
@@ -111,7 +96,7 @@ impl Transfer {
             permit.actual(&job.from).clone(),
             permit.actual(&job.to).clone(),
         );
-        mode.reject_roots(permit, &from, &to)?;
+        reject_roots(&from, &to)?;
         target::reject_temporary_name(&to)?;
         target::reject_nested(&from, &to)?;
         let meta = inspected
@@ -122,20 +107,12 @@ impl Transfer {
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
         let mut steps = target::missing_parents(permit, &to, job.create_parents)?;
-        let (state, replaced) = (inspected.state.clone(), existing.state.clone());
-        steps.push(match mode {
-            TransferMode::Copy => Step::Copy {
-                from: from.clone(),
-                to: to.clone(),
-                state,
-                existing: replaced,
-            },
-            TransferMode::Move => Step::Move {
-                from: from.clone(),
-                to: to.clone(),
-                state,
-                existing: replaced,
-            },
+        steps.push(Step::Transfer {
+            mode,
+            from: from.clone(),
+            to: to.clone(),
+            state: inspected.state.clone(),
+            existing: existing.state.clone(),
         });
         Ok(Self {
             mode,
@@ -160,7 +137,7 @@ impl Transfer {
             steps,
             ..
         } = self;
-        let (operation, items) = (self.mode.operation(), &inspected.items);
+        let (operation, items) = (operation(self.mode), &inspected.items);
         target::check_write_modes(permit, steps, false)?;
         // Entries are checked one by one once all of the directory may be copied or moved.
         target::require_whole(permit, operation, (from, inspected), to)?;

@@ -1,12 +1,5 @@
 //! `write_file`: creates, replaces and extends files.
 
-use bailiwick::config::Namespace;
-use bailiwick::effect::ContentHash;
-use bailiwick::scope::Operation;
-use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
-use bailiwick::{
-    CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool, escape,
-};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -17,6 +10,11 @@ use crate::change::put::Put;
 use crate::change::target::{self, OldFile};
 use crate::change::{ChangeSet, State, StepExecutor};
 use crate::replace::ReachedDurability;
+use bailiwick::config::Namespace;
+use bailiwick::effect::ContentHash;
+use bailiwick::text::escape;
+use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool};
 
 /// Writes whole files, and appends to files.
 #[derive(Debug)]
@@ -139,11 +137,7 @@ impl WriteTool for WriteFile {
     fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let path = names.path(&args.path)?;
         target::reject_temporary_name(&path)?;
-        let create = Scope::doing(Operation::Create, path.clone());
-        let mut needs = vec![match args.mode {
-            IfExists::Create => create,
-            IfExists::Overwrite | IfExists::Append => create.or(Operation::Change),
-        }];
+        let mut needs = vec![target::put_need(&path, args.mode != IfExists::Create)];
         // Comparing and appending read the file, since `expected_hash` could be used to guess its content.
         if args.mode == IfExists::Append || args.expected_hash.is_some() {
             needs.push(Scope::file(Verb::Read, path.clone()));
@@ -170,16 +164,15 @@ impl WriteTool for WriteFile {
             return Err(CallError::new(Code::AlreadyExists, message).into());
         }
         target::check_expected_hash(&path, before, job.expected.as_ref())?;
-        let put = Put {
-            content: content(job, old.as_ref(), &path)?,
-            path,
-            old,
-            create_parents: job.create_parents,
-            appends: job.mode == IfExists::Append,
-        };
-        put.plan(&self.0, permit, |put, durability| {
-            reply(written(put, job.mode, permit.shows(&put.path), durability))
-        })
+        let content = content(job, old.as_ref(), &path)?;
+        let parents = job.create_parents;
+        let put = Put::new(&self.0, permit, path.clone(), old, content, parents)?;
+        let plan = put.plan(&self.0, |put, _, durability| {
+            reply(written(put, job.mode, durability))
+        });
+        let appends = job.mode == IfExists::Append;
+        target::require_put(permit, &path, &plan.steps.steps, appends)?;
+        Ok(plan)
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
@@ -205,25 +198,19 @@ fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes
     }
 }
 
-fn written(
-    put: &Put,
-    mode: IfExists,
-    shown: bool,
-    durability: ReachedDurability,
-) -> WriteFileOutput {
-    let done = match (mode, &put.old) {
+fn written(put: &Put, mode: IfExists, durability: ReachedDurability) -> WriteFileOutput {
+    let done = match mode {
         _ if durability.get().is_none() => "unchanged",
-        (_, None) => "created",
-        (IfExists::Append, Some(_)) => "appended",
-        (IfExists::Create | IfExists::Overwrite, Some(_)) => "overwritten",
+        _ if put.before == State::Absent => "created",
+        IfExists::Append => "appended",
+        IfExists::Create | IfExists::Overwrite => "overwritten",
     };
-    let old = put.old.as_ref().filter(|_| shown);
-    let before = old.and_then(|old| old.bytes.as_deref());
+    let before = put.old.as_ref().filter(|_| put.shown);
     WriteFileOutput {
         path: put.path.to_string(),
         done,
         bytes: put.content.len() as u64,
-        hash: shown.then(|| ContentHash::of(&put.content)),
+        hash: put.shown.then(|| ContentHash::of(&put.content)),
         warning: before.and_then(|before| elision(before, &put.content)),
         durability,
     }

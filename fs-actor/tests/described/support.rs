@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use bailiwick::{CallError, Outcome, Policy, Runtime, ToolInfo, Worker, WorkerSpec};
+use bailiwick::tool::ToolInfo;
+use bailiwick::{CallError, Outcome, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_test_support::temp_files::snapshot;
 use serde_json::Value;
 

@@ -6,6 +6,7 @@ use super::{DirEntryRef, StepContext};
 use crate::change::stale;
 use crate::change::state::State;
 use crate::change::tree::{self, Item, TemporaryFiles};
+use crate::resolve::AtPath as _;
 use crate::sys::{self, AtFlags};
 
 pub(super) fn remove_file<P>(
@@ -16,8 +17,7 @@ pub(super) fn remove_file<P>(
     let _lock = entry.lock()?;
     entry.expect(state, TemporaryFiles::Included, context.view)?;
     let _commit = (context.begin)()?;
-    sys::unlinkat(entry.dir.as_fd(), entry.name.as_str(), AtFlags::empty())
-        .map_err(|errno| entry.to_call_error(errno))
+    sys::unlinkat(entry.dir.as_fd(), entry.name.as_str(), AtFlags::empty()).at(entry.path)
 }
 
 /// Deletes the planned contents one by one. A crash leaves the rest in place, and entries that were added since the

@@ -39,6 +39,7 @@ pub(super) fn edit_error(path: &VirtualPath, error: &EditError) -> CallError {
             .with("line", *line),
         EditError::TooMany(edit) => answer(Code::TooLarge).with("edit", *edit),
         EditError::TooLarge { .. } => answer(Code::TooLarge),
+        EditError::Stopped(error) => error.clone(),
     }
 }
 

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
+use super::ReadFileArgs;
 use crate::tools::hash::HashPrefix;
 
 /// Default number of lines.
@@ -27,17 +28,12 @@ pub(super) struct LineSelection {
 
 impl LineSelection {
     /// The selection of these arguments, or the defaults.
-    pub(super) fn of(
-        offset: Option<i64>,
-        limit: Option<u64>,
-        max_bytes: Option<u64>,
-        line_numbers: bool,
-    ) -> Self {
+    pub(super) fn of(args: &ReadFileArgs) -> Self {
         Self {
-            offset: offset.unwrap_or(1),
-            limit: limit.unwrap_or(DEFAULT_LINES),
-            max_bytes: max_bytes.unwrap_or(DEFAULT_BYTES),
-            line_numbers,
+            offset: args.offset.unwrap_or(1),
+            limit: args.limit.unwrap_or(DEFAULT_LINES),
+            max_bytes: args.max_bytes.unwrap_or(DEFAULT_BYTES),
+            line_numbers: args.line_numbers,
         }
     }
 
@@ -56,7 +52,7 @@ impl LineSelection {
                 .max(1),
         };
         if first > lines.max(1) {
-            let message = format!("there is no line {first}: the file has {lines} lines");
+            let message = format!("line {first} does not exist: the file has {lines} lines");
             return Err(CallError::new(Code::InvalidArguments, message).with("lines", lines));
         }
         Ok((first, first.saturating_add(self.limit)))

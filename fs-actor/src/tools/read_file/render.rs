@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{Read as _, Seek as _};
 
-use bailiwick::effect::Utf8;
+use bailiwick::effect::{Content, Utf8};
+use bailiwick::text::escape;
 use bailiwick::tool::Interrupt;
-use bailiwick::{CallError, Code, Content, VirtualPath, escape};
+use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
 
 use super::lines::{self, CollectedLines, LazyHash, LineCollector, LineSelection};

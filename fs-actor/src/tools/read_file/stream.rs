@@ -2,8 +2,9 @@
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
+use bailiwick::effect::Content;
 use bailiwick::tool::Interrupt;
-use bailiwick::{CallError, Code, Content};
+use bailiwick::{CallError, Code};
 
 use super::lines::{LazyHash, LineCollector, LineSelection, count_lines, failed};
 use super::render::{BOM, add_lines, take, unchanged};
@@ -124,11 +125,12 @@ fn tail(
         line_numbers: false,
         ..selection
     };
-    let mut collector = LineCollector::new(plain, plain.range(count_lines(text))?);
+    let lines = count_lines(text);
+    let range = plain.range(lines)?;
+    let mut collector = LineCollector::new(plain, range);
     collector.feed(text);
-    let first = plain.range(count_lines(text))?.0;
-    file.lines = Some(count_lines(text));
-    let mut file = add_lines(job, first, collector.finish(), file, content)?;
+    file.lines = Some(lines);
+    let mut file = add_lines(job, range.0, collector.finish(), file, content)?;
     (
         file.lines,
         file.first_line,

@@ -235,11 +235,10 @@ fn large_file_in_another_encoding_is_returned_as_bytes_on_request() {
 
 fn requested(arguments: serde_json::Value) -> Job {
     let args: ReadFileArgs = serde_json::from_value(arguments).unwrap();
-    let mut paths: Vec<String> = args.path.into_iter().collect();
-    paths.extend(args.paths);
+    let paths: Vec<&String> = args.path.iter().chain(&args.paths).collect();
     Job {
         paths: paths.iter().map(|requested| path(requested)).collect(),
-        selection: LineSelection::of(args.offset, args.limit, args.max_bytes, args.line_numbers),
+        selection: LineSelection::of(&args),
         binary_bytes: args.max_bytes.unwrap_or(u64::MAX),
         known_hash: None,
         binary: args.binary,
