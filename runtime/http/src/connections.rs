@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
@@ -79,13 +80,9 @@ pub struct ConnectionLimits {
 struct Unauthorized(Arc<Mutex<BTreeMap<u64, CancellationToken>>>);
 
 impl Unauthorized {
-    fn all(&self) -> MutexGuard<'_, BTreeMap<u64, CancellationToken>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Closes the oldest; returns whether there was one.
     fn evict(&self) -> bool {
-        let oldest = self.all().pop_first();
+        let oldest = self.0.lock().pop_first();
         oldest.is_some_and(|(_, end)| {
             end.cancel();
             true
@@ -105,7 +102,7 @@ impl Connection {
     /// Marks the connection of an authorized request.
     pub fn authorize<B>(request: &Request<B>) {
         if let Some(connection) = request.extensions().get::<Self>() {
-            connection.unauthorized.all().remove(&connection.number);
+            connection.unauthorized.0.lock().remove(&connection.number);
             connection.authorized.cancel();
         }
     }
@@ -143,7 +140,7 @@ pub async fn serve(
         let end = CancellationToken::new();
         let (router, permit) = match permit {
             Some(permit) => {
-                unauthorized.all().insert(number, end.clone());
+                unauthorized.0.lock().insert(number, end.clone());
                 (&router, permit)
             }
             None => match Arc::clone(&rejected).try_acquire_owned() {
@@ -173,7 +170,7 @@ pub async fn serve(
                 () = end.cancelled() => {}
                 () = timed_out => {}
             }
-            state.unauthorized.all().remove(&state.number);
+            state.unauthorized.0.lock().remove(&state.number);
             drop(permit);
         });
     }

@@ -66,22 +66,14 @@ impl RequestGuard {
     /// # Errors
     /// The first matching [`Rejection`].
     pub fn check_names(&self, uri: &Uri, headers: &HeaderMap) -> Result<(), Rejection> {
-        let host =
-            single_value(headers, &header::HOST).map_err(|DuplicateHeader| Rejection::NoHost)?;
+        let host = single_value(headers, &header::HOST, Rejection::NoHost)?;
         let host = host.ok_or(Rejection::NoHost)?;
-        let target = uri
-            .authority()
-            .map(|authority| authority.as_str().as_bytes());
-        let named = [Some(host.as_bytes()), target];
-        if !named
-            .into_iter()
-            .flatten()
-            .all(|name| matches_any(name, &self.hosts))
-        {
+        let target = uri.authority().map(|target| target.as_str().as_bytes());
+        let mut names = std::iter::once(host.as_bytes()).chain(target);
+        if !names.all(|name| matches_any(name, &self.hosts)) {
             return Err(Rejection::Host);
         }
-        let origin =
-            single_value(headers, &header::ORIGIN).map_err(|DuplicateHeader| Rejection::Origin)?;
+        let origin = single_value(headers, &header::ORIGIN, Rejection::Origin)?;
         if origin.is_some_and(|origin| !matches_any(origin.as_bytes(), &self.origins)) {
             return Err(Rejection::Origin);
         }
@@ -93,24 +85,30 @@ impl RequestGuard {
     /// # Errors
     /// [`Rejection::Token`]
     pub fn check_token(&self, headers: &HeaderMap) -> Result<(), Rejection> {
-        match &self.token {
-            Some(token) if !has_token(headers, token) => Err(Rejection::Token),
-            _ => Ok(()),
+        let Some(token) = &self.token else {
+            return Ok(());
+        };
+        let value = single_value(headers, &header::AUTHORIZATION, Rejection::Token)?;
+        let given = value
+            .and_then(|value| value.to_str().ok()?.split_once(' '))
+            .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"));
+        match given {
+            Some((_, given)) if token.matches(given.trim()) => Ok(()),
+            _ => Err(Rejection::Token),
         }
     }
 }
 
-/// A header occurs more than once.
-struct DuplicateHeader;
-
+/// The value of a header that occurs at most once.
 fn single_value<'h>(
     headers: &'h HeaderMap,
     name: &HeaderName,
-) -> Result<Option<&'h HeaderValue>, DuplicateHeader> {
+    duplicate: Rejection,
+) -> Result<Option<&'h HeaderValue>, Rejection> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (first, None) => Ok(first),
-        _ => Err(DuplicateHeader),
+        _ => Err(duplicate),
     }
 }
 
@@ -118,18 +116,6 @@ fn matches_any(given: &[u8], known: &[String]) -> bool {
     known
         .iter()
         .any(|known| known.as_bytes().eq_ignore_ascii_case(given))
-}
-
-fn has_token(headers: &HeaderMap, token: &Token) -> bool {
-    let value = single_value(headers, &header::AUTHORIZATION).ok().flatten();
-    let value = value.and_then(|value| value.to_str().ok());
-    let given = value.and_then(|value| {
-        let (scheme, given) = value.split_once(' ')?;
-        scheme
-            .eq_ignore_ascii_case("bearer")
-            .then_some(given.trim())
-    });
-    given.is_some_and(|given| token.matches(given))
 }
 
 #[cfg(test)]

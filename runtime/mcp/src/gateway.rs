@@ -26,15 +26,17 @@ mod pagination;
 mod prompts;
 mod requests;
 mod resources;
+mod service;
 mod session;
 mod subscriptions;
 mod tasks;
 mod uri;
 mod view_tools;
+mod worker_request;
 
 use std::borrow::Cow;
+use std::convert::Infallible;
 use std::future::pending;
-use std::pin::pin;
 use std::sync::Arc;
 
 use rmcp::ServiceExt;
@@ -72,13 +74,6 @@ pub enum Trust {
     /// The agent itself: it may restrict its worker. Grants that it sends are ignored (and audited), and its user is
     /// never asked.
     Agent,
-}
-
-impl Trust {
-    /// Whether the client may send grants and widening configuration.
-    fn is_host(self) -> bool {
-        self == Self::Host
-    }
 }
 
 /// Name, version and instructions of the server, as sent in the handshake.
@@ -140,7 +135,11 @@ struct GatewayState {
     backends: BackendSource,
     rate: Rate,
     files: Option<FileTools>,
-    approval: ApprovalMode,
+    /// The user of the client is asked by elicitation for what a call lacks.
+    ask_client: bool,
+    /// How calls that need approval are handled if the user of the client is not asked. Resource reads are such calls:
+    /// elicitation is for tool calls only.
+    otherwise: Asks,
     suspended: elicit::SuspendedCalls,
     tasks: tasks::Tasks,
     watcher: subscriptions::FileWatcher,
@@ -154,28 +153,6 @@ struct GatewayState {
     client_roots: bool,
     /// Results link the review page for every client.
     links: bool,
-}
-
-/// How calls that need approval are handled.
-#[derive(Debug)]
-enum ApprovalMode {
-    /// The call is refused with the scopes that it lacks, and the client repeats it with grants.
-    Replay,
-    /// The user of the client is asked by elicitation.
-    Client {
-        /// How calls of clients without elicitation are handled.
-        otherwise: Asks,
-    },
-}
-
-impl ApprovalMode {
-    /// How resource reads that need approval are handled: elicitation is for tool calls only.
-    fn for_reads(&self) -> Asks {
-        match self {
-            Self::Replay => Asks::Wait,
-            Self::Client { otherwise } => *otherwise,
-        }
-    }
 }
 
 /// Builder of a [`Gateway`].
@@ -265,7 +242,7 @@ impl Gateway {
         W: AsyncWrite + Send + Unpin + 'static,
     {
         let (outgoing, writer_task) = outgoing::OutgoingQueue::new(writer);
-        let input_open = self.session.input_open();
+        let input_open = self.session.input_open.clone();
         let transport = line_transport::LineTransport::new(
             reader,
             outgoing,
@@ -273,11 +250,8 @@ impl Gateway {
             input_open,
             stop,
         );
-        let service = subscriptions::SubscriptionService {
-            gateway: self.clone(),
-            service: self.clone(),
-        };
-        let served = match requests::CatchPanic(service).serve(transport).await {
+        let service = service::GatewayService(self.clone());
+        let served = match service.serve(transport).await {
             Ok(running) => {
                 // An error after the handshake concerns only the client.
                 let _ = running.waiting().await;
@@ -304,13 +278,16 @@ async fn cancelling<T>(
     stop: impl Future<Output = ()>,
     serving: impl Future<Output = T>,
 ) -> T {
-    let mut serving = pin!(serving);
+    let stopping = async {
+        stop.await;
+        stopped.cancel();
+        pending::<Infallible>().await
+    };
     tokio::select! {
         biased;
-        served = serving.as_mut() => return served,
-        () = stop => stopped.cancel(),
+        served = serving => served,
+        never = stopping => match never {},
     }
-    serving.await
 }
 
 impl GatewayBuilder {
@@ -322,7 +299,8 @@ impl GatewayBuilder {
                 backends,
                 rate: Rate::default(),
                 files: None,
-                approval: ApprovalMode::Replay,
+                ask_client: false,
+                otherwise: Asks::Wait,
                 suspended: elicit::SuspendedCalls::default(),
                 tasks: tasks::Tasks::default(),
                 watcher: subscriptions::FileWatcher::default(),
@@ -391,9 +369,8 @@ impl GatewayBuilder {
     /// An I/O error if the system has no random bytes for the key that seals pending questions.
     pub fn ask_client(mut self) -> std::io::Result<Self> {
         self.state.suspended.codec()?;
-        self.state.approval = ApprovalMode::Client {
-            otherwise: Asks::Refuse,
-        };
+        self.state.ask_client = true;
+        self.state.otherwise = Asks::Refuse;
         Ok(self)
     }
 
@@ -401,9 +378,7 @@ impl GatewayBuilder {
     /// `Console`.
     #[must_use]
     pub fn or_wait(mut self) -> Self {
-        if let ApprovalMode::Client { otherwise } = &mut self.state.approval {
-            *otherwise = Asks::Wait;
-        }
+        self.state.otherwise = Asks::Wait;
         self
     }
 

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
 use tokio::io::unix::AsyncFd;
@@ -18,14 +19,8 @@ pub(crate) struct Instance(Mutex<Weak<Hub>>);
 #[derive(Debug)]
 struct Hub {
     inotify: AsyncFd<OwnedFd>,
-    table: Mutex<Table>,
-}
-
-#[derive(Debug, Default)]
-struct Table {
     /// The watched names by watch descriptor. A directory has only one descriptor.
-    directories: HashMap<i32, HashMap<u64, Name>>,
-    next: u64,
+    directories: Mutex<HashMap<i32, Vec<Arc<Name>>>>,
 }
 
 #[derive(Debug)]
@@ -39,19 +34,15 @@ struct Name {
 pub(crate) struct Changes {
     hub: Arc<Hub>,
     directory: i32,
-    id: u64,
-    told: watch::Receiver<()>,
-}
-
-fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
-    held.lock().unwrap_or_else(PoisonError::into_inner)
+    name: Weak<Name>,
+    receiver: watch::Receiver<()>,
 }
 
 impl Instance {
     /// Watches `name` in `directory`, whether it exists or not.
     pub(crate) fn watch(&self, directory: &OwnedFd, name: String) -> Result<Changes, Errno> {
         let hub = {
-            let mut held = lock(&self.0);
+            let mut held = self.0.lock();
             match held.upgrade() {
                 Some(hub) => hub,
                 None => {
@@ -72,7 +63,7 @@ impl Hub {
         let inotify = AsyncFd::new(inotify).map_err(|_| Errno::MFILE)?;
         Ok(Self {
             inotify,
-            table: Mutex::default(),
+            directories: Mutex::default(),
         })
     }
 
@@ -84,47 +75,45 @@ impl Hub {
             | WatchFlags::DELETE
             | WatchFlags::MOVE;
         let handle = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        let (sender, told) = watch::channel(());
-        let mut table = lock(&hub.table);
+        let (sender, receiver) = watch::channel(());
+        let name = Arc::new(Name { name, sender });
+        let mut directories = hub.directories.lock();
         // Holding the lock prevents other threads from removing the watch before it is in the table.
         let directory = inotify::add_watch(&hub.inotify, handle, events)?;
-        let id = table.next;
-        table.next += 1;
-        let names = table.directories.entry(directory).or_default();
-        names.insert(id, Name { name, sender });
-        drop(table);
+        let names = directories.entry(directory).or_default();
+        let watched = Arc::downgrade(&name);
+        names.push(name);
+        drop(directories);
         Ok(Changes {
             hub,
             directory,
-            id,
-            told,
+            name: watched,
+            receiver,
         })
     }
 
     /// Reads pending events and notifies the watchers.
     fn drain(&self) -> Result<(), Errno> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
-        let mut table = lock(&self.table);
+        let mut directories = self.directories.lock();
         let mut events = Reader::new(self.inotify.get_ref().as_fd(), &mut buffer);
         loop {
             match events.next() {
                 Ok(event) if event.events().contains(ReadFlags::QUEUE_OVERFLOW) => {
                     // The lost events may be for any watcher.
-                    let all = table.directories.values().flat_map(HashMap::values);
+                    let all = directories.values().flatten();
                     all.for_each(|name| name.sender.send_replace(()));
                 }
                 // The directory was removed; its watchers get no more events.
                 Ok(event) if event.events().contains(ReadFlags::IGNORED) => {
-                    if let Some(names) = table.directories.get_mut(&event.wd()) {
+                    if let Some(names) = directories.get_mut(&event.wd()) {
                         names.clear();
                     }
                 }
                 Ok(event) => {
                     let changed = event.file_name().map(|name| name.to_bytes());
-                    let names = table.directories.get(&event.wd());
+                    let names = directories.get(&event.wd()).into_iter().flatten();
                     names
-                        .into_iter()
-                        .flat_map(HashMap::values)
                         .filter(|name| changed == Some(name.name.as_bytes()))
                         .for_each(|name| name.sender.send_replace(()));
                 }
@@ -141,7 +130,7 @@ impl Changes {
     pub(crate) async fn next(&mut self) -> Option<()> {
         loop {
             tokio::select! {
-                changed = self.told.changed() => return changed.ok(),
+                changed = self.receiver.changed() => return changed.ok(),
                 ready = self.hub.inotify.readable() => {
                     // One waiter reads the events for all.
                     let mut ready = ready.ok()?;
@@ -155,20 +144,20 @@ impl Changes {
     /// Discards the changes so far.
     pub(crate) fn gather(&mut self) -> Option<()> {
         self.hub.drain().ok()?;
-        self.told.mark_unchanged();
+        self.receiver.mark_unchanged();
         Some(())
     }
 }
 
 impl Drop for Changes {
     fn drop(&mut self) {
-        let mut table = lock(&self.hub.table);
-        let Some(names) = table.directories.get_mut(&self.directory) else {
+        let mut directories = self.hub.directories.lock();
+        let Some(names) = directories.get_mut(&self.directory) else {
             return;
         };
-        names.remove(&self.id);
+        names.retain(|name| Arc::as_ptr(name) != self.name.as_ptr());
         if names.is_empty() {
-            table.directories.remove(&self.directory);
+            directories.remove(&self.directory);
             // This fails if the directory was removed, which has ended the watch.
             let _ = inotify::remove_watch(&self.hub.inotify, self.directory);
         }
@@ -211,8 +200,8 @@ mod tests {
     /// Whether a change was reported since the last check.
     fn has_changed(changes: &mut Changes) -> bool {
         changes.hub.drain().unwrap();
-        let changed = changes.told.has_changed().unwrap_or(false);
-        changes.told.mark_unchanged();
+        let changed = changes.receiver.has_changed().unwrap_or(false);
+        changes.receiver.mark_unchanged();
         changed
     }
 
@@ -264,7 +253,7 @@ mod tests {
         let number = second.directory;
         let other = dir.watch("two/a");
         drop(second);
-        assert!(!lock(&other.hub.table).directories.contains_key(&number));
+        assert!(!other.hub.directories.lock().contains_key(&number));
         assert_eq!(
             inotify::remove_watch(&other.hub.inotify, number),
             Err(Errno::INVAL)

@@ -1,8 +1,9 @@
 //! Token-bucket rate limiter.
 
 use std::fmt;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 /// Rate limit: a number of events per period, which may also occur in a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +60,7 @@ impl RateLimiter {
 
     fn take_at(&self, now: Instant) -> Result<(), u64> {
         let each = self.rate.per.as_secs_f64() / f64::from(self.rate.calls.max(1));
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         let (tokens, last) = &mut *state;
         let since = now.saturating_duration_since(*last).as_secs_f64();
         *tokens = (*tokens + since / each).min(f64::from(self.rate.calls));

@@ -8,13 +8,11 @@
 mod active_calls;
 mod address;
 mod auth;
-mod backoff;
-mod cancel_on_drop;
 mod catalog;
+mod catalog_calls;
 mod child;
 mod classify;
 mod client;
-mod completion;
 mod connect;
 mod connection;
 mod connection_state;
@@ -22,8 +20,8 @@ mod discovery;
 mod elicitation;
 mod failure;
 mod http;
+mod http_client;
 mod line_reader;
-mod log_limiter;
 mod pagination;
 mod pin_store;
 mod pins;
@@ -53,8 +51,8 @@ use bailiwick::requests::{BoxFuture, DenyRequests, ServerRequests};
 use bailiwick::scope::Verb;
 use bailiwick::tool::{RemoteServers, RemoteTools};
 pub(crate) use catalog::{address, resource_of};
-pub(crate) use classify::{OfferedTool, ToolProvider, classify};
-pub(crate) use completion::COMPLETE;
+pub(crate) use catalog_calls::COMPLETE;
+pub(crate) use classify::{ListedTool, OfferedTool, ToolProvider, classify};
 pub(crate) use elicitation::check_url;
 pub(crate) use pagination::SizeCounter;
 use registry::ServerRegistry;
@@ -372,7 +370,8 @@ impl Upstreams {
     }
 
     /// Approves this definition of a tool, which a person reviewed, and offers it again. The approval is saved in the
-    /// pin store, if there is one. Returns false if the server lists another definition.
+    /// pin store, if there is one. Returns false if the server lists another definition, or if the tool cannot be offered
+    /// for another reason.
     ///
     /// # Errors
     /// [`PinStoreError`] if the approval cannot be saved; then the tool stays withheld.

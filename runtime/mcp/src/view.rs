@@ -10,7 +10,6 @@ mod app;
 mod channel;
 mod host;
 mod instance;
-mod list_refresh;
 mod protocol;
 mod request;
 mod serve;
@@ -18,25 +17,23 @@ mod spec;
 mod tools;
 mod wire;
 
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use ractor::Actor;
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::timeout;
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 
 use crate::rate::RateLimiter;
 use crate::upstream::{APP_PREFIX, ServerTool};
-use actor::{ActorArguments, ViewActor, ViewMsg};
+use actor::{ActorState, ViewActor, ViewMsg};
 use app::ToolUpdate;
-use bailiwick::error::CallError;
+use bailiwick::CallError;
 use bailiwick::tool::RemoteServers as _;
 use bailiwick::worker::Worker;
 use channel::{ByteBudget, run_channel};
 use instance::Instance;
-use protocol::ViewProtocol;
+use protocol::{TEARDOWN, ViewProtocol};
 
 pub use channel::{ViewChannel, ViewSender};
 pub use host::{
@@ -69,10 +66,10 @@ pub enum ViewError {
     #[error("`{0}` cannot name an app; use [a-z0-9]{{1,16}}")]
     Name(String),
     /// The worker has another view of that name.
-    #[error("the worker has a view `{0}` already")]
+    #[error("the worker already has a view `{0}`")]
     Taken(String),
     /// The runtime was not built with these servers, or the server is unknown.
-    #[error("the runtime has no such server `{0}`")]
+    #[error("unknown server `{0}`")]
     Server(String),
     /// The worker has ended.
     #[error("the worker has ended")]
@@ -91,17 +88,9 @@ pub enum ViewError {
 /// A page that is shown beside a worker's agent. Clones are cheap.
 ///
 /// A view lives until it is closed, its [`ViewChannel`] is dropped, or its worker ends.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct View {
     instance: Arc<Instance>,
-}
-
-impl fmt::Debug for View {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("View")
-            .field("name", &self.instance.name)
-            .finish_non_exhaustive()
-    }
 }
 
 impl View {
@@ -120,7 +109,7 @@ impl View {
         if let Some((upstreams, server)) = &spec.source
             && !(worker.is_offered(upstreams.table()) && upstreams.label(server).is_some())
         {
-            return Err(ViewError::Server(bailiwick::escape(server).into()));
+            return Err(ViewError::Server(bailiwick::text::escape(server).into()));
         }
         let mut mark = [0; MARK];
         getrandom::fill(&mut mark).map_err(|error| ViewError::Random(error.into()))?;
@@ -151,21 +140,19 @@ impl View {
             actor: OnceLock::new(),
             ids: AtomicU64::new(1),
             page_state: page_state.into(),
+            tools_changed: Notify::new(),
         });
         let (out, rx) = mpsc::channel(channel::MAX_QUEUED);
         let (sender, incoming) = mpsc::channel(channel::MAX_QUEUED);
         let outgoing = out.clone();
-        let arguments = ActorArguments {
-            instance: Arc::clone(&instance),
-            protocol: ViewProtocol::new(limits, initialize_result, context),
-            out,
-            budget: ByteBudget::of(channel::OUTGOING_MESSAGES, limits.message),
-        };
-        let started = Actor::spawn_linked(None, ViewActor, arguments, supervisor).await;
+        let protocol = ViewProtocol::new(limits, initialize_result, context);
+        let state = ActorState::new(&instance, protocol, out);
+        let started = Actor::spawn_linked(None, ViewActor, state, supervisor).await;
         if let Err(error) = started {
             instance.end();
             return Err(ViewError::Start(Box::new(error)));
         }
+        tokio::spawn(Arc::clone(&instance).refresh_tools());
         tokio::spawn(run_channel(Arc::clone(&instance), incoming, outgoing));
         let sender = ViewSender {
             tx: sender,
@@ -216,7 +203,7 @@ impl View {
     /// The latest context that the page provided for the model.
     #[must_use]
     pub fn model_context(&self) -> Option<ModelContext> {
-        self.instance.page_state().context.clone()
+        self.instance.page_state.lock().context.clone()
     }
 
     /// Sends the partial arguments of the call that the page was opened for.
@@ -255,11 +242,7 @@ impl View {
     /// # Errors
     /// [`CallError`]
     pub async fn send_list_tools(&self) -> Result<Value, CallError> {
-        let limit = self.instance.limits.call;
-        let listed = self.instance.request("tools/list", json!({}), limit).await;
-        listed
-            .map(Value::Object)
-            .map_err(|why| self.instance.call_error(why))
+        self.request("tools/list", json!({})).await
     }
 
     /// Calls a tool of the page on behalf of the person, by its name at the page. The result is in wire form and
@@ -273,11 +256,15 @@ impl View {
         arguments: Map<String, Value>,
     ) -> Result<Value, CallError> {
         let params = json!({"name": name, "arguments": arguments});
-        let limit = self.instance.limits.call;
-        let called = self.instance.request("tools/call", params, limit).await;
-        called
+        self.request("tools/call", params).await
+    }
+
+    async fn request(&self, method: &'static str, params: Value) -> Result<Value, CallError> {
+        let instance = &self.instance;
+        let answer = instance.request(method, params, instance.limits.call).await;
+        answer
             .map(Value::Object)
-            .map_err(|why| self.instance.call_error(why))
+            .map_err(|why| instance.call_error(why))
     }
 
     /// Whether the host pinned the view, so that it cannot be suspended.
@@ -315,12 +302,9 @@ impl View {
     /// Asks the page to tear down, for a limited time, and closes the view. Calls of its tools fail with `SERVER_GONE`.
     /// Calls that it made of its server's tools continue, except those that wait for a person.
     pub async fn close(&self) {
-        let id = self.instance.ids.fetch_add(1, Ordering::Relaxed);
-        let (sender, answer) = oneshot::channel();
-        if self.instance.post(ViewMsg::Teardown(id, sender)) {
-            // The answer of the page is ignored.
-            let _ = timeout(self.instance.limits.teardown, answer).await;
-        }
+        let limit = self.instance.limits.teardown;
+        // The answer of the page is ignored.
+        let _ = self.instance.request(TEARDOWN, json!({}), limit).await;
         self.instance.post(ViewMsg::Close);
         self.reached(ViewState::Closed).await;
     }

@@ -1,13 +1,11 @@
 //! MCP Apps: pages, `_meta.ui` of tools, and detection of clients that support views.
 
-mod pages;
-
 use std::borrow::Cow;
 
 use rmcp::model::{
     Annotations, ClientCapabilities, MetaObject, Resource, ResourceContents, Role, Tool,
 };
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::describe;
 use bailiwick::artifact::{Artifact, REVIEW_MIME};
@@ -69,11 +67,10 @@ fn meta() -> MetaObject {
 }
 
 /// Whether a client declares MCP Apps with the media type of these pages.
-pub(super) fn shows_views(capabilities: Option<&ClientCapabilities>) -> bool {
-    let extensions = capabilities.and_then(|capabilities| capabilities.extensions.as_ref());
-    let types = extensions
-        .and_then(|extensions| extensions.get(APPS_EXTENSION)?.get("mimeTypes"))
-        .and_then(Value::as_array);
+pub(super) fn shows_views(capabilities: &ClientCapabilities) -> bool {
+    let extension = capabilities.extensions.as_ref();
+    let extension = extension.and_then(|extensions| extensions.get(APPS_EXTENSION));
+    let types = extension.and_then(|extension| extension.get("mimeTypes")?.as_array());
     types.is_some_and(|types| types.iter().any(|mime| mime == APP_MIME))
 }
 
@@ -126,18 +123,40 @@ pub(super) fn artifact_contents(artifact: Artifact, uri: &str) -> ResourceConten
 
 /// The built-in pages (the file browser only if `files` are served) and those of the host.
 pub(super) fn pages(files: bool, own: &[AppPage]) -> impl Iterator<Item = &AppPage> {
-    let built_in = pages::PAGES
-        .iter()
-        .filter(move |page| files || !page.application);
-    built_in.chain(own)
+    let built_in = BUILT_IN.iter();
+    built_in
+        .filter(move |page| files || !page.application)
+        .chain(own)
 }
+
+/// The second page is the file browser, which needs `file://` resources.
+static BUILT_IN: [AppPage; 2] = [
+    AppPage {
+        uri: Cow::Borrowed(REVIEW),
+        name: Cow::Borrowed("review-page"),
+        title: Cow::Borrowed("Review"),
+        description: Cow::Borrowed("Shows what a call would change or changed"),
+        html: Cow::Borrowed(bailiwick_ui::REVIEW),
+        application: false,
+    },
+    AppPage {
+        uri: Cow::Borrowed("ui://bailiwick/files"),
+        name: Cow::Borrowed("files"),
+        title: Cow::Borrowed("Files"),
+        description: Cow::Borrowed("Shows the files that this server serves"),
+        html: Cow::Borrowed(bailiwick_ui::BROWSER),
+        application: true,
+    },
+];
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     fn shows(capabilities: Value) -> bool {
-        shows_views(Some(&serde_json::from_value(capabilities).unwrap()))
+        shows_views(&serde_json::from_value(capabilities).unwrap())
     }
 
     #[test]
@@ -157,6 +176,5 @@ mod tests {
         ] {
             assert!(!shows(other.clone()), "{other}");
         }
-        assert!(!shows_views(None));
     }
 }

@@ -14,11 +14,10 @@ use super::client_roots::reject_widening_keys;
 use super::{Gateway, GatewayState, Trust};
 use bailiwick::audit::AuditFileError;
 use bailiwick::call::Origin;
-use bailiwick::host::{BuildError, Runtime};
 use bailiwick::permission::{GrantAuthority, GrantStoreError};
 use bailiwick::policy::{Policy, PolicyError};
-use bailiwick::supervisor::SpawnError;
 use bailiwick::worker::{OF_CLIENTS, Worker, WorkerSpec};
+use bailiwick::{BuildError, Runtime, SpawnError};
 
 /// Error of [`BackendFactory::create`].
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +30,7 @@ pub enum BackendError {
     #[error("the audit cannot be written")]
     Audit(#[source] AuditFileError),
     /// The grant store cannot be used. Clients do not get the reason, since it names a file of the host.
-    #[error("the grants cannot be kept")]
+    #[error("the grants cannot be stored")]
     Grants(GrantStoreError),
     /// The runtime could not be built.
     #[error(transparent)]
@@ -40,7 +39,7 @@ pub enum BackendError {
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// The server is shutting down.
-    #[error("the server stops")]
+    #[error("the server is shutting down")]
     Stopped,
 }
 
@@ -58,10 +57,10 @@ pub struct Backend {
     /// Dropping it ends its workers.
     runtime: Option<Runtime>,
     worker: Worker,
-    grants: Option<Arc<GrantAuthority>>,
+    pub(super) grants: Option<Arc<GrantAuthority>>,
     ownership: Ownership,
     /// Identifies the worker across all runtimes of this process.
-    name: String,
+    pub(super) name: String,
 }
 
 impl Backend {
@@ -96,22 +95,13 @@ impl Backend {
         &self.worker
     }
 
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(super) fn grants(&self) -> Option<&Arc<GrantAuthority>> {
-        self.grants.as_ref()
-    }
-
     /// A backend with another worker of the same runtime. One connection owns the worker.
-    fn with_worker(&self, worker: Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
+    fn with_worker(&self, worker: &Worker, grants: Option<Arc<GrantAuthority>>) -> Self {
         Self {
             runtime: self.runtime.clone(),
-            name: worker.name_in_process(),
-            worker,
             grants,
             ownership: Ownership::Worker,
+            ..Self::borrowed(worker)
         }
     }
 
@@ -148,35 +138,38 @@ pub trait BackendFactory: Send + Sync + 'static {
 }
 
 /// Where connections get their backend.
-pub(super) enum BackendSource {
-    /// One worker that no connection owns.
-    Worker(Arc<Backend>),
-    /// Backends created on demand.
-    Factory {
-        factory: Box<dyn BackendFactory>,
-        shared: OnceCell<Arc<Backend>>,
-    },
+pub(super) struct BackendSource {
+    /// Creates backends on demand; `None` if all connections use the shared one.
+    factory: Option<Box<dyn BackendFactory>>,
+    /// The backend that clients without a configuration share.
+    shared: OnceCell<Arc<Backend>>,
 }
 
 impl BackendSource {
+    /// One worker that no connection owns.
     pub(super) fn worker(worker: &Worker) -> Self {
-        Self::Worker(Arc::new(Backend::borrowed(worker)))
+        Self {
+            factory: None,
+            shared: OnceCell::new_with(Some(Arc::new(Backend::borrowed(worker)))),
+        }
     }
 
     pub(super) fn factory(factory: impl BackendFactory) -> Self {
-        Self::Factory {
-            factory: Box::new(factory),
+        Self {
+            factory: Some(Box::new(factory)),
             shared: OnceCell::new(),
         }
+    }
+
+    fn get_factory(&self) -> Result<&dyn BackendFactory, BackendError> {
+        self.factory.as_deref().ok_or(BackendError::Stopped)
     }
 }
 
 impl fmt::Debug for BackendSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Worker(backend) => f.debug_tuple("Worker").field(backend).finish(),
-            Self::Factory { shared, .. } => f.debug_tuple("Factory").field(shared).finish(),
-        }
+        let mut shown = f.debug_struct("BackendSource");
+        shown.field("shared", &self.shared).finish_non_exhaustive()
     }
 }
 
@@ -186,25 +179,26 @@ impl GatewayState {
         &self,
         configuration: Map<String, Value>,
     ) -> Result<Backend, ErrorData> {
-        let BackendSource::Factory { factory, .. } = &self.backends else {
-            return Err(internal_error(&BackendError::Stopped));
+        let created = async {
+            let factory = self.backends.get_factory()?;
+            factory.create(Some(Value::Object(configuration))).await
         };
-        let created = factory.create(Some(Value::Object(configuration))).await;
-        let mut backend = created.map_err(|error| configuration_error(&error))?;
+        let mut backend = created.await.map_err(|error| configuration_error(&error))?;
         backend.ownership = Ownership::Runtime;
         Ok(backend)
     }
 
     /// The backend that clients without a configuration share. Its errors are internal errors to them.
     async fn shared_backend(&self) -> Result<Arc<Backend>, ErrorData> {
-        match &self.backends {
-            BackendSource::Worker(backend) => Ok(Arc::clone(backend)),
-            BackendSource::Factory { factory, shared } => {
-                let create = || async { factory.create(None).await.map(Arc::new) };
-                let backend = shared.get_or_try_init(create).await.cloned();
-                backend.map_err(|error| internal_error(&error))
-            }
-        }
+        let create = || async {
+            self.backends
+                .get_factory()?
+                .create(None)
+                .await
+                .map(Arc::new)
+        };
+        let backend = self.backends.shared.get_or_try_init(create).await;
+        backend.cloned().map_err(|error| internal_error(&error))
     }
 }
 
@@ -233,35 +227,29 @@ impl Gateway {
             self.session.roots.expect(configuration);
             return Ok(());
         }
-        let backend = match (&self.state.backends, self.state.trust, configuration) {
-            (BackendSource::Factory { .. }, trust, Some(configuration))
-                if names_roots || trust == Trust::Host =>
-            {
+        let trust = self.state.trust;
+        let has_factory = self.state.backends.factory.is_some();
+        let backend = match configuration {
+            Some(configuration) if has_factory && (names_roots || trust == Trust::Host) => {
                 reject_widening_keys(&configuration, trust)?;
                 self.state.create_backend(configuration).await?
             }
-            // Configuration of an untrusted client can only restrict.
-            (_, trust, Some(configuration)) => {
-                let configuration = Value::Object(configuration);
-                let parsing = tokio::task::spawn_blocking(move || Policy::parse(&configuration));
-                let policy = parsing
-                    .await
-                    .map_err(|_| internal_error(&BackendError::Stopped))?;
-                let policy = policy.map_err(|error| configuration_error(&error.into()))?;
-                let spec = WorkerSpec::of_client(worker_name(client)).policy(policy);
+            Some(configuration) => {
+                let policy = parse_policy(configuration).await;
+                let policy = policy.map_err(|error| configuration_error(&error))?;
                 let shared = self.state.shared_backend().await?;
-                let grants = shared.grants.clone().filter(|_| trust != Trust::Agent);
-                let backend = spawn_narrowed(&shared, spec, grants).await;
+                let backend = spawn_narrowed(&shared, client, policy, trust).await;
                 backend.map_err(|error| configuration_error(&error.into()))?
             }
-            (BackendSource::Worker(backend), _, None) => {
-                // The handler rejects a second handshake.
-                self.session.backend.store(Some(Arc::clone(backend)));
-                return Ok(());
-            }
-            (BackendSource::Factory { .. }, _, None) => {
+            None if has_factory => {
                 let backend = spawn_worker(&*self.state.shared_backend().await?, client).await;
                 backend.map_err(|error| internal_error(&error.into()))?
+            }
+            None => {
+                // The handler rejects a second handshake.
+                let shared = self.state.shared_backend().await?;
+                self.session.backend.store(Some(shared));
+                return Ok(());
             }
         };
         self.session.backend.store(Some(Arc::new(backend)));
@@ -278,11 +266,8 @@ impl Gateway {
 
     /// The backend of this connection if it exists already.
     pub(super) fn open_backend(&self) -> Option<Arc<Backend>> {
-        match (self.session.backend.load_full(), &self.state.backends) {
-            (Some(backend), _) => Some(backend),
-            (None, BackendSource::Worker(backend)) => Some(Arc::clone(backend)),
-            (None, BackendSource::Factory { shared, .. }) => shared.get().cloned(),
-        }
+        let own = self.session.backend.load_full();
+        own.or_else(|| self.state.backends.shared.get().cloned())
     }
 
     /// Ends what this connection owns, and waits until its effects are recorded.
@@ -296,16 +281,10 @@ impl Gateway {
     /// recorded; such clients are not served afterwards. Backends that connections own end with them, and workers with
     /// another owner keep running.
     pub async fn shutdown(&self) {
-        if let BackendSource::Factory { shared, .. } = &self.state.backends
-            && let Some(runtime) = shared.get().and_then(|backend| backend.runtime.as_ref())
-        {
+        let shared = self.state.backends.shared.get();
+        if let Some(runtime) = shared.and_then(|backend| backend.runtime.as_ref()) {
             runtime.shutdown().await;
         }
-    }
-
-    /// Waits until all child sessions and the backends that they own have ended.
-    pub(super) async fn wait_for_children(&self) {
-        self.session.wait_for_children().await;
     }
 
     /// Whether the handshake has happened.
@@ -314,14 +293,23 @@ impl Gateway {
     }
 }
 
-/// Spawns a child of the shared worker.
+async fn parse_policy(configuration: Map<String, Value>) -> Result<Policy, BackendError> {
+    let configuration = Value::Object(configuration);
+    let parsing = tokio::task::spawn_blocking(move || Policy::parse(&configuration));
+    Ok(parsing.await.map_err(|_| BackendError::Stopped)??)
+}
+
+/// Spawns a child of the shared worker. The policy of an untrusted client can only restrict it.
 async fn spawn_narrowed(
     shared: &Backend,
-    spec: WorkerSpec,
-    grants: Option<Arc<GrantAuthority>>,
+    client: &str,
+    policy: Policy,
+    trust: Trust,
 ) -> Result<Backend, SpawnError> {
+    let spec = WorkerSpec::of_client(worker_name(client)).policy(policy);
     let worker = shared.worker.spawn(spec.written_by(Origin::Model)).await?;
-    Ok(shared.with_worker(worker, grants))
+    let grants = shared.grants.clone().filter(|_| trust != Trust::Agent);
+    Ok(shared.with_worker(&worker, grants))
 }
 
 /// Spawns a worker for one connection under the shared configuration.
@@ -331,23 +319,15 @@ async fn spawn_worker(shared: &Backend, client: &str) -> Result<Backend, SpawnEr
         Some(runtime) => runtime.spawn(spec).await?,
         None => shared.worker.spawn(spec).await?,
     };
-    Ok(shared.with_worker(worker, shared.grants.clone()))
+    Ok(shared.with_worker(&worker, shared.grants.clone()))
 }
 
 /// A worker name made from the client's name. Its prefix keeps it distinct from names that the host gives, so a client
 /// cannot take such a name.
 pub(super) fn worker_name(client: &str) -> String {
-    let name: String = bailiwick::escape(client)
-        .chars()
-        .map(|c| {
-            if c == '/' || c.is_whitespace() {
-                '-'
-            } else {
-                c
-            }
-        })
-        .take(63)
-        .collect();
+    let name =
+        bailiwick::text::escape(client).replace(|c: char| c == '/' || c.is_whitespace(), "-");
+    let name: String = name.chars().take(63).collect();
     let name = if name.is_empty() { "client" } else { &name };
     format!("{OF_CLIENTS}{name}")
 }
@@ -368,7 +348,7 @@ fn configuration_error(error: &BackendError) -> ErrorData {
     };
     match data {
         Some(data) => ErrorData::invalid_params(
-            bailiwick::escape_lines(&error_chain(error)).into_owned(),
+            bailiwick::text::escape_lines(&error_chain(error)).into_owned(),
             Some(data),
         ),
         None => internal_error(error),

@@ -7,29 +7,32 @@ use std::time::Duration;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use rmcp::model::{
-    CallToolRequestParams, CallToolResponse, CallToolResult, ErrorCode, ErrorData, InputResponses,
-    ProgressNotificationParam, ProtocolVersion,
+    CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ErrorCode,
+    ErrorData, InputResponses, ProgressNotificationParam, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
-use serde_json::Value;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::backend::Backend;
-use super::convert;
-use super::elicit::{self, CallIdentity, PendingInput, ResumedCall};
+use super::convert::{self, CallFailure};
+use super::elicit::{self, PendingInput};
 use super::form::{FormKind, FormResponse, read};
-use super::forward::{ClientCall, ClientCallEvent, ForwardTarget, shows_forms};
+use super::forward::{self, ClientCall, ClientCallEvent, Forwarder};
 use super::meta::RequestOptions;
 use super::requests::{is_initialized, request_cancelled};
-use super::tasks::CallTask;
-use super::view_tools;
-use super::{ApprovalMode, Gateway, RefusalHints, Trust, apps, client_roots};
-use bailiwick::call::{Asks, Call, CallMeta, Origin, Progress};
-use bailiwick::error::{CallError, Code};
+use super::worker_request::WorkerRequest;
+use super::{Gateway, RefusalHints, Trust, apps, client_roots};
+use bailiwick::call::{Asks, Call, CallMeta, Mode, Origin, Progress};
+use bailiwick::effect::ContentHash;
+use bailiwick::json::canonical;
 use bailiwick::permission::{DecidedBy, GrantAuthority, Question};
-use bailiwick::pipeline::Mode;
 use bailiwick::policy::Verdict;
+use bailiwick::requests::{CallRequests, RequestCapabilities};
 use bailiwick::scope::Scope;
-use bailiwick::worker::{CallEvent, Done, RunningCall};
+use bailiwick::worker::{Done, RunningCall};
+use bailiwick::{CallError, Code};
 
 /// Minimum time between progress notifications of a call.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
@@ -45,10 +48,17 @@ struct ToolCall {
     /// Counts progress if the client sent a progress token.
     progress: Option<Progress>,
     hints: Option<RefusalHints>,
-    /// Answers requests of third-party servers within the call.
-    forward_target: ForwardTarget,
     /// Whether the client may name the roots.
     client_roots: bool,
+    is_stateless: bool,
+    /// Whether the user of the client may be asked for what the call lacks.
+    may_ask: bool,
+    /// Whether the client supports tasks.
+    tasks: bool,
+    /// Identifies the client in requests of servers.
+    client_id: Arc<()>,
+    /// The requests of servers that the client answers within the call.
+    answers: RequestCapabilities,
 }
 
 impl Gateway {
@@ -57,82 +67,110 @@ impl Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
+        let answer = self.handle_call(request, &context).await;
+        answer.or_else(CallFailure::into_response)
+    }
+
+    async fn handle_call(
+        &self,
+        mut request: CallToolRequestParams,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, CallFailure> {
         if let Err(wait) = self.session.rate_limiter.take() {
             let backend = self.backend().await?;
-            let error = backend.worker().refuse_pace(&request.name, wait);
-            return convert::failure(&error).map(Into::into);
+            return Err(backend.worker().refuse_pace(&request.name, wait).into());
         }
-        let mut options = RequestOptions::read(&context.meta, self.state.trust)?;
-        if let Some(required) = self.roots_required(&request, &context).await? {
+        let options = RequestOptions::read(&context.meta, self.state.trust)?;
+        if let Some(required) = self.roots_required(&request, context).await? {
             return Ok(required.into());
         }
-        let backend = self.backend().await?;
-        let views = apps::shows_views(context.client_capabilities().as_ref());
-        let request = match view_tools::commit_request(request, views, &backend, &mut options) {
-            Ok(request) => request,
-            Err(error) => return convert::failure(&error).map(Into::into),
+        let capabilities = context.client_capabilities().unwrap_or_default();
+        let mut worker_request = WorkerRequest {
+            gateway: self,
+            backend: self.backend().await?,
+            options,
+            views: apps::shows_views(&capabilities),
         };
-        if views
-            && let Some(answer) = self
-                .call_view_tool(&request, &backend, &options, &context)
-                .await
-        {
-            return answer.map(Into::into);
+        if worker_request.views {
+            request = worker_request.commit_request(request)?;
+            let answer = worker_request.call_view_tool(&request, context);
+            if let Some(answer) = answer.await? {
+                return Ok(answer.into());
+            }
         }
-        if backend.worker().is_app_only(&request.name) {
-            if !views {
-                let error = backend
+        if worker_request.worker().is_app_only(&request.name) {
+            if !worker_request.views {
+                let origin = worker_request.options.origin;
+                let error = worker_request
                     .worker()
-                    .refuse_unknown(&request.name, options.origin);
-                return convert::failure(&error).map(Into::into);
+                    .refuse_unknown(&request.name, origin);
+                return Err(error.into());
             }
             // The client hides app-only tools from models, so the call is treated as a call of a view. The gateway cannot
             // check that.
-            options.origin = Origin::View;
+            worker_request.options.origin = Origin::View;
         }
-        let call = ToolCall {
-            links: self.links(views, &options, &context),
-            options,
-            backend,
-            tool: request.name.into_owned(),
-            arguments: Value::Object(request.arguments.unwrap_or_default()),
-            progress: context
-                .meta
-                .get_progress_token()
-                .map(|_| Progress::default()),
-            hints: self.state.refusal_hints.clone(),
-            forward_target: ForwardTarget::new(&self.session.client_id, &context),
-            client_roots: self.state.client_roots,
-        };
-        let (state, responses) = (request.request_state, request.input_responses.as_ref());
-        let resumed = self.resume_call(&call, &context, state.as_deref(), responses);
-        let resumed = match resumed.await? {
-            Ok(resumed) => resumed,
-            Err(error) => return convert::failure(&error).map(Into::into),
+        let (state, responses) = (request.request_state.take(), request.input_responses.take());
+        let call = self.tool_call(request, worker_request, &capabilities, context);
+        let resumed = match state {
+            Some(state) => Some(self.resume_call(&call, &state, responses.as_ref()).await?),
+            None => None,
         };
         let progress = call.progress.clone();
         let answer = tokio::select! {
             biased;
-            answer = self.run_call(&call, &context, resumed) => answer,
-            never = report_progress(&context, progress) => match never {},
+            answer = self.run_call(&call, context, resumed) => answer.or_else(CallFailure::into_response),
+            never = report_progress(context, progress) => match never {},
             // Dropping the call cancels it, unless its effect has begun.
-            () = request_cancelled(&context) => return Err(cancelled()),
+            () = request_cancelled(context) => return Err(cancelled().into()),
         };
-        self.log(&context, &call.tool, &answer).await;
-        answer
+        self.log(context, &call.tool, &answer).await;
+        Ok(answer?)
     }
 
-    fn links(
+    fn tool_call(
         &self,
-        views: bool,
-        options: &RequestOptions,
+        request: CallToolRequestParams,
+        worker_request: WorkerRequest<'_>,
+        capabilities: &ClientCapabilities,
         context: &RequestContext<RoleServer>,
-    ) -> convert::ResultLinks {
-        let supported = supports_resource_links(context);
-        convert::ResultLinks {
-            supported,
-            review: supported && (views || self.state.links),
-            artifacts: views || options.uses_extensions || self.state.trust == Trust::Host,
+    ) -> ToolCall {
+        let WorkerRequest {
+            backend,
+            options,
+            views,
+            ..
+        } = worker_request;
+        let version = context.protocol_version();
+        let links = version.is_some_and(|version| version >= ProtocolVersion::V_2025_06_18);
+        let is_stateless = is_stateless(context);
+        // A stateful client must be initialized before it is sent requests.
+        let is_ready = is_stateless || is_initialized(context);
+        let answers = is_ready.then(|| forward::answers(capabilities));
+        let answers = answers.unwrap_or_default();
+        let progress = context.meta.get_progress_token();
+        ToolCall {
+            tool: request.name.into_owned(),
+            arguments: Value::Object(request.arguments.unwrap_or_default()),
+            links: convert::ResultLinks {
+                supported: links,
+                review: links && (views || self.state.links),
+                artifacts: views || options.uses_extensions || self.state.trust == Trust::Host,
+            },
+            may_ask: self.state.ask_client
+                && options.granted.is_empty()
+                && self.state.trust != Trust::Agent
+                && backend.grants.is_some()
+                && answers.forms,
+            options,
+            backend,
+            progress: progress.map(|_| Progress::default()),
+            hints: self.state.refusal_hints.clone(),
+            client_roots: self.state.client_roots,
+            is_stateless,
+            tasks: is_stateless && capabilities.supports_tasks(),
+            client_id: Arc::clone(&self.session.client_id),
+            answers,
         }
     }
 
@@ -141,7 +179,7 @@ impl Gateway {
         call: &ToolCall,
         context: &RequestContext<RoleServer>,
         resumed: Option<ClientCall>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> Result<CallToolResponse, CallFailure> {
         if !call.options.ignored_grants.is_empty() {
             let worker = call.backend.worker();
             worker.note_ignored_grants(&call.to_call(Asks::Refuse), &call.options.ignored_grants);
@@ -150,54 +188,24 @@ impl Gateway {
         if let Some(running) = resumed {
             return self.run_asking(call, running, context).await;
         }
-        let (asks, asks_client) = match &self.state.approval {
-            ApprovalMode::Replay => (Asks::Wait, false),
-            ApprovalMode::Client { otherwise } if !self.may_ask(call, context) => {
-                (*otherwise, false)
-            }
-            // A call whose needs are all allowed may become a task. It may still need approval for needs that it finds
-            // while it runs.
-            ApprovalMode::Client { otherwise }
-                if may_be_task(call, context) && call.is_allowed().await =>
-            {
-                (*otherwise, false)
-            }
-            ApprovalMode::Client { .. } if is_stateless(context) => (Asks::WaitAlone, true),
-            ApprovalMode::Client { .. } => (Asks::Wait, true),
+        let may_be_task = call.may_be_task();
+        // A call whose needs are all allowed may become a task. It may still need approval for needs that it finds
+        // while it runs.
+        let asks_client = call.may_ask && !(may_be_task && call.is_allowed().await);
+        let asks = match asks_client {
+            true if call.is_stateless => Asks::WaitAlone,
+            true => Asks::Wait,
+            false => self.state.otherwise,
         };
-        if !asks_client && !call.may_forward() {
-            return self.run_unasked(call, asks, context).await;
+        if may_be_task && !asks_client {
+            let owner = call.backend.name.clone();
+            let call = call.clone();
+            let task = tokio::spawn(async move { call.run(asks).await });
+            let task = AbortOnDropHandle::new(task);
+            return Ok(self.state.tasks.answer(&owner, task).await?);
         }
         let running = call.start(asks, asks_client);
         self.run_asking(call, running, context).await
-    }
-
-    /// Runs a call without asking the user of the client.
-    async fn run_unasked(
-        &self,
-        call: &ToolCall,
-        asks: Asks,
-        context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
-        if may_be_task(call, context) {
-            let owner = call.backend.name().to_owned();
-            let call = call.clone();
-            let task = CallTask(tokio::spawn(async move { call.answer(asks).await }));
-            return self.state.tasks.answer(&owner, task).await;
-        }
-        call.answer(asks).await.map(Into::into)
-    }
-
-    /// Whether the user of the client may be asked for what a call lacks. A stateful client must be initialized first.
-    fn may_ask(&self, call: &ToolCall, context: &RequestContext<RoleServer>) -> bool {
-        let capabilities = context.client_capabilities();
-        call.options.granted.is_empty()
-            && self.state.trust != Trust::Agent
-            && call.backend.grants().is_some()
-            && capabilities
-                .and_then(|them| them.elicitation)
-                .is_some_and(|elicitation| shows_forms(&elicitation))
-            && (is_stateless(context) || is_initialized(context))
     }
 
     /// Runs a call and asks its questions one by one. A stateless client gets the question as its result.
@@ -206,41 +214,34 @@ impl Gateway {
         call: &ToolCall,
         mut running: ClientCall,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> Result<CallToolResponse, CallFailure> {
         let mut forwarded = FuturesUnordered::new();
         let mut event = running.next().await;
         loop {
-            let pending = match event {
-                Err(error) => return convert::failure(&call.with_hint(error)).map(Into::into),
-                Ok(ClientCallEvent::End(done)) => {
-                    return into_response(call.result(&done)).map(Into::into);
-                }
-                Ok(ClientCallEvent::Question(question)) => PendingInput::Question(question),
-                Ok(ClientCallEvent::Request(request)) => PendingInput::Request(request),
+            let pending = match event.map_err(|error| call.with_hint(error))? {
+                ClientCallEvent::End(done) => return Ok(call.result(&done)?.into()),
+                ClientCallEvent::Input(pending) => pending,
             };
-            if is_stateless(context) {
-                let suspended = self
-                    .state
-                    .suspended
-                    .suspend(call.identity(), pending, running);
-                let full = || CallError::new(Code::Busy, "too many questions are open");
-                return suspended.map_or_else(
-                    || convert::failure(&full().with("retry_after_ms", 1000)).map(Into::into),
-                    |required| Ok(required.into()),
-                );
+            if call.is_stateless {
+                let suspended = &self.state.suspended;
+                let suspended = suspended.suspend(call.digest(), pending, running);
+                let full = || {
+                    let error = CallError::new(Code::Busy, "too many questions are open");
+                    error.with("retry_after_ms", 1000)
+                };
+                return Ok(suspended.ok_or_else(full)?.into());
             }
             event = match pending {
                 PendingInput::Question(question) => tokio::select! {
                     biased;
                     event = running.next() => event,
-                    answered = self.ask(&question, call, context) => match answered {
-                        Ok(()) => running.next().await,
-                        Err(NoResponse) => return convert::failure(&no_response(&question)).map(Into::into),
-                    },
+                    answered = self.ask(&question, call, context) => {
+                        answered?;
+                        running.next().await
+                    }
                     () = self.session.input_closed() => {
                         let message = "the client has disconnected, so nobody can be asked";
-                        let error = CallError::new(Code::Cancelled, message);
-                        return convert::failure(&error).map(Into::into);
+                        return Err(CallError::new(Code::Cancelled, message).into());
                     }
                 },
                 PendingInput::Request(request) => {
@@ -274,8 +275,8 @@ impl Gateway {
         question: &Question,
         call: &ToolCall,
         context: &RequestContext<RoleServer>,
-    ) -> Result<(), NoResponse> {
-        let grants = call.backend.grants().ok_or(NoResponse)?;
+    ) -> Result<(), CallError> {
+        let grants = call.grants(question)?;
         let _lock = self.session.asking.lock().await;
         if let Ok(Some(_)) = grants.question(question.id).await {
             let response = elicit::ask_question(context, question).await;
@@ -284,49 +285,29 @@ impl Gateway {
         Ok(())
     }
 
-    /// The suspended call that a stateless client resumes, after its question was answered; `None` for a new call.
+    /// The suspended call that a stateless client resumes, after its question was answered.
     async fn resume_call(
         &self,
         call: &ToolCall,
-        context: &RequestContext<RoleServer>,
-        state: Option<&str>,
+        state: &str,
         responses: Option<&InputResponses>,
-    ) -> Result<Result<Option<ClientCall>, CallError>, ErrorData> {
-        let Some(state) = state else {
-            return Ok(Ok(None));
+    ) -> Result<ClientCall, CallFailure> {
+        let may_answer = |pending: &PendingInput| match pending {
+            PendingInput::Question(_) => call.is_stateless && call.may_ask,
+            PendingInput::Request(_) => call.is_stateless && call.answers_requests(),
         };
-        let may_ask = is_stateless(context) && self.may_ask(call, context);
-        let may_forward = is_stateless(context) && call.forward_target.is_possible();
-        let identity = call.identity();
         let suspended = &self.state.suspended;
-        let resumed = suspended.resume(identity, state, responses, |pending| match pending {
-            PendingInput::Question(_) => may_ask,
-            PendingInput::Request(_) => may_forward,
-        })?;
-        let ResumedCall {
-            running,
-            pending,
-            action,
-            content,
-        } = resumed;
-        match pending {
-            PendingInput::Request(request) => {
-                request.answer(&action, content);
-                Ok(Ok(Some(running)))
-            }
+        let (resumed, action, content) =
+            suspended.resume(call.digest(), state, responses, may_answer)?;
+        match resumed.pending {
+            PendingInput::Request(request) => request.answer(&action, content),
             PendingInput::Question(question) => {
-                let grants = call.backend.grants();
                 let response = read(&question, FormKind::Call, &action, &content);
-                let Some(grants) = grants else {
-                    return Ok(Err(no_response(&question)));
-                };
-                match submit_answer(grants, &question, response).await {
-                    Ok(()) => Ok(Ok(Some(running))),
-                    // Dropping the call cancels its question.
-                    Err(NoResponse) => Ok(Err(no_response(&question))),
-                }
+                // Without an answer the call is dropped, which cancels its question.
+                submit_answer(call.grants(&question)?, &question, response).await?;
             }
         }
+        Ok(resumed.running)
     }
 }
 
@@ -341,9 +322,9 @@ async fn submit_answer(
     grants: &GrantAuthority,
     question: &Question,
     response: FormResponse,
-) -> Result<(), NoResponse> {
+) -> Result<(), CallError> {
     match response {
-        FormResponse::Dismissed => return Err(NoResponse),
+        FormResponse::Dismissed => return Err(no_response(question)),
         FormResponse::Unusable => {
             tracing::warn!(question = %question.id, "a client sent an answer that cannot be used");
             grants.refuse_unusable(question.id, DecidedBy::Client);
@@ -359,34 +340,46 @@ async fn submit_answer(
 }
 
 /// The user gave no answer, which is not a denial.
-struct NoResponse;
-
 fn no_response(question: &Question) -> CallError {
-    let message = "the person behind the client gave no answer";
+    let message = "the user of the client did not answer";
     CallError::new(Code::ScopeRequired, message).requesting(question.request.needs.clone())
 }
 
 impl ToolCall {
-    fn identity(&self) -> CallIdentity<'_> {
-        CallIdentity {
-            worker: self.backend.name(),
-            tool: &self.tool,
-            arguments: &self.arguments,
-            options: &self.options,
-        }
+    /// Identifies the call by everything that it depends on, including options in `_meta`, such as a policy or preview
+    /// token. An answer is valid for the same call only.
+    fn digest(&self) -> ContentHash {
+        let RequestOptions {
+            preview,
+            policy,
+            origin,
+            preview_token,
+            confirm,
+            // No question is asked about a call with grants.
+            granted: _,
+            ignored_grants: _,
+            uses_extensions: _,
+        } = &self.options;
+        let identity = json!([
+            self.backend.name,
+            self.tool,
+            canonical(&self.arguments),
+            preview,
+            policy.as_ref().map(canonical),
+            origin,
+            preview_token,
+            confirm,
+        ]);
+        ContentHash::of(identity.to_string().as_bytes())
     }
 
     fn to_call(&self, asks: Asks) -> Call {
         Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
-            origin: self.options.origin,
-            policy: self.options.policy.clone(),
-            excluded_hunks: Vec::new(),
             preview_token: self.options.preview_token,
-            deadline: None,
             progress: self.progress.clone(),
             asks,
             confirm: self.options.confirm,
-            requests: None,
+            ..self.options.call_meta()
         })
     }
 
@@ -406,9 +399,10 @@ impl ToolCall {
         explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
     }
 
-    async fn answer(&self, asks: Asks) -> Result<CallToolResult, ErrorData> {
-        let done = self.run(asks).await;
-        into_response(done.map_err(|error| self.with_hint(error)))
+    /// The authority that answers a question about the call.
+    fn grants(&self, question: &Question) -> Result<&Arc<GrantAuthority>, CallError> {
+        let grants = self.backend.grants.as_ref();
+        grants.ok_or_else(|| no_response(question))
     }
 
     /// Appends a hint on what the user can do to the error of a denied call.
@@ -436,23 +430,41 @@ impl ToolCall {
         }
     }
 
+    /// Whether the client answers any request of a server.
+    fn answers_requests(&self) -> bool {
+        self.answers.forms || self.answers.urls
+    }
+
     /// Whether a server may send requests to the client within the call.
     fn may_forward(&self) -> bool {
-        self.forward_target.is_possible() && self.backend.worker().is_remote(&self.tool)
+        self.answers_requests() && self.backend.worker().is_remote(&self.tool)
+    }
+
+    /// Whether the call may become a task if it is slow: it must change nothing and forward no requests of servers.
+    fn may_be_task(&self) -> bool {
+        self.tasks && !self.backend.worker().mutates(&self.tool) && !self.may_forward()
     }
 
     /// Starts the call, and forwards requests of servers.
     fn start(&self, asks: Asks, asks_client: bool) -> ClientCall {
-        let (requests, forwarded) = self.forward_target.call_requests();
         let mut call = self.to_call(asks);
-        call.meta.requests = Some(requests);
-        ClientCall::new(self.begin(call), forwarded, asks_client)
+        let (sender, requests) = mpsc::unbounded_channel();
+        if self.may_forward() {
+            let answers = self.answers;
+            let forwarder = Forwarder { answers, sender };
+            call.meta.requests = Some(CallRequests::of_client(&self.client_id, forwarder));
+        }
+        ClientCall {
+            call: self.begin(call),
+            requests,
+            asks_client,
+        }
     }
 
     /// Starts the call with its grants.
     fn begin(&self, call: Call) -> RunningCall {
         let (worker, mode) = (self.backend.worker(), self.mode());
-        let grants = self.backend.grants();
+        let grants = self.backend.grants.as_ref();
         let Some(grants) = grants.filter(|_| !self.options.granted.is_empty()) else {
             return worker.underway(call, mode);
         };
@@ -472,13 +484,17 @@ impl ToolCall {
         })
     }
 
-    async fn run(&self, asks: Asks) -> Result<CallToolResult, CallError> {
-        let mut running = self.begin(self.to_call(asks));
-        loop {
-            if let CallEvent::End(done) = running.next().await? {
-                return self.result(&done);
+    /// Runs the call without asking the user of the client.
+    async fn run(&self, asks: Asks) -> Result<CallToolResult, ErrorData> {
+        let mut running = self.start(asks, false);
+        let result = loop {
+            match running.next().await {
+                Ok(ClientCallEvent::End(done)) => break self.result(&done),
+                Ok(ClientCallEvent::Input(_)) => {}
+                Err(error) => break Err(self.with_hint(error)),
             }
-        }
+        };
+        result.or_else(|error| convert::failure(&error))
     }
 
     fn result(&self, done: &Done) -> Result<CallToolResult, CallError> {
@@ -487,10 +503,6 @@ impl ToolCall {
             Done::Outcome(outcome) => convert::outcome(outcome, self.links),
         }
     }
-}
-
-fn into_response(result: Result<CallToolResult, CallError>) -> Result<CallToolResult, ErrorData> {
-    result.or_else(|error| convert::failure(&error))
 }
 
 /// Sends progress notifications if the client asked for them; never returns.
@@ -518,27 +530,11 @@ async fn report_progress(
     }
 }
 
-fn supports_resource_links(context: &RequestContext<RoleServer>) -> bool {
-    context
-        .protocol_version()
-        .is_some_and(|version| version >= ProtocolVersion::V_2025_06_18)
-}
-
 /// Whether the request is of a stateless revision.
 pub(super) fn is_stateless(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version >= ProtocolVersion::V_2026_07_28)
-}
-
-/// Whether a slow call may become a task: the client must support tasks, and the call must change nothing and forward no
-/// requests of servers.
-fn may_be_task(call: &ToolCall, context: &RequestContext<RoleServer>) -> bool {
-    let capabilities = context.client_capabilities();
-    is_stateless(context)
-        && capabilities.is_some_and(|capabilities| capabilities.supports_tasks())
-        && !call.backend.worker().mutates(&call.tool)
-        && !call.may_forward()
 }
 
 #[cfg(test)]

@@ -68,13 +68,12 @@ impl ClientRoots {
         let mut state = self.state.subscribe();
         let known = state.wait_for(|state| !matches!(state, RootsState::Pending));
         // After the timeout there is no root, and calls say so.
-        match tokio::time::timeout(ANSWER_TIMEOUT, known).await {
-            Ok(Ok(state)) => match &*state {
-                RootsState::Refused(error) => Err(error.clone()),
-                RootsState::Unused | RootsState::Pending | RootsState::Known => Ok(()),
-            },
-            Ok(Err(_)) | Err(_) => Ok(()),
+        if let Ok(Ok(state)) = tokio::time::timeout(ANSWER_TIMEOUT, known).await
+            && let RootsState::Refused(error) = &*state
+        {
+            return Err(error.clone());
         }
+        Ok(())
     }
 }
 
@@ -142,33 +141,32 @@ impl Gateway {
                 Some(path) if !paths.contains(&path) => paths.push(path),
                 Some(_) => {}
                 None => {
-                    let uri = bailiwick::escape(&root.uri);
+                    let uri = bailiwick::text::escape(&root.uri);
                     tracing::warn!(%uri, "a root of the client is not a directory of this machine");
                 }
             }
         }
-        if paths.is_empty() {
-            self.replace_backend(None);
-            return RootsState::Known;
-        }
-        let roots = paths.iter().enumerate();
-        let roots: Value = roots
-            .map(|(index, path)| json!({"path": path, "default": index == 0, "optional": true}))
-            .collect();
-        let mut configuration = self.session.roots.configuration.get().cloned();
-        let configuration = configuration.get_or_insert_default();
-        configuration.insert("roots".to_owned(), roots);
-        match self.state.create_backend(configuration.clone()).await {
-            Ok(backend) => {
-                self.replace_backend(Some(Arc::new(backend)));
-                RootsState::Known
-            }
+        let backend = if paths.is_empty() {
+            Ok(None)
+        } else {
+            let roots = paths.iter().enumerate();
+            let roots = roots
+                .map(|(index, path)| json!({"path": path, "default": index == 0, "optional": true}))
+                .collect();
+            let configuration = self.session.roots.configuration.get().cloned();
+            let mut configuration = configuration.unwrap_or_default();
+            configuration.insert("roots".to_owned(), roots);
+            self.state.create_backend(configuration).await.map(Some)
+        };
+        let (backend, state) = match backend {
+            Ok(backend) => (backend.map(Arc::new), RootsState::Known),
             Err(error) => {
                 tracing::warn!(%error, "no root of the client can be served");
-                self.replace_backend(None);
-                RootsState::Refused(error)
+                (None, RootsState::Refused(error))
             }
-        }
+        };
+        self.replace_backend(backend);
+        state
     }
 }
 
@@ -177,17 +175,14 @@ pub(super) fn reject_widening_keys(
     configuration: &Map<String, Value>,
     trust: Trust,
 ) -> Result<(), ErrorData> {
-    let widening = ["grantable", "allow"]
-        .into_iter()
-        .find(|key| configuration.contains_key(*key));
-    match widening {
-        Some(key) if trust != Trust::Host => {
-            let reason = format!("/{key} is refused: only a trusted host may configure it");
-            let data = json!({
-                "kind": "policy_scope", "code": "POLICY_INVALID", "field": format!("/{key}"), "layer": "initialize",
-            });
-            Err(ErrorData::invalid_params(reason, Some(data)))
-        }
-        _ => Ok(()),
-    }
+    let mut widening = ["grantable", "allow"].into_iter();
+    let Some(key) = widening.find(|key| trust != Trust::Host && configuration.contains_key(*key))
+    else {
+        return Ok(());
+    };
+    let reason = format!("/{key} is refused: only a trusted host may configure it");
+    let data = json!({
+        "kind": "policy_scope", "code": "POLICY_INVALID", "field": format!("/{key}"), "layer": "initialize",
+    });
+    Err(ErrorData::invalid_params(reason, Some(data)))
 }

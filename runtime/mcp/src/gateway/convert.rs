@@ -9,10 +9,9 @@ use rmcp::model::{
 };
 use serde_json::{Map, Value, json};
 
-use bailiwick::describe;
 use bailiwick::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
-use bailiwick::error::{CallError, Code};
 use bailiwick::tool::ToolInfo;
+use bailiwick::{CallError, Code, describe};
 
 /// A tool for clients that support views.
 pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
@@ -26,20 +25,13 @@ pub(super) fn gateway_tool(
     name: &'static str,
     title: &'static str,
     description: &'static str,
-    input: JsonObject,
+    input: Value,
 ) -> Tool {
-    let mut tool = Tool::new(name, description, input);
+    let mut tool = Tool::new(name, description, object(input));
     tool.title = Some(title.to_owned());
-    let (read_only, destructive, idempotent, open_world) =
-        (Some(true), Some(false), Some(true), Some(false));
-    let title = Some(title.to_owned());
-    tool.annotations = Some(ToolAnnotations::from_raw(
-        title,
-        read_only,
-        destructive,
-        idempotent,
-        open_world,
-    ));
+    let annotations = ToolAnnotations::with_title(title);
+    let annotations = annotations.read_only(true).destructive(false);
+    tool.annotations = Some(annotations.idempotent(true).open_world(false));
     tool.with_meta(MetaObject(object(json!({"ui": {"visibility": ["app"]}}))))
 }
 
@@ -83,7 +75,7 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
 
 fn input_schema(info: &ToolInfo) -> Value {
     let mut schema = info.input_schema.clone();
-    strip_dialect(&mut schema);
+    strip_schema(&mut schema, strip_dialect);
     if let Value::Object(map) = &mut schema {
         // MCP requires an object schema, also for tools without arguments.
         map.entry("type").or_insert_with(|| "object".into());
@@ -97,57 +89,52 @@ fn input_schema(info: &ToolInfo) -> Value {
 /// No member is required, since some clients check errors against the schema, too.
 fn output_schema(info: &ToolInfo) -> Option<Value> {
     let mut schema = info.output_schema.clone();
-    strip_dialect(&mut schema);
+    strip_schema(&mut schema, strip_dialect);
     let root = schema.as_object_mut()?;
     root.get("properties")?
         .as_object()
         .filter(|it| !it.is_empty())?;
     root.shift_remove("required");
     root.shift_remove("additionalProperties");
-    strip_descriptions(&mut schema);
+    strip_schema(&mut schema, |node| drop(node.shift_remove("description")));
     Some(schema)
 }
 
-/// Removes descriptions from a schema.
-fn strip_descriptions(schema: &mut Value) {
+/// Calls `strip` with the members of every subschema.
+fn strip_schema(schema: &mut Value, strip: fn(&mut JsonObject)) {
     match schema {
         Value::Object(node) => {
-            for (key, inner) in &mut *node {
+            strip(node);
+            for (key, inner) in node {
                 match (key.as_str(), inner) {
                     // Names of members and definitions are not keywords.
                     ("properties" | "$defs", Value::Object(members)) => {
-                        members.values_mut().for_each(strip_descriptions);
+                        let members = members.values_mut();
+                        members.for_each(|member| strip_schema(member, strip));
                     }
-                    (_, inner) => strip_descriptions(inner),
+                    (_, inner) => strip_schema(inner, strip),
                 }
             }
-            node.shift_remove("description");
         }
-        Value::Array(items) => items.iter_mut().for_each(strip_descriptions),
+        Value::Array(items) => items.iter_mut().for_each(|item| strip_schema(item, strip)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
 /// Removes the dialect's name and non-standard formats, which some validators reject.
-fn strip_dialect(schema: &mut Value) {
-    match schema {
-        Value::Object(map) => {
-            map.remove("$schema");
-            let rust = |format: &str| {
-                format.starts_with("uint") || format.starts_with("int") || format == "double"
-            };
-            if map.get("format").and_then(Value::as_str).is_some_and(rust) {
-                map.remove("format");
-            }
-            map.values_mut().for_each(strip_dialect);
-        }
-        Value::Array(items) => items.iter_mut().for_each(strip_dialect),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+fn strip_dialect(node: &mut JsonObject) {
+    node.remove("$schema");
+    let rust = |format: &str| {
+        format.starts_with("uint") || format.starts_with("int") || format == "double"
+    };
+    if node.get("format").and_then(Value::as_str).is_some_and(rust) {
+        node.remove("format");
     }
 }
 
-fn object(schema: Value) -> JsonObject {
-    match schema {
+/// The members of an object.
+pub(super) fn object(value: Value) -> JsonObject {
+    match value {
         Value::Object(map) => map,
         _ => Map::new(),
     }
@@ -257,7 +244,7 @@ fn block(content: &Content, links: ResultLinks) -> ContentBlock {
         Content::Image { bytes, mime } => ContentBlock::image(STANDARD.encode(bytes), *mime),
         Content::Audio { bytes, mime } => ContentBlock::audio(STANDARD.encode(bytes), *mime),
         Content::Blob { path, bytes } => ContentBlock::resource(
-            ResourceContents::blob(STANDARD.encode(bytes), super::uri::from_path(path))
+            ResourceContents::blob(STANDARD.encode(bytes), path.address())
                 .with_mime_type("application/octet-stream"),
         ),
         _ => ContentBlock::text("[content that this server cannot send]"),
@@ -287,6 +274,26 @@ pub(super) fn artifact(artifact: &ArtifactRef) -> Resource {
         .with_mime_type(super::apps::artifact_mime(artifact.mime))
         .with_annotations(for_people)
         .with_meta(super::describe::resource_meta("artifact", false))
+}
+
+/// Why a call has no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CallFailure {
+    /// The call failed.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// The request is invalid, or cannot be answered.
+    #[error(transparent)]
+    Request(#[from] ErrorData),
+}
+
+impl CallFailure {
+    pub(super) fn into_response<T: From<CallToolResult>>(self) -> Result<T, ErrorData> {
+        match self {
+            Self::Call(error) => failure(&error).map(Into::into),
+            Self::Request(error) => Err(error),
+        }
+    }
 }
 
 /// Converts an error to an error result for the model, or to a protocol error if the request itself is invalid.

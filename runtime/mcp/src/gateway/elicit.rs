@@ -6,24 +6,22 @@
 //! ones and applies limits.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rmcp::model::{
     CancelledNotificationParam, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult,
     ElicitationAction, ErrorData, InputRequest, InputRequests, InputRequiredResult, InputResponses,
     RequestId, RequestStateCodec, SealOptions, ServerRequest,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::form::{FormKind, FormResponse, form, read};
 use super::forward::{ClientCall, ForwardedRequest};
-use super::meta::RequestOptions;
 use bailiwick::effect::ContentHash;
 use bailiwick::permission::Question;
-use bailiwick::pipeline::canonical;
 
 /// Key of a permission question in an input-required result.
 const PERMISSION: &str = "permission";
@@ -34,56 +32,14 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(600);
 /// Maximum number of suspended calls.
 const MAX_SUSPENDED: usize = 256;
 
-/// What identifies a call: an answer is valid for the same call only.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct CallIdentity<'a> {
-    /// Identifies the worker across all runtimes of this process.
-    pub(super) worker: &'a str,
-    pub(super) tool: &'a str,
-    pub(super) arguments: &'a Value,
-    /// Options in `_meta`, such as a policy or preview token.
-    pub(super) options: &'a RequestOptions,
-}
-
-impl CallIdentity<'_> {
-    fn digest(self) -> ContentHash {
-        let RequestOptions {
-            preview,
-            policy,
-            origin,
-            preview_token,
-            confirm,
-            // No question is asked about a call with grants.
-            granted: _,
-            ignored_grants: _,
-            uses_extensions: _,
-        } = self.options;
-        let identity = json!([
-            self.worker,
-            self.tool,
-            canonical(self.arguments),
-            preview,
-            policy.as_ref().map(canonical),
-            origin,
-            preview_token,
-            confirm,
-        ]);
-        ContentHash::of(identity.to_string().as_bytes())
-    }
-}
-
-/// Sealed state that a stateless client sends back.
-#[derive(Debug, Serialize, Deserialize)]
-struct SealedState {
-    id: u64,
-    call: ContentHash,
-}
+/// Sealed state that a stateless client sends back: the number of the suspended call, and its digest.
+type SealedState = (u64, ContentHash);
 
 /// A call that waits until its client sends it again.
 #[derive(Debug)]
-struct SuspendedCall {
-    pending: PendingInput,
-    running: ClientCall,
+pub(super) struct SuspendedCall {
+    pub(super) pending: PendingInput,
+    pub(super) running: ClientCall,
     /// When the question or request ends.
     expires_at: Instant,
 }
@@ -107,13 +63,11 @@ impl PendingInput {
     }
 
     fn input(&self) -> Option<InputRequest> {
-        match self {
-            Self::Question(question) => {
-                let asked = form(question, FormKind::Call)?;
-                Some(InputRequest::Elicitation(ElicitRequest::new(asked)))
-            }
-            Self::Request(request) => request.input(),
-        }
+        let params = match self {
+            Self::Question(question) => form(question, FormKind::Call)?,
+            Self::Request(request) => request.params()?,
+        };
+        Some(InputRequest::Elicitation(ElicitRequest::new(params)))
     }
 
     /// How long it waits.
@@ -123,14 +77,6 @@ impl PendingInput {
             Self::Request(_) => REQUEST_TIMEOUT,
         }
     }
-}
-
-/// A call that its client has resumed, with the answer.
-pub(super) struct ResumedCall {
-    pub(super) running: ClientCall,
-    pub(super) pending: PendingInput,
-    pub(super) action: ElicitationAction,
-    pub(super) content: Value,
 }
 
 /// Suspended calls of stateless clients.
@@ -159,21 +105,18 @@ impl SuspendedCalls {
     /// Suspends a call and returns its input-required result; `None` if that fails, such as if too many calls are suspended.
     pub(super) fn suspend(
         &self,
-        call: CallIdentity<'_>,
+        call: ContentHash,
         pending: PendingInput,
         running: ClientCall,
     ) -> Option<InputRequiredResult> {
         let (key, input) = (pending.key(), pending.input()?);
-        let id = u64::from_le_bytes(random_bytes()?);
-        let sealed = SealedState {
-            id,
-            call: call.digest(),
-        };
+        let id = getrandom::u64().ok()?;
+        let sealed: SealedState = (id, call);
         let timeout = pending.timeout();
         let seal = SealOptions::new().ttl(timeout);
         let codec = self.codec().ok()?;
         let state = codec.seal_json_with(&sealed, &seal).ok()?;
-        let mut calls = self.lock();
+        let mut calls = self.calls.lock();
         let now = Instant::now();
         calls.retain(|_, call| now < call.expires_at);
         if calls.len() >= MAX_SUSPENDED {
@@ -189,27 +132,28 @@ impl SuspendedCalls {
         Some(InputRequiredResult::new(Some(requests), Some(state)))
     }
 
-    /// Takes the suspended call that a stateless client resumes, if it `may_answer` what the call waits for.
+    /// Takes the suspended call that a stateless client resumes, with its answer, if the client `may_answer` what the
+    /// call waits for.
     ///
     /// State that is invalid, expired or of another call is an error.
     pub(super) fn resume(
         &self,
-        call: CallIdentity<'_>,
+        call: ContentHash,
         state: &str,
         responses: Option<&InputResponses>,
         may_answer: impl Fn(&PendingInput) -> bool,
-    ) -> Result<ResumedCall, ErrorData> {
+    ) -> Result<(SuspendedCall, ElicitationAction, Value), ErrorData> {
         let mismatch = || {
             let reason = "requestState is not that of an open question about this call; make the call without it";
             ErrorData::invalid_params(reason, Some(json!({"field": "/requestState"})))
         };
         let codec = self.codec().map_err(|_| mismatch())?;
-        let sealed: SealedState = codec.open_json(state).map_err(|_| mismatch())?;
-        if sealed.call != call.digest() {
+        let (id, sealed): SealedState = codec.open_json(state).map_err(|_| mismatch())?;
+        if sealed != call {
             return Err(mismatch());
         }
-        let mut calls = self.lock();
-        let call = calls.get(&sealed.id);
+        let mut calls = self.calls.lock();
+        let call = calls.get(&id);
         let call = call.filter(|call| may_answer(&call.pending));
         let key = call.ok_or_else(mismatch)?.pending.key();
         let Some(answer) = responses.and_then(|responses| responses.get(key)) else {
@@ -220,26 +164,9 @@ impl SuspendedCalls {
         let action: ElicitationAction = serde_json::from_value(action)
             .map_err(|_| ErrorData::invalid_params("the answer has no valid `action`", None))?;
         let content = answer.get("content").cloned().unwrap_or_default();
-        let SuspendedCall {
-            running, pending, ..
-        } = calls.remove(&sealed.id).ok_or_else(mismatch)?;
-        Ok(ResumedCall {
-            running,
-            pending,
-            action,
-            content,
-        })
+        let resumed = calls.remove(&id).ok_or_else(mismatch)?;
+        Ok((resumed, action, content))
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u64, SuspendedCall>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-pub(super) fn random_bytes<const N: usize>() -> Option<[u8; N]> {
-    let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).ok()?;
-    Some(bytes)
 }
 
 /// Cancels an elicitation request if it is dropped before the answer.

@@ -73,7 +73,12 @@ impl Endpoint {
         let http = Http::new(token.clone());
         tokio::spawn(listen(gateway.clone(), listener, http, stop.clone()));
         tokio::spawn(accept(gateway, stream, Arc::clone(&socket), stop.clone()));
-        tokio::spawn(close_on_revoke(worker.clone(), stop.clone()));
+        let (worker, stop_on_revoke) = (worker.clone(), stop.clone());
+        tokio::spawn(async move {
+            let revoked = stop_on_revoke.run_until_cancelled(worker.revoked());
+            revoked.await;
+            stop_on_revoke.cancel();
+        });
         Ok(Self {
             url,
             token,
@@ -99,9 +104,9 @@ async fn accept(
 ) {
     let permits = Arc::new(Semaphore::new(MAX_CLIENTS));
     loop {
-        let (client, _) = tokio::select! {
-            client = accept_next(|cx| stream.poll_accept(cx)) => client,
-            () = stop.cancelled() => return,
+        let accepting = accept_next(|cx| stream.poll_accept(cx));
+        let Some((client, _)) = stop.run_until_cancelled(accepting).await else {
+            return;
         };
         let Ok(permit) = Arc::clone(&permits).try_acquire_owned() else {
             tracing::debug!("an endpoint hung up on a client: all its connections are taken");
@@ -111,22 +116,11 @@ async fn accept(
         tokio::spawn(async move {
             let _permit = permit;
             let (reader, writer) = client.into_split();
-            tokio::select! {
-                served = gateway.serve_lines(reader, writer, stop.clone()) => {
-                    if let Err(error) = served {
-                        tracing::debug!(%error, "a client went before it began");
-                    }
-                }
-                () = stop.cancelled() => {}
+            let serving = gateway.serve_lines(reader, writer, stop.clone());
+            if let Some(Err(error)) = stop.run_until_cancelled(serving).await {
+                tracing::debug!(%error, "a client went before it began");
             }
         });
-    }
-}
-
-async fn close_on_revoke(worker: Worker, stop: CancellationToken) {
-    tokio::select! {
-        () = worker.revoked() => stop.cancel(),
-        () = stop.cancelled() => {}
     }
 }
 

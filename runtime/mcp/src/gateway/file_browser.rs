@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 
 use rmcp::model::{JsonObject, Tool};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::meta::RequestOptions;
+use super::view_tools::parse_arguments;
+use super::worker_request::WorkerRequest;
 use super::{Gateway, convert};
 use bailiwick::effect::Op;
-use bailiwick::error::{CallError, Code};
-use bailiwick::path::VirtualPath;
 use bailiwick::policy::Verdict;
 use bailiwick::scope::Verb;
 use bailiwick::worker::Worker;
+use bailiwick::{CallError, Code, VirtualPath};
 
 const AUTHORITY_TOOL: &str = "authority";
 const CHANGED_FILES_TOOL: &str = "changed_files";
@@ -57,13 +57,7 @@ fn tools() -> [Tool; 2] {
             changed,
         ),
     ]
-    .map(|(name, title, description, schema)| {
-        let schema = match schema {
-            Value::Object(schema) => schema,
-            _ => JsonObject::new(),
-        };
-        convert::gateway_tool(name, title, description, schema)
-    })
+    .map(|(name, title, description, schema)| convert::gateway_tool(name, title, description, schema))
 }
 
 impl Gateway {
@@ -72,26 +66,29 @@ impl Gateway {
         let files = self.state.files.as_ref();
         files.map_or_else(Vec::new, |_| tools().into())
     }
+}
 
+impl WorkerRequest<'_> {
     /// Calls one of [`Gateway::file_browser_tools`]; `None` for any other name.
     pub(super) fn call_file_browser_tool(
         &self,
-        worker: &Worker,
         name: &str,
-        arguments: &Value,
-        options: &RequestOptions,
-    ) -> Option<Result<Value, CallError>> {
-        self.state.files.as_ref()?;
-        let answer = match name {
-            AUTHORITY_TOOL => parse_arguments(arguments).and_then(|args| authority(worker, &args)),
-            CHANGED_FILES_TOOL => parse_arguments(arguments).map(|NoArgs {}| changed_files(worker)),
-            _ => return None,
-        };
-        if options.policy.is_some() {
-            let message = "this tells what a worker's own policies say; send the call without one";
-            return Some(Err(CallError::new(Code::PolicyInvalid, message)));
+        arguments: Option<JsonObject>,
+    ) -> Result<Option<Value>, CallError> {
+        if self.gateway.state.files.is_none()
+            || ![AUTHORITY_TOOL, CHANGED_FILES_TOOL].contains(&name)
+        {
+            return Ok(None);
         }
-        Some(answer)
+        if self.options.policy.is_some() {
+            let message = "this tells what a worker's own policies say; send the call without one";
+            return Err(CallError::new(Code::PolicyInvalid, message));
+        }
+        if name == AUTHORITY_TOOL {
+            return authority(self.worker(), &parse_arguments(arguments)?).map(Some);
+        }
+        let NoArgs {} = parse_arguments(arguments)?;
+        Ok(Some(changed_files(self.worker())))
     }
 }
 
@@ -130,66 +127,52 @@ fn rights(worker: &Worker, text: &str) -> Value {
 }
 
 /// Changes of one file by all calls.
-struct ChangedFile {
+#[derive(Serialize)]
+struct ChangedFile<'a> {
+    path: &'a VirtualPath,
     op: Op,
     added: usize,
     removed: usize,
     calls: u64,
-    review: String,
+    /// The latest review.
+    review: &'a str,
+    diff: String,
 }
 
 /// Files that calls changed and the worker may read, latest first.
 fn changed_files(worker: &Worker) -> Value {
-    let mut order = Vec::new();
-    let mut found: HashMap<VirtualPath, ChangedFile> = HashMap::new();
-    let artifacts = worker.artifacts();
-    for made in artifacts.iter().filter(|made| made.name == "review") {
-        let Some(review) = worker.review(&made.uri) else {
-            continue;
-        };
-        if review.is_preview() {
-            continue;
-        }
+    let mut artifacts = worker.artifacts();
+    artifacts.retain(|made| made.name == "review");
+    let reviews = artifacts
+        .iter()
+        .filter_map(|made| Some((&*made.uri, worker.review(&made.uri)?)));
+    let reviews: Vec<_> = reviews.filter(|(_, review)| !review.is_preview()).collect();
+    let mut files: Vec<ChangedFile> = Vec::new();
+    let mut indices: HashMap<&VirtualPath, usize> = HashMap::new();
+    for (uri, review) in &reviews {
         for change in review.changes() {
             let path = change.to.as_ref().unwrap_or(&change.path);
             let visible = !change.diff.hidden && worker.judge(Verb::Read, path) == Verdict::Allow;
             if !visible || change.op == Op::MakeDirectory {
                 continue;
             }
-            if let Some(known) = found.get_mut(path) {
+            if let Some(known) = indices.get(path).and_then(|index| files.get_mut(*index)) {
                 known.added += change.diff.added;
                 known.removed += change.diff.removed;
                 known.calls += 1;
-            } else if order.len() < MAX_ITEMS {
-                order.push(path.clone());
-                let first = ChangedFile {
+            } else if files.len() < MAX_ITEMS {
+                indices.insert(path, files.len());
+                files.push(ChangedFile {
+                    path,
                     op: change.op,
                     added: change.diff.added,
                     removed: change.diff.removed,
                     calls: 1,
-                    review: made.uri.clone(),
-                };
-                found.insert(path.clone(), first);
+                    review: uri,
+                    diff: format!("{uri}.diff"),
+                });
             }
         }
     }
-    let changes = order.iter().filter_map(|path| {
-        let ChangedFile {
-            op,
-            added,
-            removed,
-            calls,
-            review,
-        } = found.get(path)?;
-        let diff = format!("{review}.diff");
-        Some(json!({
-            "path": path, "op": op, "added": added, "removed": removed, "calls": calls, "review": review, "diff": diff,
-        }))
-    });
-    json!({"changes": changes.collect::<Vec<_>>()})
-}
-
-fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: &Value) -> Result<T, CallError> {
-    T::deserialize(arguments)
-        .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
+    json!({"changes": files})
 }

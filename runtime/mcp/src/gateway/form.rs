@@ -111,7 +111,7 @@ fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<
 fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
     let roots = &question.request.roots;
     let all = question.lasting_choices().map(|(number, choice)| {
-        let sentence = bailiwick::escape(&choice.sentence(roots)).into_owned();
+        let sentence = bailiwick::text::escape(&choice.sentence(roots)).into_owned();
         if number == 0 && sentence.len() > MAX_CHOICE {
             return ("exactly the needs above".to_owned(), choice);
         }
@@ -146,10 +146,7 @@ fn waiting_calls(chosen: &str) -> Option<Lifetime> {
 
 /// The form of a question.
 pub(super) fn form(question: &Question, kind: FormKind) -> Option<ElicitRequestParams> {
-    let mut properties = properties(question, kind);
-    if kind == FormKind::Call || !is_whole(question) {
-        properties.retain(|key, _| !matches!(key.as_str(), "breadth" | "lifetime"));
-    }
+    let properties = properties(question, kind);
     let schema = json!({"type": "object", "properties": properties, "required": ["decision"]});
     let requested_schema: ElicitationSchema = serde_json::from_value(schema).ok()?;
     Some(ElicitRequestParams::FormElicitationParams {
@@ -167,7 +164,7 @@ fn message(question: &Question) -> String {
         text.push_str(&line);
         text.push('\n');
     };
-    let escaped = |text: &str, max| truncated(&bailiwick::escape(text), max);
+    let escaped = |text: &str, max| truncated(&bailiwick::text::escape(text), max);
     if request.sensitive {
         let why = match request.protected_because.join("; ") {
             why if why.is_empty() => why,
@@ -193,14 +190,14 @@ fn message(question: &Question) -> String {
     line(format!("Agent: {}", escaped(&agents, MAX_INTENT)));
     line(format!(
         "Tool: {}",
-        bailiwick::escape(request.tool.as_str())
+        bailiwick::text::escape(request.tool.as_str())
     ));
     line("Needs:".to_owned());
     for need in &request.needs {
         // Needs are few and bounded in length, so each is shown in full.
         line(format!(
             "  {}",
-            bailiwick::escape(&Coverage::of(need).sentence())
+            bailiwick::text::escape(&Coverage::of(need).sentence())
         ));
     }
     if request.preview.is_none() && request.needs.iter().any(|need| need.verb() != Verb::Read) {
@@ -231,7 +228,7 @@ fn message(question: &Question) -> String {
 /// Whether the form shows all arguments.
 fn is_whole(question: &Question) -> bool {
     let arguments = question.request.arguments.to_string();
-    bailiwick::escape(&arguments).chars().count() <= MAX_ARGUMENTS
+    bailiwick::text::escape(&arguments).chars().count() <= MAX_ARGUMENTS
 }
 
 fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
@@ -241,7 +238,10 @@ fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
     let decision = if kind == FormKind::Call {
         json!({"type": "string", "title": title, "enum": ["allow", "deny"]})
     } else {
-        let kinds = truncated(&bailiwick::escape(&question.request.kinds()), MAX_INTENT);
+        let kinds = truncated(
+            &bailiwick::text::escape(&question.request.kinds()),
+            MAX_INTENT,
+        );
         let about = format!(
             "`{DENY_KIND}` denies this agent, until the session ends and without asking, to {kinds}."
         );
@@ -251,39 +251,40 @@ fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
         })
     };
     properties.insert("decision".into(), decision);
+    if kind == FormKind::Connection && is_whole(question) {
+        add_choices(question, &mut properties);
+    }
+    let note = json!({
+        "type": "string", "title": "Note", "description": "If denied: a note for the agent.",
+        "maxLength": MAX_NOTE,
+    });
+    properties.insert("note".into(), note);
+    properties
+}
+
+/// Adds how much and for how long the user may allow.
+fn add_choices(question: &Question, properties: &mut Map<String, Value>) {
     let offered: Vec<String> = choices(question).map(|(text, _)| text).collect();
     if offered.len() > 1 {
         let narrowest = offered.first().cloned();
-        properties.insert(
-            "breadth".into(),
-            json!({
-                "type": "string", "title": "How much?",
-                "description": "What is allowed; the first is exactly what the call needs.",
-                "enum": offered, "default": narrowest,
-            }),
-        );
+        let breadth = json!({
+            "type": "string", "title": "How much?",
+            "description": "What is allowed; the first is exactly what the call needs.",
+            "enum": offered, "default": narrowest,
+        });
+        properties.insert("breadth".into(), breadth);
     }
     let lasting = question.lasting_choices().next().is_some();
     let offered_lifetimes =
         lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
     let names = offered_lifetimes.map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
-    properties.insert(
-        "lifetime".into(),
-        json!({
-            "type": "string", "title": "For how long?",
-            "description": "`once` is this call alone; the others hold for this connection's worker.",
-            "enum": names, "default": "once",
-        }),
-    );
-    properties.insert(
-        "note".into(),
-        json!({
-            "type": "string", "title": "Note", "description": "If denied: a note for the agent.",
-            "maxLength": MAX_NOTE,
-        }),
-    );
-    properties
+    let lifetime = json!({
+        "type": "string", "title": "For how long?",
+        "description": "`once` is this call alone; the others hold for this connection's worker.",
+        "enum": names, "default": "once",
+    });
+    properties.insert("lifetime".into(), lifetime);
 }
 
 fn truncated(text: &str, max: usize) -> String {
@@ -302,7 +303,7 @@ fn show_resources(request: &Request, mut line: impl FnMut(String)) {
     for change in resources.clone().take(MAX_CHANGES) {
         line(format!("Changes {}", change.title(MAX_PATH)));
         for (op, text) in change.lines().take(MAX_ENTRIES) {
-            let text = truncated(&bailiwick::escape(text), MAX_PATH);
+            let text = truncated(&bailiwick::text::escape(text), MAX_PATH);
             line(format!("    {op}{text}"));
         }
     }
@@ -315,8 +316,8 @@ fn show_resources(request: &Request, mut line: impl FnMut(String)) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bailiwick::VirtualPath;
     use bailiwick::fixtures::{changing, request};
-    use bailiwick::path::VirtualPath;
     use bailiwick::scope::{Operation, Scope};
 
     const FOLDER: &str = "change /r/a and everything in it; protected names stay closed";

@@ -1,87 +1,37 @@
 //! Forwards requests of third-party servers within a call to the client that made it.
 
-use std::sync::Arc;
-
-use rmcp::model::{
-    ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction,
-    ElicitationCapability, InputRequest,
-};
+use rmcp::model::{ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction};
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Map, Value};
 use tokio::sync::{mpsc, oneshot};
 
-use super::call::is_stateless;
-use super::elicit;
-use super::requests::is_initialized;
+use super::elicit::{self, PendingInput};
+use bailiwick::CallError;
 use bailiwick::effect::ContentHash;
-use bailiwick::error::CallError;
-use bailiwick::permission::Question;
 use bailiwick::requests::{
-    BoxFuture, CallRequests, Elicitation, ElicitationKind, ElicitationResponse,
-    RequestCapabilities, ServerRequests,
+    BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, RequestCapabilities,
+    ServerRequests,
 };
 use bailiwick::worker::{CallEvent, Done, RunningCall};
 
 /// Maximum lines of a server's message.
 const MAX_LINES: usize = 64;
 
-/// A client to forward requests to, and what it supports.
-#[derive(Clone, Debug)]
-pub(super) struct ForwardTarget {
-    /// Identifies the client.
-    client_id: Arc<()>,
-    answers: RequestCapabilities,
-}
-
-impl ForwardTarget {
-    /// The client of a request. A stateful client must be initialized before it is sent requests.
-    pub(super) fn new(client_id: &Arc<()>, context: &RequestContext<RoleServer>) -> Self {
-        let is_ready = is_stateless(context) || is_initialized(context);
-        let capabilities = context.client_capabilities().filter(|_| is_ready);
-        Self {
-            client_id: Arc::clone(client_id),
-            answers: answers(capabilities.as_ref()),
-        }
-    }
-
-    /// Whether the client supports any request.
-    pub(super) fn is_possible(&self) -> bool {
-        self.answers.forms || self.answers.urls
-    }
-
-    /// The handler for requests within one call, and the channel on which they arrive.
-    pub(super) fn call_requests(
-        &self,
-    ) -> (CallRequests, mpsc::UnboundedReceiver<ForwardedRequest>) {
-        let (sender, requests) = mpsc::unbounded_channel();
-        let forwarder = Forwarder {
-            answers: self.answers,
-            sender,
-        };
-        (
-            CallRequests::of_client(&self.client_id, forwarder),
-            requests,
-        )
-    }
-}
-
-fn answers(capabilities: Option<&ClientCapabilities>) -> RequestCapabilities {
-    let elicitation = capabilities.and_then(|them| them.elicitation.as_ref());
+/// The requests that a client with these capabilities answers.
+pub(super) fn answers(capabilities: &ClientCapabilities) -> RequestCapabilities {
     let mut answers = RequestCapabilities::default();
-    answers.forms = elicitation.is_some_and(shows_forms);
-    answers.urls = elicitation.is_some_and(|elicitation| elicitation.url.is_some());
+    if let Some(elicitation) = &capabilities.elicitation {
+        answers.urls = elicitation.url.is_some();
+        // Form mode is the default if a client names no mode.
+        answers.forms = elicitation.form.is_some() || !answers.urls;
+    }
     answers
 }
 
-/// Whether a client supports form mode, the default if it names no mode.
-pub(super) fn shows_forms(elicitation: &ElicitationCapability) -> bool {
-    elicitation.form.is_some() || elicitation.url.is_none()
-}
-
 /// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded.
-struct Forwarder {
-    answers: RequestCapabilities,
-    sender: mpsc::UnboundedSender<ForwardedRequest>,
+pub(super) struct Forwarder {
+    pub(super) answers: RequestCapabilities,
+    pub(super) sender: mpsc::UnboundedSender<ForwardedRequest>,
 }
 
 impl ServerRequests for Forwarder {
@@ -122,17 +72,10 @@ impl ForwardedRequest {
                 meta: None,
                 message,
                 url: url.clone(),
-                elicitation_id: ContentHash::of(&elicit::random_bytes::<16>()?).to_string(),
+                elicitation_id: ContentHash::of(&random_id()?).to_string(),
             },
             _ => return None,
         })
-    }
-
-    pub(super) fn input(&self) -> Option<InputRequest> {
-        let params = self.params()?;
-        Some(InputRequest::Elicitation(rmcp::model::ElicitRequest::new(
-            params,
-        )))
     }
 
     /// Answers the server.
@@ -178,11 +121,17 @@ impl ForwardedRequest {
     }
 }
 
+fn random_id() -> Option<[u8; 16]> {
+    let mut id = [0; 16];
+    getrandom::fill(&mut id).ok()?;
+    Some(id)
+}
+
 /// The server's message, each line quoted, under a line that names the server.
 fn message(request: &Elicitation) -> String {
     let mut text = format!(
         "The MCP server `{}` asks for input; this is not a permission request. Its own words, as are all fields:",
-        bailiwick::escape(&request.server)
+        bailiwick::text::escape(&request.server)
     );
     for line in request.message.lines().take(MAX_LINES) {
         text.push_str("\n> ");
@@ -194,8 +143,9 @@ fn message(request: &Elicitation) -> String {
 /// A running call of a client.
 #[derive(Debug)]
 pub(super) struct ClientCall {
-    call: RunningCall,
-    requests: mpsc::UnboundedReceiver<ForwardedRequest>,
+    pub(super) call: RunningCall,
+    /// Requests of servers within the call.
+    pub(super) requests: mpsc::UnboundedReceiver<ForwardedRequest>,
     /// The client is asked permission questions.
     pub(super) asks_client: bool,
 }
@@ -203,35 +153,25 @@ pub(super) struct ClientCall {
 /// An event of a running call.
 pub(super) enum ClientCallEvent {
     End(Box<Done>),
-    Question(Box<Question>),
-    Request(ForwardedRequest),
+    /// The call waits for the client.
+    Input(PendingInput),
 }
 
 impl ClientCall {
-    pub(super) fn new(
-        call: RunningCall,
-        requests: mpsc::UnboundedReceiver<ForwardedRequest>,
-        asks_client: bool,
-    ) -> Self {
-        Self {
-            call,
-            requests,
-            asks_client,
-        }
-    }
-
     /// Waits for the next event. Cancel safe; must not be called after the end.
     pub(super) async fn next(&mut self) -> Result<ClientCallEvent, CallError> {
         loop {
             let reached = tokio::select! {
                 biased;
                 reached = self.call.next() => reached?,
-                Some(request) = self.requests.recv() => return Ok(ClientCallEvent::Request(request)),
+                Some(request) = self.requests.recv() => {
+                    return Ok(ClientCallEvent::Input(PendingInput::Request(request)));
+                }
             };
             match reached {
                 CallEvent::End(done) => return Ok(ClientCallEvent::End(done)),
                 CallEvent::Question(question) if self.asks_client => {
-                    return Ok(ClientCallEvent::Question(question));
+                    return Ok(ClientCallEvent::Input(PendingInput::Question(question)));
                 }
                 // Another approver answers it.
                 CallEvent::Question(_) => {}
@@ -278,7 +218,7 @@ mod tests {
     fn answers_follow_declared_capabilities() {
         let declared = |capabilities: Value| {
             let capabilities = serde_json::from_value(capabilities).unwrap();
-            let answers = answers(Some(&capabilities));
+            let answers = answers(&capabilities);
             (answers.forms, answers.urls, answers.sampling)
         };
         let json = |text: &str| serde_json::from_str(text).unwrap();

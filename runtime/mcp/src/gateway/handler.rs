@@ -5,6 +5,7 @@
 )]
 
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
 
 use rmcp::ServerHandler;
 use rmcp::model::{
@@ -18,14 +19,13 @@ use rmcp::model::{
     UnsubscribeRequestParams, UpdateTaskParams,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, json};
 
 use super::backend::Backend;
 use super::call::is_stateless;
-use super::meta::{PREFIX, RequestOptions};
+use super::meta::PREFIX;
 use super::pagination::listed;
-use super::resources::authority;
-use super::{Gateway, apps, client_roots, convert, describe, prompts};
+use super::{Gateway, Trust, apps, client_roots, convert, describe, log, prompts};
 
 /// Methods of MCP. rmcp reports a request of such a method as a custom request if its parameters are invalid.
 const METHODS: &[&str] = &[
@@ -124,34 +124,8 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        let backend = self.backend().await?;
-        let worker = backend.worker();
-        let views = apps::shows_views(context.client_capabilities().as_ref());
-        let authority = authority(worker, &options).await?;
-        let tools = worker.tools_left(&authority, false);
-        let show = if views {
-            convert::tool_for_views
-        } else {
-            convert::tool
-        };
-        let mut shown: Vec<Tool> = tools.iter().map(|tool| show(tool, &tools)).collect();
-        if views {
-            let for_views = worker.tools_left(&authority, true);
-            shown.extend(
-                for_views
-                    .iter()
-                    .map(|tool| convert::tool_for_views(tool, &tools)),
-            );
-            // A policy that lists the allowed tools cannot list these.
-            if options.policy.is_none() {
-                let own = super::view_tools::tools()
-                    .into_iter()
-                    .chain(self.file_browser_tools());
-                shown.extend(own.filter(|tool| !backend.worker().has_tool(&tool.name)));
-            }
-        }
-        Ok(listed!(ListToolsResult, shown, request.as_ref()))
+        let tools = self.worker_request(&context).await?.list_tools().await?;
+        Ok(listed!(ListToolsResult, tools, request.as_ref()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
@@ -176,9 +150,9 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourcesResult, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        let views = apps::shows_views(context.client_capabilities().as_ref());
-        self.resources(request, views, &options).await
+        let worker_request = self.worker_request(&context).await?;
+        let resources = worker_request.list_resources().await?;
+        Ok(listed!(ListResourcesResult, resources, request.as_ref()))
     }
 
     async fn list_resource_templates(
@@ -186,8 +160,13 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListResourceTemplatesResult, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        self.resource_templates(request.as_ref(), &options).await
+        let worker_request = self.worker_request(&context).await?;
+        let templates = worker_request.list_resource_templates().await?;
+        Ok(listed!(
+            ListResourceTemplatesResult,
+            templates,
+            request.as_ref()
+        ))
     }
 
     async fn read_resource(
@@ -195,8 +174,9 @@ impl ServerHandler for Gateway {
         request: ReadResourceRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<ReadResourceResponse, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        self.resource(&request.uri, &options).await.map(Into::into)
+        let worker_request = self.worker_request(&context).await?;
+        let read = worker_request.read_resource(&request.uri).await;
+        read.map(Into::into)
     }
 
     async fn subscribe(
@@ -204,9 +184,10 @@ impl ServerHandler for Gateway {
         request: SubscribeRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        self.subscribe_file(&request.uri, &options, context.peer)
-            .await
+        let worker_request = self.worker_request(&context).await?;
+        let watched = worker_request.watch_file(&request.uri).await?;
+        self.subscribe_file(request.uri, watched, context.peer);
+        Ok(())
     }
 
     async fn unsubscribe(
@@ -252,7 +233,7 @@ impl ServerHandler for Gateway {
         _context: RequestContext<RoleServer>,
     ) -> Result<GetTaskResult, ErrorData> {
         let backend = self.backend().await?;
-        let task = self.state.tasks.get(&request.task_id, backend.name())?;
+        let task = self.state.tasks.get(&request.task_id, &backend.name)?;
         Ok(GetTaskResult::new(task))
     }
 
@@ -262,7 +243,7 @@ impl ServerHandler for Gateway {
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let backend = self.backend().await?;
-        self.state.tasks.update(&request.task_id, backend.name())
+        self.state.tasks.update(&request.task_id, &backend.name)
     }
 
     async fn cancel_task(
@@ -271,7 +252,7 @@ impl ServerHandler for Gateway {
         _context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let backend = self.backend().await?;
-        self.state.tasks.cancel(&request.task_id, backend.name())
+        self.state.tasks.cancel(&request.task_id, &backend.name)
     }
 
     async fn set_level(
@@ -282,7 +263,8 @@ impl ServerHandler for Gateway {
         if is_stateless(&context) {
             return Err(method_not_found("logging/setLevel"));
         }
-        self.session.log_level.set(request.level);
+        let level = log::severity(request.level);
+        self.session.log_level.store(level, Ordering::Relaxed);
         Ok(())
     }
 
@@ -291,11 +273,7 @@ impl ServerHandler for Gateway {
         request: Option<PaginatedRequestParams>,
         context: RequestContext<RoleServer>,
     ) -> Result<ListPromptsResult, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        let mut prompts = prompts::list();
-        for catalog in self.catalogs(&options).await? {
-            prompts.extend(prompts::server_prompts(&catalog));
-        }
+        let prompts = self.worker_request(&context).await?.list_prompts().await?;
         Ok(listed!(ListPromptsResult, prompts, request.as_ref()))
     }
 
@@ -304,13 +282,10 @@ impl ServerHandler for Gateway {
         request: GetPromptRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<GetPromptResponse, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        if let Some(prompt) = self.server_prompt(&request, &options).await? {
+        // This also checks the policy of the request, which has no effect on the built-in prompts.
+        let worker_request = self.worker_request(&context).await?;
+        if let Some(prompt) = worker_request.server_prompt(&request).await? {
             return Ok(prompt.into());
-        }
-        // A policy has no effect here, but must be valid.
-        if options.policy.is_some() {
-            authority(self.backend().await?.worker(), &options).await?;
         }
         prompts::get(&request.name, request.arguments.as_ref()).map(Into::into)
     }
@@ -320,8 +295,10 @@ impl ServerHandler for Gateway {
         request: CompleteRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CompleteResult, ErrorData> {
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        self.completion(&request, &options).await
+        self.worker_request(&context)
+            .await?
+            .complete(&request)
+            .await
     }
 
     async fn on_custom_request(
@@ -349,7 +326,7 @@ fn capitalized(text: &str) -> String {
 }
 
 fn method_not_found(method: &str) -> ErrorData {
-    let reason = format!("there is no method `{}`", bailiwick::escape(method));
+    let reason = format!("unknown method `{}`", bailiwick::text::escape(method));
     ErrorData::new(ErrorCode::METHOD_NOT_FOUND, reason, None)
 }
 
@@ -378,17 +355,13 @@ impl Gateway {
     /// The server's capabilities. `literal` is for clients of the proposals' dialect, which expect a plain `true` where
     /// MCP requires an object.
     fn capabilities(&self, literal: bool) -> ServerCapabilities {
-        let object = |value: Value| match value {
-            Value::Object(map) => map,
-            _ => Map::new(),
-        };
         let policy = if literal {
             json!({"enabled": true, "literal": true})
         } else {
             json!({"enabled": true})
         };
-        let mut experimental = BTreeMap::from([("policy".to_owned(), object(policy))]);
-        let configures = self.state.trust.is_host() || self.state.client_roots;
+        let mut experimental = BTreeMap::from([("policy".to_owned(), convert::object(policy))]);
+        let configures = self.state.trust == Trust::Host || self.state.client_roots;
         if configures && self.state.schema.is_some() {
             experimental.insert("configuration".into(), Map::new());
         }

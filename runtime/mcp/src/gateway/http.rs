@@ -170,7 +170,7 @@ impl Gateway {
         http: Http,
         stop: impl Future<Output = ()> + Send,
     ) -> Result<(), HttpError> {
-        self.serve_with_handler(listener, http, stop, |gateway| gateway)
+        self.serve_http_with_handler(listener, http, stop, |gateway| gateway)
             .await
     }
 
@@ -178,17 +178,6 @@ impl Gateway {
     /// suite.
     #[doc(hidden)]
     pub async fn serve_http_with_handler<S: ServerHandler>(
-        &self,
-        listener: TcpListener,
-        http: Http,
-        stop: impl Future<Output = ()> + Send,
-        make_handler: impl Fn(Self) -> S + Send + Sync + 'static,
-    ) -> Result<(), HttpError> {
-        self.serve_with_handler(listener, http, stop, make_handler)
-            .await
-    }
-
-    async fn serve_with_handler<S: ServerHandler>(
         &self,
         listener: TcpListener,
         http: Http,
@@ -228,7 +217,7 @@ impl Gateway {
             () = serve(listener, router, limits, stop) => {}
             () = shutdown_timeout => {}
         }
-        if tokio::time::timeout(SHUTDOWN_TIMEOUT, server.wait_for_children())
+        if tokio::time::timeout(SHUTDOWN_TIMEOUT, server.session.wait_for_children())
             .await
             .is_err()
         {
@@ -252,7 +241,7 @@ impl Gateway {
             hosts: hosts.iter().chain(&http.hosts).cloned().collect(),
             token: http.token.clone(),
         };
-        let cors = cors::Cors::new(guard.hosts.clone(), guard.origins.clone());
+        let guard = Arc::new(guard);
         let config = StreamableHttpServerConfig::default()
             // `RequestGuard` checks both more strictly.
             .disable_allowed_hosts()
@@ -276,8 +265,11 @@ impl Gateway {
             .layer(middleware::map_response(events::decorate_response))
             .layer(middleware::from_fn(sessions::limit_sessions))
             .layer(middleware::from_fn_with_state(body_limits, body::read))
-            .layer(middleware::from_fn_with_state(Arc::new(guard), authorize))
-            .layer(middleware::from_fn_with_state(cors, cors::handle))
+            .layer(middleware::from_fn_with_state(
+                Arc::clone(&guard),
+                authorize,
+            ))
+            .layer(middleware::from_fn_with_state(guard, cors::handle))
     }
 }
 

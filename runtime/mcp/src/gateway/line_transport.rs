@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 use super::decorate::decorate;
 use super::message::{self, IdScanner, Parsed, RejectedMessage};
 use super::outgoing::OutgoingQueue;
-use super::requests::{Batch, EndedRequest, OpenRequests, RequestRefusal};
+use super::requests::{Batch, OpenRequests};
 
 /// Maximum size of a message, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
@@ -45,7 +45,7 @@ pub(super) struct LineTransport<R> {
     dropped: Option<IdScanner>,
     /// The last line, if a blocking thread parses it.
     parse_task: Option<JoinHandle<Parsed>>,
-    /// Remaining messages of the last batch.
+    /// Accepted messages of the last line.
     queue: VecDeque<RxJsonRpcMessage<RoleServer>>,
     /// Refusal of the last line, until there is queue space.
     refusal: Option<Vec<u8>>,
@@ -139,48 +139,38 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     }
 
     /// The error for a rejected message. The id of an open request is omitted, since its answer is still pending.
-    fn encode_error(&self, RejectedMessage { id, error }: RejectedMessage) -> Option<Vec<u8>> {
-        tracing::debug!(error = %error.message, "refused a message");
-        let id = id.filter(|id| !self.open.is_open(id));
-        let error = TxJsonRpcMessage::<RoleServer>::error(*error, id);
-        serde_json::to_vec(&error).ok()
+    fn encode_error(&self, mut rejected: RejectedMessage) -> Vec<u8> {
+        tracing::debug!(error = %rejected.error.message, "refused a message");
+        rejected.id = rejected.id.filter(|id| !self.open.is_open(id));
+        rejected.encode()
     }
 
-    /// Parses the current line; `None` if a blocking thread does it.
-    fn parse(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
+    /// Parses the current line, on a blocking thread if it is long.
+    fn parse(&mut self) {
         let line = std::mem::take(&mut self.line);
         let batches = self.open.batches();
         if line.len() >= LONG_MESSAGE {
             let parse = move || message::read(line.trim_ascii(), batches);
             self.parse_task = Some(tokio::task::spawn_blocking(parse));
-            return None;
+        } else if !line.trim_ascii().is_empty() {
+            self.accept(message::read(line.trim_ascii(), batches));
         }
-        let text = line.trim_ascii();
-        if text.is_empty() {
-            return None;
-        }
-        self.accept(message::read(text, batches))
     }
 
-    /// The first accepted message of the last line; `None` if all are refused or ignored.
-    fn accept(&mut self, parsed: Parsed) -> Option<RxJsonRpcMessage<RoleServer>> {
+    /// Queues the accepted messages of the last line, and the refusal of the others.
+    fn accept(&mut self, parsed: Parsed) {
         let Parsed { messages, is_batch } = parsed;
         let batch = is_batch.then(Batch::default);
         for message in messages {
             match (self.admit(message, batch.as_ref()), &batch) {
                 (Ok(message), _) => self.queue.extend(message),
-                (Err(rejected), None) => self.refusal = self.encode_error(rejected),
-                (Err(rejected), Some(batch)) => {
-                    if let Some(refusal) = self.encode_error(rejected) {
-                        batch.add(refusal);
-                    }
-                }
+                (Err(rejected), None) => self.refusal = Some(self.encode_error(rejected)),
+                (Err(rejected), Some(batch)) => batch.add(self.encode_error(rejected)),
             }
         }
         if let Some(batch) = batch {
             self.refusal = batch.whole();
         }
-        self.queue.pop_front()
     }
 
     /// A message to handle; `None` if it is ignored.
@@ -191,17 +181,15 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     ) -> Result<Option<RxJsonRpcMessage<RoleServer>>, RejectedMessage> {
         let mut message = message?;
         if let JsonRpcMessage::Request(request) = &mut message {
-            self.open.begin(request, batch).map_err(|refusal| {
-                let id = (refusal == RequestRefusal::TooMany).then(|| request.id.clone());
-                RejectedMessage::new(id, refusal.error())
-            })?;
+            self.open.begin(request, batch)?;
             // Probes do not start a session, so a handshake may still follow.
             self.session_started |= !matches!(
                 request.request,
                 ClientRequest::PingRequest(_) | ClientRequest::DiscoverRequest(_)
             );
         }
-        let passes = self.open.on_message(&message) && self.session_started || is_request(&message);
+        let is_request = matches!(message, JsonRpcMessage::Request(_));
+        let passes = self.open.on_message(&message) && self.session_started || is_request;
         Ok(passes.then_some(message))
     }
 
@@ -225,10 +213,6 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     }
 }
 
-fn is_request(message: &RxJsonRpcMessage<RoleServer>) -> bool {
-    matches!(message, JsonRpcMessage::Request(_))
-}
-
 impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     type Error = io::Error;
 
@@ -238,33 +222,24 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
         let (outgoing, open) = (self.outgoing.clone(), self.open.clone());
         async move {
+            let text = encode(&message);
             if open.is_batched(&message) {
-                let text = encode(&message);
-                let Some(EndedRequest { is_expected, batch }) = open.end(&message) else {
+                // Collected answers occupy no queue space; those of a finished batch wait for it together.
+                let ended = open.end(&message);
+                let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
                     return Ok(());
                 };
-                // Collected answers occupy no queue space.
-                let batch_text =
-                    batch.and_then(|batch| batch.end(text.ok().filter(|_| is_expected)));
-                let Some(batch_text) = batch_text else {
-                    return Ok(());
-                };
-                let permit = outgoing.reserve(batch_text.len()).await?;
-                return outgoing.send(batch_text, permit);
+                let _unsent = open.count_unsent();
+                let permit = outgoing.reserve(text.len()).await?;
+                return outgoing.send(text, permit);
             }
-            let reserved = match encode(&message) {
-                Ok(text) => outgoing
-                    .reserve(text.len())
-                    .await
-                    .map(|permit| (text, permit)),
-                Err(error) => Err(error),
-            };
+            let permit = outgoing.reserve(text.as_ref().map_or(0, Vec::len)).await;
             // The id is released before the client can read the answer.
-            let is_expected = open.end(&message).is_none_or(|ended| ended.is_expected);
-            match reserved? {
-                (text, permit) if is_expected => outgoing.send(text, permit),
-                _ => Ok(()),
+            let ended = open.end(&message);
+            if ended.is_some_and(|request| request.cancelled) {
+                return Ok(());
             }
+            outgoing.send(text?, permit?)
         }
     }
 
@@ -285,10 +260,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 let parsed = parse_task.await;
                 self.parse_task = None;
                 // The task does not panic and is never aborted.
-                if let Ok(parsed) = parsed
-                    && let Some(message) = self.accept(parsed)
-                {
-                    return Some(message);
+                if let Ok(parsed) = parsed {
+                    self.accept(parsed);
                 }
                 continue;
             }
@@ -298,13 +271,10 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 return None;
             }
             match self.next_line().await {
-                Ok(LineRead::Line) => {
-                    if let Some(message) = self.parse() {
-                        return Some(message);
-                    }
-                }
+                Ok(LineRead::Line) => self.parse(),
                 Ok(LineRead::TooLong(ids)) => {
-                    self.refusal = self.encode_error(RejectedMessage::too_long(&ids, self.limit));
+                    let rejected = RejectedMessage::too_long(&ids, self.limit);
+                    self.refusal = Some(self.encode_error(rejected));
                 }
                 Ok(LineRead::End) => self.ended = true,
                 Err(error) => {
@@ -316,18 +286,11 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     }
 
     async fn close(&mut self) -> io::Result<()> {
-        for (id, EndedRequest { is_expected, batch }) in self.open.take_all() {
+        for (id, request) in self.open.take_all() {
             let reason = "the connection ended before the request did";
             let error = ErrorData::internal_error(reason, None);
-            let error = TxJsonRpcMessage::<RoleServer>::error(error, Some(id));
-            let text = is_expected
-                .then(|| serde_json::to_vec(&error))
-                .transpose()?;
-            let text = match batch {
-                Some(batch) => batch.end(text),
-                None => text,
-            };
-            let Some(text) = text else {
+            let error = RejectedMessage::new(Some(id), error).encode();
+            let Some(text) = request.finish(Some(error)) else {
                 continue;
             };
             let permit = self.outgoing.reserve_for_refusal(text.len());
@@ -489,6 +452,31 @@ mod tests {
         assert_eq!(received[1]["result"], serde_json::json!({}));
         assert_eq!(received[2]["id"], MAX_OPEN);
         assert_eq!(received[2]["error"]["data"]["code"], "BUSY");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn unsent_answers_of_batches_count_as_open_requests() {
+        let (near, _far) = duplex(1 << 20);
+        let (_client, server) = duplex(64);
+        let (mut lines, _writer_task) = lines(server, near, 1000);
+        let space = lines.outgoing.reserve(1 << 20).await.unwrap();
+        let batch = || message::read(format!("[{PING}]").as_bytes(), true);
+        let mut unsent = Vec::new();
+        for _ in 0..MAX_OPEN {
+            lines.accept(batch());
+            assert!(lines.queue.pop_front().is_some());
+            let mut sent = Box::pin(lines.send(answer(1)));
+            assert!(dropped(sent.as_mut()).await.is_none());
+            unsent.push(sent);
+        }
+        lines.accept(batch());
+        assert!(lines.queue.is_empty() && lines.refusal.is_some());
+        drop(space);
+        for sent in unsent {
+            sent.await.unwrap();
+        }
+        lines.accept(batch());
+        assert!(lines.queue.pop_front().is_some());
     }
 
     #[tokio::test(start_paused = true)]

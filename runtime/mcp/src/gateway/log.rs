@@ -4,7 +4,7 @@
     reason = "MCP deprecates logging, and clients of every revision may still ask for it"
 )]
 
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 
 use rmcp::model::{CallToolResponse, ErrorData, LoggingLevel, LoggingMessageNotificationParam};
 use rmcp::service::{RequestContext, RoleServer};
@@ -13,27 +13,9 @@ use serde_json::{Value, json};
 use super::Gateway;
 use super::call::is_stateless;
 
-/// Minimum severity for a stateful client; 0 until the client sets it.
-#[derive(Debug, Default)]
-pub(super) struct LogLevel(AtomicU8);
-
-impl LogLevel {
-    pub(super) fn set(&self, level: LoggingLevel) {
-        self.0.store(severity(level), Ordering::Relaxed);
-    }
-}
-
-fn severity(level: LoggingLevel) -> u8 {
-    match level {
-        LoggingLevel::Debug => 1,
-        LoggingLevel::Info => 2,
-        LoggingLevel::Notice => 3,
-        LoggingLevel::Warning => 4,
-        LoggingLevel::Error => 5,
-        LoggingLevel::Critical => 6,
-        LoggingLevel::Alert => 7,
-        LoggingLevel::Emergency => 8,
-    }
+/// The severity of a level, from 1.
+pub(super) fn severity(level: LoggingLevel) -> u8 {
+    level as u8 + 1
 }
 
 impl Gateway {
@@ -48,7 +30,7 @@ impl Gateway {
         let threshold = if is_stateless(context) {
             context.meta.log_level().map_or(0, severity)
         } else {
-            self.session.log_level.0.load(Ordering::Relaxed)
+            self.session.log_level.load(Ordering::Relaxed)
         };
         let (level, code) = summary(answer);
         if threshold == 0 || severity(level) < threshold {

@@ -8,11 +8,13 @@ use std::collections::HashSet;
 use std::fmt;
 
 use rmcp::model::{
-    ClientRequest, ErrorData, InitializeRequestParams, JsonRpcMessage, NumberOrString, Request,
+    ClientRequest, ErrorData, InitializeRequestParams, JsonRpcError, JsonRpcMessage,
+    NumberOrString, Request,
 };
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::{RoleServer, model::CustomRequest};
-use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 /// Maximum number of values in a message: numbers, strings, arrays, objects and their members.
@@ -44,6 +46,11 @@ impl RejectedMessage {
         Self::new(id, ErrorData::invalid_request(reason.to_owned(), None))
     }
 
+    /// The JSON-RPC error.
+    pub(super) fn encode(self) -> Vec<u8> {
+        serde_json::to_vec(&JsonRpcError::new(self.id, *self.error)).unwrap_or_default()
+    }
+
     /// The error for a batch in a revision without batches.
     pub(super) fn batch() -> Self {
         Self::invalid(None, NO_BATCH)
@@ -69,24 +76,22 @@ pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, RejectedMessage>;
 
 /// Parses a message, or a batch if `batches` is set.
 pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
-    let alone = |message| Parsed {
-        messages: vec![message],
-        is_batch: false,
-    };
-    if !batches || !is_batch(text) {
-        return alone(parse(text));
-    }
-    match split(text) {
-        Ok(texts) => {
+    let is_batch = batches && is_batch(text);
+    let messages = match is_batch.then(|| split(text)) {
+        None => vec![parse(text, &mut 0)],
+        Some(Ok(texts)) => {
             let mut values = 0;
-            let messages = texts.iter().map(|text| parse_within(text, &mut values));
-            Parsed {
-                messages: messages.collect(),
-                is_batch: true,
-            }
+            let messages = texts.iter().map(|text| parse(text, &mut values));
+            messages.collect()
         }
-        Err(rejected) => alone(Err(rejected)),
-    }
+        Some(Err(rejected)) => {
+            return Parsed {
+                messages: vec![Err(rejected)],
+                is_batch: false,
+            };
+        }
+    };
+    Parsed { messages, is_batch }
 }
 
 /// Whether a JSON text is an array.
@@ -94,61 +99,63 @@ pub(super) fn is_batch(text: &[u8]) -> bool {
     text.trim_ascii_start().starts_with(b"[")
 }
 
-/// Splits a batch into the texts of its messages.
+/// Splits a batch into the texts of its messages. Stops reading at the first message beyond the limit.
 pub(super) fn split(text: &[u8]) -> Result<Vec<&[u8]>, RejectedMessage> {
-    let parsed = serde_json::from_slice::<IgnoredAny>(text);
-    parsed.map_err(|error| {
-        let reason = format!("invalid JSON: {}", bailiwick::escape(&error.to_string()));
-        RejectedMessage::new(None, ErrorData::parse_error(reason, None))
-    })?;
-    let inner = text.trim_ascii();
-    let inner = inner
-        .strip_prefix(b"[")
-        .and_then(|it| it.strip_suffix(b"]"));
-    let inner = inner.unwrap_or_default().trim_ascii();
-    if inner.is_empty() {
-        return Err(RejectedMessage::invalid(
-            None,
-            "a batch has at least one message",
-        ));
-    }
-    let mut found = Vec::new();
-    let (mut depth, mut at, mut start) = (0_usize, 0, 0);
-    while let Some(byte) = inner.get(at) {
-        match byte {
-            b'"' => {
-                at = string_end(inner, at);
-                continue;
-            }
-            b'{' | b'[' => depth += 1,
-            b'}' | b']' => depth = depth.saturating_sub(1),
-            b',' if depth == 0 => {
-                found.push(inner.get(start..at).unwrap_or_default().trim_ascii());
-                start = at + 1;
-            }
-            _ => {}
-        }
-        at += 1;
-    }
-    found.push(inner.get(start..).unwrap_or_default().trim_ascii());
-    if found.len() > MAX_BATCH {
+    let mut batch = BatchReader::default();
+    let mut parser = serde_json::Deserializer::from_slice(text);
+    let parsed = parser.deserialize_seq(&mut batch);
+    let parsed = parsed.and_then(|()| parser.end());
+    if batch.too_many {
         let reason = format!("a batch has at most {MAX_BATCH} messages");
         return Err(RejectedMessage::invalid(None, &reason));
     }
-    Ok(found)
+    parsed.map_err(|error| RejectedMessage::new(None, invalid_json(&error)))?;
+    if batch.messages.is_empty() {
+        let reason = "a batch must contain at least one message";
+        return Err(RejectedMessage::invalid(None, reason));
+    }
+    Ok(batch.messages)
 }
 
-/// Parses one message.
-pub(super) fn parse(text: &[u8]) -> Message {
-    parse_within(text, &mut 0)
+/// Reads the messages of a batch up to the limit.
+#[derive(Debug, Default)]
+struct BatchReader<'t> {
+    messages: Vec<&'t [u8]>,
+    too_many: bool,
+}
+
+impl<'de> Visitor<'de> for &mut BatchReader<'de> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a batch")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
+        while let Some(message) = items.next_element::<&RawValue>()? {
+            if self.messages.len() == MAX_BATCH {
+                self.too_many = true;
+                return Err(A::Error::custom("rejected"));
+            }
+            self.messages.push(message.get().as_bytes());
+        }
+        Ok(())
+    }
+}
+
+fn invalid_json(error: &serde_json::Error) -> ErrorData {
+    let reason = format!(
+        "invalid JSON: {}",
+        bailiwick::text::escape(&error.to_string())
+    );
+    ErrorData::parse_error(reason, None)
 }
 
 /// Parses one message; `values` counts the values of all messages of a batch.
-fn parse_within(text: &[u8], values: &mut usize) -> Message {
+fn parse(text: &[u8], values: &mut usize) -> Message {
     let replacement = repair(text, values)?;
     let text = replacement.as_deref().unwrap_or(text);
-    let parsed = serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text);
-    let mut message = parsed.map_err(|_| diagnose(text))?;
+    let mut message = decode(text)?;
     if let JsonRpcMessage::Request(request) = &mut message
         && let ClientRequest::CustomRequest(custom) = &request.request
         && custom.method == "initialize"
@@ -164,18 +171,18 @@ fn parse_within(text: &[u8], values: &mut usize) -> Message {
 /// values of all messages of a batch.
 pub(super) fn check(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
     let replacement = repair(text, values)?;
-    let text = replacement.as_deref().unwrap_or(text);
-    match serde_json::from_slice::<RxJsonRpcMessage<RoleServer>>(text) {
-        Ok(_) => Ok(replacement),
-        Err(_) => Err(diagnose(text)),
-    }
+    decode(replacement.as_deref().unwrap_or(text))?;
+    Ok(replacement)
+}
+
+fn decode(text: &[u8]) -> Message {
+    serde_json::from_slice(text).map_err(|_| diagnose(text))
 }
 
 /// Checks a message without building it. Returns replacement text if it uses the dialect of the proposals, which has
 /// plain `true` where MCP requires an object.
 fn repair(text: &[u8], values: &mut usize) -> Result<Option<Vec<u8>>, RejectedMessage> {
-    let scan = scan(text, values)?;
-    if !scan.experimental {
+    if !scan(text, values)?.experimental {
         return Ok(None);
     }
     let Ok(mut message) = serde_json::from_slice::<Value>(text) else {
@@ -236,10 +243,8 @@ fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
     match params {
         Ok(params) => Ok(ClientRequest::InitializeRequest(Request::new(params))),
         Err(error) => {
-            let reason = format!(
-                "invalid parameters of `initialize`: {}",
-                bailiwick::escape(&error.to_string())
-            );
+            let error = bailiwick::text::escape(&error.to_string()).into_owned();
+            let reason = format!("invalid parameters of `initialize`: {error}");
             Err(ErrorData::invalid_params(reason, None))
         }
     }
@@ -247,11 +252,15 @@ fn initialize(custom: &CustomRequest) -> Result<ClientRequest, ErrorData> {
 
 /// The error for a text that passed the first pass but is not a valid message.
 fn diagnose(text: &[u8]) -> RejectedMessage {
+    let Ok(message) = serde_json::from_slice::<Map<String, Value>>(text) else {
+        return RejectedMessage::batch();
+    };
     let id = scan_ids(text).id();
-    let value: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
-    let reason = match value.get("method") {
+    let has_version = message.get("jsonrpc").is_some_and(|it| it == "2.0");
+    let reason = match message.get("method") {
+        _ if !has_version => "`jsonrpc` must be \"2.0\"",
         None => "a request has a `method`",
-        Some(Value::String(_)) if value.contains_key("id") && id.is_none() => {
+        Some(Value::String(_)) if message.contains_key("id") && id.is_none() => {
             "`id` must be a string or an integer"
         }
         Some(Value::String(_)) => "`params` must be an object",
@@ -264,118 +273,64 @@ fn diagnose(text: &[u8]) -> RejectedMessage {
 fn scan(text: &[u8], values: &mut usize) -> Result<Scan, RejectedMessage> {
     let mut scan = Scan {
         values: *values,
-        depth: 0,
-        problem: None,
-        object: false,
-        version: false,
-        experimental: false,
+        ..Scan::default()
     };
     let mut parser = serde_json::Deserializer::from_slice(text);
-    let seed = ScanSeed {
-        scan: &mut scan,
-        member: Member::Other,
-    };
-    let scanned = seed.deserialize(&mut parser).and_then(|()| parser.end());
+    let scanned = (&mut scan).deserialize(&mut parser);
+    let scanned = scanned.and_then(|()| parser.end());
     *values = scan.values;
-    match (&scan.problem, scanned) {
-        (Some(Problem::DuplicateKey(key)), _) => {
-            let reason = format!("one object has `{}` twice", bailiwick::escape(key));
-            let error = ErrorData::invalid_params(reason, None);
-            Err(RejectedMessage::new(scan_ids(text).id(), error))
-        }
-        (Some(Problem::Values), _) => {
-            let reason = format!("a message has at most {MAX_VALUES} values");
-            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
-        }
-        (Some(Problem::Depth), _) => {
-            let reason = format!("a message is nested at most {MAX_DEPTH} deep");
-            Err(RejectedMessage::invalid(scan_ids(text).id(), &reason))
-        }
-        (None, Err(error)) => {
-            // Truncated or concatenated messages have no reliable id.
-            let ids = scan_ids(text);
-            let id = ids.id().filter(|_| ids.is_whole());
-            let reason = format!("invalid JSON: {}", bailiwick::escape(&error.to_string()));
-            Err(RejectedMessage::new(
-                id,
-                ErrorData::parse_error(reason, None),
-            ))
-        }
-        (None, Ok(())) if !scan.object => Err(RejectedMessage::invalid(None, NO_BATCH)),
-        (None, Ok(())) if !scan.version => {
-            let reason = "`jsonrpc` must be \"2.0\"";
-            Err(RejectedMessage::invalid(scan_ids(text).id(), reason))
-        }
-        (None, Ok(())) => Ok(scan),
-    }
+    let Err(error) = scanned else { return Ok(scan) };
+    let ids = scan_ids(text);
+    Err(match scan.problem {
+        Some(problem) => RejectedMessage::new(ids.id(), problem),
+        // Truncated or concatenated messages have no reliable id.
+        None => RejectedMessage::new(ids.id().filter(|_| ids.is_whole()), invalid_json(&error)),
+    })
 }
 
 /// State of the first pass.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Scan {
     values: usize,
     depth: usize,
-    problem: Option<Problem>,
-    /// The message is an object.
-    object: bool,
-    /// The message has `"jsonrpc": "2.0"`.
-    version: bool,
+    /// Why the scan ended, if the text may still be valid JSON.
+    problem: Option<ErrorData>,
     /// Some object has the key `experimental`.
     experimental: bool,
 }
 
-#[derive(Debug)]
-enum Problem {
-    DuplicateKey(String),
-    Values,
-    Depth,
-}
+impl Scan {
+    /// Ends the scan.
+    fn reject<E: Error>(&mut self, problem: ErrorData) -> E {
+        self.problem = Some(problem);
+        E::custom("rejected")
+    }
 
-/// Which member of the message a value is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Member {
-    Version,
-    Other,
-}
-
-struct ScanSeed<'s> {
-    scan: &'s mut Scan,
-    member: Member,
-}
-
-impl ScanSeed<'_> {
     /// Enters an array or object.
     fn enter<E: Error>(&mut self) -> Result<(), E> {
-        self.scan.depth += 1;
-        if self.scan.depth > MAX_DEPTH {
-            self.scan.problem = Some(Problem::Depth);
-            return Err(E::custom("nested too deep"));
+        self.depth += 1;
+        if self.depth > MAX_DEPTH {
+            let reason = format!("a message is nested at most {MAX_DEPTH} deep");
+            return Err(self.reject(ErrorData::invalid_request(reason, None)));
         }
         Ok(())
     }
-
-    fn child(&mut self, member: Member) -> ScanSeed<'_> {
-        ScanSeed {
-            scan: self.scan,
-            member,
-        }
-    }
 }
 
-impl<'de> DeserializeSeed<'de> for ScanSeed<'_> {
+impl<'de> DeserializeSeed<'de> for &mut Scan {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
-        self.scan.values += 1;
-        if self.scan.values > MAX_VALUES {
-            self.scan.problem = Some(Problem::Values);
-            return Err(D::Error::custom("too many values"));
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            let reason = format!("a message has at most {MAX_VALUES} values");
+            return Err(self.reject(ErrorData::invalid_request(reason, None)));
         }
         deserializer.deserialize_any(self)
     }
 }
 
-impl<'de> Visitor<'de> for ScanSeed<'_> {
+impl<'de> Visitor<'de> for &mut Scan {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -398,10 +353,7 @@ impl<'de> Visitor<'de> for ScanSeed<'_> {
         Ok(())
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<(), E> {
-        if self.member == Member::Version {
-            self.scan.version = text == "2.0";
-        }
+    fn visit_str<E>(self, _: &str) -> Result<(), E> {
         Ok(())
     }
 
@@ -409,34 +361,28 @@ impl<'de> Visitor<'de> for ScanSeed<'_> {
         Ok(())
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(mut self, mut items: A) -> Result<(), A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<(), A::Error> {
         self.enter()?;
-        while items
-            .next_element_seed(self.child(Member::Other))?
-            .is_some()
-        {}
-        self.scan.depth -= 1;
+        while items.next_element_seed(&mut *self)?.is_some() {}
+        self.depth -= 1;
         Ok(())
     }
 
-    fn visit_map<A: MapAccess<'de>>(mut self, mut members: A) -> Result<(), A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         self.enter()?;
-        let top = self.scan.depth == 1;
-        self.scan.object |= top;
         let mut keys = HashSet::new();
         while let Some(key) = members.next_key::<String>()? {
-            let member = match key.as_str() {
-                "jsonrpc" if top => Member::Version,
-                _ => Member::Other,
-            };
-            self.scan.experimental |= key == "experimental";
+            self.experimental |= key == "experimental";
             if let Some(key) = keys.replace(key) {
-                self.scan.problem = Some(Problem::DuplicateKey(key));
-                return Err(A::Error::custom("a key is there twice"));
+                let reason = format!(
+                    "duplicate key `{}` in an object",
+                    bailiwick::text::escape(&key)
+                );
+                return Err(self.reject(ErrorData::invalid_params(reason, None)));
             }
-            members.next_value_seed(self.child(member))?;
+            members.next_value_seed(&mut *self)?;
         }
-        self.scan.depth -= 1;
+        self.depth -= 1;
         Ok(())
     }
 }
@@ -556,22 +502,13 @@ fn scan_ids(text: &[u8]) -> IdScanner {
     ids
 }
 
-/// End of the string that begins at `start`.
-fn string_end(text: &[u8], start: usize) -> usize {
-    let mut at = start + 1;
-    while let Some(byte) = text.get(at) {
-        match byte {
-            b'"' => return at + 1,
-            b'\\' => at += 2,
-            _ => at += 1,
-        }
-    }
-    text.len()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &[u8]) -> Message {
+        super::parse(text, &mut 0)
+    }
 
     fn message(params: &str) -> String {
         format!(r#"{{"jsonrpc":"2.0","method":"m","params":{params},"id":5}}"#)
@@ -583,7 +520,7 @@ mod tests {
             Err(rejected) => Some(rejected.error.message.into_owned()),
             Ok(_) => None,
         };
-        let expected = expected.map(|key| format!("one object has `{key}` twice"));
+        let expected = expected.map(|key| format!("duplicate key `{key}` in an object"));
         assert_eq!(found, expected, "{text}");
     }
 
@@ -683,6 +620,14 @@ mod tests {
         let many = |count: usize| format!("[{}]", vec!["{}"; count].join(","));
         assert_eq!(split(&many(MAX_BATCH)).unwrap().len(), MAX_BATCH);
         assert_eq!(split(&many(MAX_BATCH + 1)), Err(-32600));
+    }
+
+    #[test]
+    fn batch_is_not_read_beyond_its_limit() {
+        // Reading on would find invalid JSON.
+        let text = "[".to_owned() + &"1,".repeat(MAX_BATCH + 1) + "}";
+        let rejected = split(text.as_bytes()).unwrap_err();
+        assert_eq!(rejected.error.code.0, -32600);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use rmcp::model::RequestMetaObject;
 use serde_json::Value;
 
 use super::Trust;
-use bailiwick::call::Origin;
+use bailiwick::call::{CallMeta, Origin};
 use bailiwick::effect::PreviewToken;
 use bailiwick::scope::ScopePattern;
 
@@ -52,7 +52,7 @@ impl RequestOptions {
         for key in own {
             if !KEYS.contains(&key) {
                 return Err(invalid(
-                    &bailiwick::escape(key),
+                    &bailiwick::text::escape(key),
                     "is not a key of this server",
                 ));
             }
@@ -100,6 +100,15 @@ impl RequestOptions {
         }
         Ok(options)
     }
+
+    /// The part of the options that every call of a tool has.
+    pub(super) fn call_meta(&self) -> CallMeta {
+        CallMeta {
+            origin: self.origin,
+            policy: self.policy.clone(),
+            ..CallMeta::default()
+        }
+    }
 }
 
 /// The configuration that a stateless client sends with each request, which acts as a policy.
@@ -138,7 +147,7 @@ fn patterns(value: &Value) -> Result<Vec<ScopePattern>, ErrorData> {
             Ok(pattern) => patterns.push(pattern),
             // An invalid grant is ignored; the others still apply.
             Err(error) => {
-                tracing::debug!(scope = %bailiwick::escape(text), %error, "ignored an invalid granted scope");
+                tracing::debug!(scope = %bailiwick::text::escape(text), %error, "ignored an invalid granted scope");
             }
         }
     }

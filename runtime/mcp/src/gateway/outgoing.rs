@@ -33,10 +33,7 @@ pub(super) struct OutgoingQueue {
 }
 
 /// Queue space, released on drop.
-#[derive(Debug)]
-pub(super) struct QueuePermit {
-    _permit: OwnedSemaphorePermit,
-}
+pub(super) type QueuePermit = OwnedSemaphorePermit;
 
 impl OutgoingQueue {
     /// Starts the task that writes to `writer`.
@@ -85,8 +82,7 @@ impl OutgoingQueue {
 async fn reserve(semaphore: &Arc<Semaphore>, bytes: usize, max: u32) -> io::Result<QueuePermit> {
     let bytes = u32::try_from(bytes).unwrap_or(max).min(max);
     let permit = Arc::clone(semaphore).acquire_many_owned(bytes).await;
-    let permit = permit.map_err(io::Error::other)?;
-    Ok(QueuePermit { _permit: permit })
+    permit.map_err(io::Error::other)
 }
 
 async fn write<W: AsyncWrite + Unpin>(

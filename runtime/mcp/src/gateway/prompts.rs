@@ -1,6 +1,5 @@
 //! Built-in prompts.
 
-use bailiwick::tool::Catalog;
 use rmcp::ErrorData;
 use rmcp::model::{GetPromptResult, JsonObject, Prompt, PromptArgument, PromptMessage, Role};
 
@@ -21,20 +20,13 @@ pub(super) fn list() -> Vec<Prompt> {
     )]
 }
 
-/// The prompts of a third-party server.
-pub(super) fn server_prompts(catalog: &Catalog) -> Vec<Prompt> {
-    let prompts = catalog.prompts.values();
-    let shown = prompts.filter_map(|(_, it)| serde_json::from_value(it.shown.clone()).ok());
-    shown.collect()
-}
-
 /// A prompt with its arguments filled in.
 pub(super) fn get(
     name: &str,
     arguments: Option<&JsonObject>,
 ) -> Result<GetPromptResult, ErrorData> {
     if name != REVIEW {
-        let reason = format!("there is no prompt `{}`", bailiwick::escape(name));
+        let reason = format!("unknown prompt `{}`", bailiwick::text::escape(name));
         return Err(ErrorData::invalid_params(reason, None));
     }
     let argument = |key: &str| arguments.and_then(|all| all.get(key)?.as_str());
@@ -47,12 +39,12 @@ pub(super) fn get(
             )
         })?;
     let focus = argument("focus").map_or_else(String::new, |focus| {
-        format!(" Look above all for {}.", bailiwick::escape(focus))
+        format!(" Look above all for {}.", bailiwick::text::escape(focus))
     });
     let text = format!(
         "Review what was changed in `{}`. Read it with `read_file`, or list it first if it is a directory. \
          Name each fault with its line and what to do about it; do not change anything.{focus}",
-        bailiwick::escape(path)
+        bailiwick::text::escape(path)
     );
     let message = PromptMessage::new_text(Role::User, text);
     Ok(GetPromptResult::new(vec![message]).with_description("A review of what was changed"))

@@ -5,51 +5,23 @@
 //! also if the client cancelled the request and the answer is dropped.
 
 use std::collections::HashMap;
-use std::future::poll_fn;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::pin::pin;
-use std::sync::Weak;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
+use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientNotification, ClientRequest, ErrorData, GetExtensions, JsonRpcMessage, JsonRpcRequest,
-    NumberOrString, ProtocolVersion, ServerConfig, ServerResult,
+    NumberOrString, ProtocolVersion, ServerResult,
 };
-use rmcp::service::{
-    NotificationContext, RequestContext, RxJsonRpcMessage, Service, TxJsonRpcMessage,
-};
+use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::json;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+use super::message::RejectedMessage;
+
 /// Maximum number of open requests per client.
 pub(super) const MAX_OPEN: usize = 256;
-
-/// Why a request is refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RequestRefusal {
-    /// Its id belongs to an open request.
-    InUse,
-    /// There are too many open requests.
-    TooMany,
-}
-
-impl RequestRefusal {
-    /// The error for the client. An error about an id in use must not have that id, since it would be taken for the
-    /// answer to the request that has it.
-    pub(super) fn error(self) -> ErrorData {
-        match self {
-            Self::InUse => ErrorData::invalid_request("this request id is still in use", None),
-            Self::TooMany => {
-                let reason = format!("at most {MAX_OPEN} requests may wait for their answers");
-                let data = json!({"code": "BUSY", "retry_after_ms": 100});
-                ErrorData::invalid_request(reason, Some(data))
-            }
-        }
-    }
-}
 
 /// State of a request that its handler can see, in the request's extensions.
 #[derive(Clone, Debug)]
@@ -60,17 +32,30 @@ struct RequestHandle {
     initialized: bool,
 }
 
+/// A request that is not answered yet.
 #[derive(Debug)]
-struct OpenRequest {
+pub(super) struct OpenRequest {
     stop: CancellationToken,
     /// The client cancelled it, so it gets no answer.
-    cancelled: bool,
+    pub(super) cancelled: bool,
     /// It stays open until it is cancelled.
     is_subscription: bool,
     /// Its answer is being passed to the transport.
     is_answering: bool,
     /// The batch that it belongs to.
     batch: Option<Batch>,
+}
+
+impl OpenRequest {
+    /// The text to send when the request ends with this answer; `None` if it gets no answer, or if other answers of its
+    /// batch are pending.
+    pub(super) fn finish(self, answer: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let answer = answer.filter(|_| !self.cancelled);
+        match self.batch {
+            Some(batch) => batch.end(answer),
+            None => answer,
+        }
+    }
 }
 
 /// The answers to a batch. Cheap to clone.
@@ -85,19 +70,15 @@ struct BatchAnswers {
 }
 
 impl Batch {
-    fn answers(&self) -> MutexGuard<'_, BatchAnswers> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Adds an answer that belongs to no request.
     pub(super) fn add(&self, text: Vec<u8>) {
-        self.answers().messages.push(text);
+        self.0.lock().messages.push(text);
     }
 
     /// Adds the answer to a request, unless the request gets no answer. Returns the array of answers if none
     /// is pending; `None` if it is empty.
-    pub(super) fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
-        let mut answers = self.answers();
+    fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
+        let mut answers = self.0.lock();
         answers.messages.extend(text);
         answers.waiting = answers.waiting.saturating_sub(1);
         drop(answers);
@@ -106,7 +87,7 @@ impl Batch {
 
     /// The array of answers if none is pending; `None` if it is empty.
     pub(super) fn whole(&self) -> Option<Vec<u8>> {
-        let mut answers = self.answers();
+        let mut answers = self.0.lock();
         if answers.waiting > 0 || answers.messages.is_empty() {
             return None;
         }
@@ -122,20 +103,23 @@ pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
     array
 }
 
-/// An answered request.
-#[derive(Debug)]
-pub(super) struct EndedRequest {
-    /// The client expects the answer.
-    pub(super) is_expected: bool,
-    pub(super) batch: Option<Batch>,
-}
-
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<NumberOrString, OpenRequest>,
+    /// Number of finished batches whose answers wait for queue space.
+    unsent: usize,
     initialized: bool,
     /// The negotiated revision has batches.
     batches: bool,
+}
+
+/// Answers of a finished batch that wait for queue space.
+pub(super) struct UnsentGuard(OpenRequests);
+
+impl Drop for UnsentGuard {
+    fn drop(&mut self) {
+        self.0.0.state.lock().unsent -= 1;
+    }
 }
 
 /// The open requests of a connection. Cheap to clone.
@@ -159,23 +143,26 @@ impl OpenRequests {
         Arc::downgrade(&self.0)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Registers a request unless its id is in use or too many are open. The returned token is cancelled when the
     /// answer is no longer needed.
+    ///
+    /// An error about an id in use does not have that id, since it would be taken for the answer to the request that
+    /// has it.
     pub(super) fn begin(
         &self,
         request: &mut JsonRpcRequest<ClientRequest>,
         batch: Option<&Batch>,
-    ) -> Result<CancellationToken, RequestRefusal> {
-        let mut state = self.state();
+    ) -> Result<CancellationToken, RejectedMessage> {
+        let mut state = self.0.state.lock();
         if state.open.contains_key(&request.id) {
-            return Err(RequestRefusal::InUse);
+            let error = ErrorData::invalid_request("this request id is still in use", None);
+            return Err(RejectedMessage::new(None, error));
         }
-        if state.open.len() >= MAX_OPEN {
-            return Err(RequestRefusal::TooMany);
+        if state.open.len() + state.unsent >= MAX_OPEN {
+            let reason = format!("at most {MAX_OPEN} requests may wait for their answers");
+            let data = json!({"code": "BUSY", "retry_after_ms": 100});
+            let error = ErrorData::invalid_request(reason, Some(data));
+            return Err(RejectedMessage::new(Some(request.id.clone()), error));
         }
         let stop = CancellationToken::new();
         request.request.extensions_mut().insert(RequestHandle {
@@ -194,7 +181,7 @@ impl OpenRequests {
         };
         state.open.insert(request.id.clone(), open);
         if let Some(batch) = batch {
-            batch.answers().waiting += 1;
+            batch.0.lock().waiting += 1;
         }
         Ok(stop)
     }
@@ -204,11 +191,18 @@ impl OpenRequests {
     pub(super) async fn begin_after_answer(
         &self,
         request: &mut JsonRpcRequest<ClientRequest>,
-    ) -> Result<CancellationToken, RequestRefusal> {
+    ) -> Result<CancellationToken, RejectedMessage> {
         loop {
             let answered = self.0.answered.notified();
             let is_answering = |open: &OpenRequest| open.is_answering;
-            if !self.state().open.get(&request.id).is_some_and(is_answering) {
+            if !self
+                .0
+                .state
+                .lock()
+                .open
+                .get(&request.id)
+                .is_some_and(is_answering)
+            {
                 return self.begin(request, None);
             }
             answered.await;
@@ -219,7 +213,7 @@ impl OpenRequests {
     pub(super) fn answer(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<AnswerGuard> {
         self.record_revision(message);
         let id = answered_id(message)?.clone();
-        self.state().open.get_mut(&id)?.is_answering = true;
+        self.0.state.lock().open.get_mut(&id)?.is_answering = true;
         let open = self.clone();
         Some(AnswerGuard { open, id })
     }
@@ -235,7 +229,7 @@ impl OpenRequests {
         match &notification.notification {
             ClientNotification::CancelledNotification(cancelled) => {
                 if let Some(id) = &cancelled.params.request_id
-                    && let Some(open) = self.state().open.get_mut(id)
+                    && let Some(open) = self.0.state.lock().open.get_mut(id)
                 {
                     open.cancelled = true;
                     open.stop.cancel();
@@ -243,7 +237,7 @@ impl OpenRequests {
                 false
             }
             ClientNotification::InitializedNotification(_) => {
-                self.state().initialized = true;
+                self.0.state.lock().initialized = true;
                 true
             }
             _ => true,
@@ -252,12 +246,18 @@ impl OpenRequests {
 
     /// Whether a request with this id is open.
     pub(super) fn is_open(&self, id: &NumberOrString) -> bool {
-        self.state().open.contains_key(id)
+        self.0.state.lock().open.contains_key(id)
+    }
+
+    /// Counts the answers of a finished batch as an open request until the guard is dropped.
+    pub(super) fn count_unsent(&self) -> UnsentGuard {
+        self.0.state.lock().unsent += 1;
+        UnsentGuard(self.clone())
     }
 
     /// Whether the client may send batches.
     pub(super) fn batches(&self) -> bool {
-        self.state().batches
+        self.0.state.lock().batches
     }
 
     /// Records the revision that a handshake negotiated.
@@ -265,59 +265,50 @@ impl OpenRequests {
         if let JsonRpcMessage::Response(response) = message
             && let ServerResult::InitializeResult(result) = &response.result
         {
-            self.state().batches = result.protocol_version == ProtocolVersion::V_2025_03_26;
+            self.0.state.lock().batches = result.protocol_version == ProtocolVersion::V_2025_03_26;
         }
     }
 
     /// Releases the id of an answer; `None` if it answers no open request.
-    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<EndedRequest> {
+    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<OpenRequest> {
         self.record_revision(message);
         self.end_id(answered_id(message)?)
     }
 
     /// Releases an id; `None` if it was not in use.
-    pub(super) fn end_id(&self, id: &NumberOrString) -> Option<EndedRequest> {
-        let ended = self.state().open.remove(id);
+    pub(super) fn end_id(&self, id: &NumberOrString) -> Option<OpenRequest> {
+        let ended = self.0.state.lock().open.remove(id);
         self.0.answered.notify_waiters();
-        ended.map(|open| EndedRequest {
-            is_expected: !open.cancelled,
-            batch: open.batch,
-        })
+        ended
     }
 
     /// Whether an answer is collected for a batch.
     pub(super) fn is_batched(&self, message: &TxJsonRpcMessage<RoleServer>) -> bool {
         let id = answered_id(message);
         id.is_some_and(|id| {
-            let state = self.state();
+            let state = self.0.state.lock();
             state.open.get(id).is_some_and(|open| open.batch.is_some())
         })
     }
 
     /// Cancels subscriptions, which are then answered.
     pub(super) fn stop_listening(&self) {
-        for open in self
-            .state()
-            .open
-            .values()
-            .filter(|open| open.is_subscription)
-        {
-            open.stop.cancel();
-        }
+        let state = self.0.state.lock();
+        let subscriptions = state.open.values().filter(|open| open.is_subscription);
+        subscriptions.for_each(|open| open.stop.cancel());
     }
 
     /// Cancels all requests, which are then answered.
     pub(super) fn stop_all(&self) {
-        for open in self.state().open.values() {
-            open.stop.cancel();
-        }
+        let state = self.0.state.lock();
+        state.open.values().for_each(|open| open.stop.cancel());
     }
 
     /// Completes when no request is open.
     pub(super) async fn all_answered(&self) {
         loop {
             let answered = self.0.answered.notified();
-            if self.state().open.is_empty() {
+            if self.0.state.lock().open.is_empty() {
                 return;
             }
             answered.await;
@@ -325,16 +316,8 @@ impl OpenRequests {
     }
 
     /// Releases all ids.
-    pub(super) fn take_all(&self) -> Vec<(NumberOrString, EndedRequest)> {
-        let open = std::mem::take(&mut self.state().open);
-        let ended = open.into_iter().map(|(id, open)| {
-            let ended = EndedRequest {
-                is_expected: !open.cancelled,
-                batch: open.batch,
-            };
-            (id, ended)
-        });
-        ended.collect()
+    pub(super) fn take_all(&self) -> HashMap<NumberOrString, OpenRequest> {
+        std::mem::take(&mut self.0.state.lock().open)
     }
 }
 
@@ -373,44 +356,5 @@ pub(super) async fn request_cancelled(context: &RequestContext<RoleServer>) {
             () = context.ct.cancelled() => {}
         },
         None => context.ct.cancelled().await,
-    }
-}
-
-/// A service that answers requests whose handlers panic.
-#[derive(Clone, Debug)]
-pub(super) struct CatchPanic<S>(pub(super) S);
-
-impl<S: Service<RoleServer>> Service<RoleServer> for CatchPanic<S> {
-    async fn handle_request(
-        &self,
-        request: ClientRequest,
-        context: RequestContext<RoleServer>,
-    ) -> Result<ServerResult, ErrorData> {
-        let mut future = pin!(self.0.handle_request(request, context));
-        poll_fn(|cx| {
-            // The future is not polled again after a panic.
-            let polled = catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)));
-            polled.unwrap_or_else(|_| {
-                let reason = "the request failed by a fault of the server";
-                Poll::Ready(Err(ErrorData::internal_error(reason, None)))
-            })
-        })
-        .await
-    }
-
-    async fn handle_notification(
-        &self,
-        notification: ClientNotification,
-        context: NotificationContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.0.handle_notification(notification, context).await
-    }
-
-    fn get_info(&self) -> ServerConfig {
-        self.0.get_info()
-    }
-
-    fn supported_protocol_versions(&self) -> std::borrow::Cow<'static, [ProtocolVersion]> {
-        self.0.supported_protocol_versions()
     }
 }

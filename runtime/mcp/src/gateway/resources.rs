@@ -7,22 +7,22 @@ use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
 use rmcp::model::{
     CacheScope, CompleteRequestParams, CompleteResult, CompletionInfo, GetPromptRequestParams,
-    GetPromptResult, ListResourceTemplatesResult, ListResourcesResult, PaginatedRequestParams,
-    ReadResourceResult, Reference, Resource, ResourceContents, ResourceTemplate,
+    GetPromptResult, Prompt, ReadResourceResult, Reference, Resource, ResourceContents,
+    ResourceTemplate,
 };
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::apps::AppPage;
-use super::meta::RequestOptions;
-use super::pagination::listed;
-use super::{Gateway, apps, convert, describe, uri};
+use super::worker_request::WorkerRequest;
+use super::{Gateway, apps, convert, describe, prompts, uri};
 use crate::upstream::{COMPLETE, resource_of};
-use bailiwick::call::{Asks, Call, CallMeta};
+use bailiwick::call::Asks;
 use bailiwick::effect::{Content, Outcome};
-use bailiwick::error::{CallError, Code};
 use bailiwick::policy::{Authority, OpenFolder};
 use bailiwick::tool::{Catalog, CatalogItem};
 use bailiwick::worker::Worker;
+use bailiwick::{CallError, Code};
 
 const FILE_TEMPLATE: &str = "file:///{+path}";
 pub(super) const DIRECTORY: &str = "inode/directory";
@@ -32,124 +32,103 @@ const MAX_ARTIFACTS: usize = 60;
 const MAX_COMPLETIONS: usize = 100;
 
 impl Gateway {
-    /// Lists the latest artifacts of the worker, its outermost open folders, and pages if the client supports `views`.
+    pub(super) fn pages(&self) -> impl Iterator<Item = &AppPage> {
+        apps::pages(self.state.files.is_some(), &self.state.pages)
+    }
+}
+
+impl WorkerRequest<'_> {
+    /// Lists the latest artifacts of the worker, its outermost open folders, and pages if the client supports views.
     /// A policy of the request hides folders and artifacts that it does not allow to read.
-    pub(super) async fn resources(
-        &self,
-        request: Option<PaginatedRequestParams>,
-        views: bool,
-        options: &RequestOptions,
-    ) -> Result<ListResourcesResult, ErrorData> {
-        let backend = self.backend().await?;
-        let worker = backend.worker();
-        let authority = authority(worker, options).await?;
-        let restricted = options.policy.is_some();
+    pub(super) async fn list_resources(&self) -> Result<Vec<Resource>, ErrorData> {
+        let (state, worker) = (&self.gateway.state, self.worker());
+        let authority = self.authority().await?;
+        let restricted = self.options.policy.is_some();
         let mut resources: Vec<Resource> = Vec::new();
-        if self.state.manual.is_some() {
+        if state.manual.is_some() {
             resources.push(describe::help());
         }
-        if self.state.files.is_some() {
+        if state.files.is_some() {
             let mut open = authority.open_folders();
             open.retain(OpenFolder::is_outermost);
             resources.extend(open.iter().map(|folder| {
-                Resource::new(uri::from_path(&folder.path), folder.path.as_str())
+                Resource::new(folder.path.address(), folder.path.as_str())
                     .with_mime_type(DIRECTORY)
                     .with_meta(describe::resource_meta("directory", true))
             }));
         }
-        if views {
-            resources.extend(self.pages().map(AppPage::listed));
+        if self.views {
+            resources.extend(self.gateway.pages().map(AppPage::listed));
         }
         let mut artifacts = worker.artifacts();
         artifacts.retain(|made| !restricted || shows_only_readable(worker, &authority, &made.uri));
         resources.extend(artifacts.iter().take(MAX_ARTIFACTS).map(convert::artifact));
-        let catalogs = worker.catalogs(&authority);
-        let listed = catalogs.iter();
-        resources.extend(listed.flat_map(|catalog| parse_items(&catalog.resources)));
-        Ok(listed!(ListResourcesResult, resources, request.as_ref()))
+        for catalog in worker.catalogs(&authority) {
+            resources.extend(parse_items(&catalog.resources));
+        }
+        Ok(resources)
     }
 
-    /// The resources and prompts of third-party servers that the worker and the request's policy allow.
-    pub(super) async fn catalogs(
-        &self,
-        options: &RequestOptions,
-    ) -> Result<Vec<Catalog>, ErrorData> {
-        let backend = self.backend().await?;
-        let worker = backend.worker();
-        Ok(worker.catalogs(&authority(worker, options).await?))
-    }
-
-    pub(super) async fn resource_templates(
-        &self,
-        request: Option<&PaginatedRequestParams>,
-        options: &RequestOptions,
-    ) -> Result<ListResourceTemplatesResult, ErrorData> {
+    pub(super) async fn list_resource_templates(&self) -> Result<Vec<ResourceTemplate>, ErrorData> {
         let mut templates = vec![
             ResourceTemplate::new("ui://{tool}/{id}", "artifact")
                 .with_description("What a mutating call would change or changed, for people"),
         ];
-        if self.state.files.is_some() {
+        if self.gateway.state.files.is_some() {
             templates.push(
                 ResourceTemplate::new(FILE_TEMPLATE, "file")
                     .with_description("A file or directory that the worker may read"),
             );
         }
-        let catalogs = self.catalogs(options).await?;
-        templates.extend(
-            catalogs
-                .iter()
-                .flat_map(|catalog| parse_items(&catalog.templates)),
-        );
-        Ok(listed!(ListResourceTemplatesResult, templates, request))
+        for catalog in self.catalogs().await? {
+            templates.extend(parse_items(&catalog.templates));
+        }
+        Ok(templates)
     }
 
-    pub(super) fn pages(&self) -> impl Iterator<Item = &AppPage> {
-        apps::pages(self.state.files.is_some(), &self.state.pages)
+    /// The built-in prompts, and those of third-party servers.
+    pub(super) async fn list_prompts(&self) -> Result<Vec<Prompt>, ErrorData> {
+        let mut prompts = prompts::list();
+        for catalog in self.catalogs().await? {
+            prompts.extend(parse_items(catalog.prompts.values().map(|(_, item)| item)));
+        }
+        Ok(prompts)
     }
 
     /// Reads a resource. The error is the same for absent, forbidden and malformed URIs.
-    pub(super) async fn resource(
-        &self,
-        uri: &str,
-        options: &RequestOptions,
-    ) -> Result<ReadResourceResult, ErrorData> {
+    pub(super) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
         if let Some((server, at_server)) = resource_of(uri) {
-            return self
-                .server_resource(uri, &server, &at_server, options)
-                .await;
+            return self.server_resource(uri, &server, &at_server).await;
         }
-        if options.policy.is_some() && !uri.starts_with("file:") {
-            let backend = self.backend().await?;
-            let worker = backend.worker();
-            let authority = authority(worker, options).await?;
-            let is_page = self.pages().any(|page| page.uri == uri);
-            let is_artifact = uri.starts_with("ui://") && !is_page;
+        let worker = self.worker();
+        let page = self.gateway.pages().find(|page| page.uri == uri);
+        let is_artifact = uri.starts_with("ui://") && page.is_none();
+        if self.options.policy.is_some() && !uri.starts_with("file:") {
+            let authority = self.authority().await?;
             if is_artifact && !shows_only_readable(worker, &authority, uri) {
                 return Err(not_found(uri));
             }
         }
         let contents = if uri == describe::HELP {
-            self.help().await?
-        } else if let Some(page) = self.pages().find(|page| page.uri == uri) {
+            self.gateway.help().await?
+        } else if let Some(page) = page {
             page.read()
-        } else if uri.starts_with("ui://") {
-            let backend = self.backend().await?;
-            if let Some(state) = self.review_state(&backend, uri).await {
+        } else if is_artifact {
+            if let Some(state) = self.review_state(uri).await {
                 let contents = ResourceContents::text(state.to_string(), uri);
-                return Ok(uncached(contents.with_mime_type("application/json")));
+                return Ok(uncached(vec![contents.with_mime_type("application/json")]));
             }
-            let worker = backend.worker();
             let artifact = worker.artifact(uri).map_err(|_| not_found(uri))?;
             apps::artifact_contents(artifact, uri)
         } else {
-            let (contents, cut) = self.file(uri, options).await?;
+            let (contents, cut) = self.file(uri).await?;
             if cut {
                 let message = "the file is longer than a resource may be; read it in parts by the tool for files";
                 return Err(read_error(uri, &CallError::new(Code::TooLarge, message)));
             }
             contents
         };
-        Ok(uncached(contents))
+        Ok(uncached(vec![contents]))
     }
 
     /// Reads a resource of a third-party server, under the worker's policy.
@@ -158,35 +137,29 @@ impl Gateway {
         uri: &str,
         server: &str,
         at_server: &str,
-        options: &RequestOptions,
     ) -> Result<ReadResourceResult, ErrorData> {
-        let catalogs = self.catalogs(options).await?;
+        let catalogs = self.catalogs().await?;
         // Some clients change the case of a URI scheme.
         let matches = |it: &&Catalog| &*it.server == server;
         let matches_ignoring_case = |it: &&Catalog| it.server.eq_ignore_ascii_case(server);
         let found = catalogs.iter().find(matches);
         let found = found.or_else(|| catalogs.iter().find(matches_ignoring_case));
         let reader = found.ok_or_else(|| not_found(uri))?.resource_reader();
-        let read = self
-            .run_tool(&reader, json!({"uri": at_server}), options)
-            .await;
+        let read = self.run_tool(&reader, json!({"uri": at_server})).await;
         let read = read.map_err(|error| server_error(&error))?;
         let output = read.structured().ok();
         let contents = output.and_then(|mut output| output.get_mut("contents").map(Value::take));
         let contents = contents.and_then(|it| serde_json::from_value(it).ok());
         let contents: Vec<ResourceContents> = contents.ok_or_else(|| not_found(uri))?;
-        Ok(ReadResourceResult::new(contents)
-            .with_ttl_ms(0)
-            .with_cache_scope(CacheScope::Private))
+        Ok(uncached(contents))
     }
 
     /// A prompt of a third-party server, under the worker's policy; `None` if there is no such prompt.
     pub(super) async fn server_prompt(
         &self,
         request: &GetPromptRequestParams,
-        options: &RequestOptions,
     ) -> Result<Option<GetPromptResult>, ErrorData> {
-        let catalogs = self.catalogs(options).await?;
+        let catalogs = self.catalogs().await?;
         let found = catalogs.iter().find_map(|catalog| {
             let (name, _) = catalog.prompts.get(&request.name)?;
             Some((catalog.prompt_reader(), name))
@@ -195,7 +168,7 @@ impl Gateway {
             return Ok(None);
         };
         let arguments = json!({"name": name, "arguments": request.arguments});
-        let read = self.run_tool(&reader, arguments, options).await;
+        let read = self.run_tool(&reader, arguments).await;
         let output = read.and_then(|read| read.structured());
         let output = output.map_err(|error| server_error(&error))?;
         let unreadable = |_| ErrorData::internal_error("the prompt cannot be read", None);
@@ -203,21 +176,18 @@ impl Gateway {
     }
 
     /// A file or directory, and whether the content is truncated.
-    pub(super) async fn file(
-        &self,
-        uri: &str,
-        options: &RequestOptions,
-    ) -> Result<(ResourceContents, bool), ErrorData> {
-        let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
+    pub(super) async fn file(&self, uri: &str) -> Result<(ResourceContents, bool), ErrorData> {
+        let tools = self.gateway.state.files.as_ref();
+        let tools = tools.ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
         // The defaults of the tool are for models; a client gets as much as the tool permits.
         let unlimited = i64::MAX;
         let read = json!({"path": path.as_str(), "binary": true, "limit": unlimited, "max_bytes": unlimited});
-        match self.run_tool(tools.read, read, options).await {
+        match self.run_tool(tools.read, read).await {
             Ok(outcome) => Ok((contents(&outcome, uri), is_cut(&outcome))),
             Err(error) if error.code() == Code::NotRegular => {
                 let list = json!({"path": path.as_str()});
-                let listing = self.run_tool(tools.list, list, options).await;
+                let listing = self.run_tool(tools.list, list).await;
                 let listing = listing.map_err(|error| read_error(uri, &error))?;
                 let listing = ResourceContents::text(listing.text(), uri);
                 Ok((listing.with_mime_type(DIRECTORY), false))
@@ -226,69 +196,16 @@ impl Gateway {
         }
     }
 
-    /// Calls a tool that only reads, for the client.
-    pub(super) async fn run_tool(
-        &self,
-        tool: &str,
-        arguments: Value,
-        options: &RequestOptions,
-    ) -> Result<Outcome, CallError> {
-        let asks = self.state.approval.for_reads();
-        self.run_tool_asking(tool, arguments, options, asks).await
-    }
-
-    async fn run_tool_asking(
-        &self,
-        tool: &str,
-        arguments: Value,
-        options: &RequestOptions,
-        asks: Asks,
-    ) -> Result<Outcome, CallError> {
-        if self.session.rate_limiter.take().is_err() {
-            let reason = "requests come too fast; wait and try again";
-            return Err(CallError::new(Code::RateLimited, reason));
-        }
-        let backend = self.backend().await;
-        let backend = backend.map_err(|error| CallError::new(Code::Internal, error.message))?;
-        let call = Call::new(tool, arguments).meta(CallMeta {
-            origin: options.origin,
-            policy: options.policy.clone(),
-            excluded_hunks: Vec::new(),
-            preview_token: None,
-            deadline: None,
-            progress: None,
-            asks,
-            confirm: false,
-            requests: None,
-        });
-        if !options.ignored_grants.is_empty() {
-            let worker = backend.worker();
-            worker.note_ignored_grants(&call, &options.ignored_grants);
-        }
-        match backend.grants() {
-            Some(grants) if !options.granted.is_empty() => {
-                grants
-                    .submit(backend.worker(), call, options.granted.clone())
-                    .await
-            }
-            _ => backend.worker().submit(call).await,
-        }
-    }
-
     /// Completes a path from a listing of the worker, which has no denied names, or an argument of a third-party
     /// server's template or prompt by that server.
-    pub(super) async fn completion(
+    pub(super) async fn complete(
         &self,
         request: &CompleteRequestParams,
-        options: &RequestOptions,
     ) -> Result<CompleteResult, ErrorData> {
-        if let Some((completer, arguments)) = self.completer(request, options).await? {
+        if let Some((completer, arguments)) = self.completer(request).await? {
             // Completions never ask for approval.
-            let asks = Asks::Refuse;
-            let completed = self
-                .run_tool_asking(&completer, arguments, options, asks)
-                .await;
-            return Ok(CompleteResult::new(server_completion(completed)));
+            let completed = self.run_tool_asking(&completer, arguments, Asks::Refuse);
+            return Ok(CompleteResult::new(server_completion(completed.await)));
         }
         let is_path = match &request.r#ref {
             Reference::Resource(template) => {
@@ -297,11 +214,8 @@ impl Gateway {
             Reference::Prompt(_) => request.argument.name == "path",
             _ => false,
         };
-        let names = match (&self.state.files, is_path) {
-            (Some(tools), true) => {
-                let typed = &request.argument.value;
-                self.names(tools.list, typed, options).await
-            }
+        let names = match &self.gateway.state.files {
+            Some(tools) if is_path => self.names(tools.list, &request.argument.value).await,
             _ => Vec::new(),
         };
         let total = u32::try_from(names.len()).ok();
@@ -316,10 +230,9 @@ impl Gateway {
     async fn completer(
         &self,
         request: &CompleteRequestParams,
-        options: &RequestOptions,
     ) -> Result<Option<(String, Value)>, ErrorData> {
         // This also checks the policy of the request.
-        let catalogs = self.catalogs(options).await?;
+        let catalogs = self.catalogs().await?;
         let mut catalogs = catalogs.iter().filter(|catalog| catalog.completes);
         let found = match &request.r#ref {
             Reference::Prompt(prompt) => catalogs.find_map(|catalog| {
@@ -346,18 +259,15 @@ impl Gateway {
     }
 
     /// Paths that begin with `typed`; empty if the directory cannot be listed.
-    async fn names(&self, list: &str, typed: &str, options: &RequestOptions) -> Vec<String> {
+    async fn names(&self, list: &str, typed: &str) -> Vec<String> {
         let (directory, _) = typed.rsplit_once('/').unwrap_or(("", typed));
         let arguments = match directory {
             "" => json!({}),
             directory => json!({"path": absolute(directory)}),
         };
-        let Ok(listing) = self.run_tool(list, arguments, options).await else {
-            return Vec::new();
-        };
-        let Ok(output) = listing.structured() else {
-            return Vec::new();
-        };
+        let listing = self.run_tool(list, arguments).await;
+        let output = listing.and_then(|listing| listing.structured());
+        let output = output.unwrap_or_default();
         let entries = output.get("entries").and_then(Value::as_array);
         let names = entries
             .into_iter()
@@ -373,16 +283,6 @@ impl Gateway {
             .filter(|path| path.starts_with(typed))
             .collect()
     }
-}
-
-/// The authority of `worker` under the policy of a request.
-pub(super) async fn authority(
-    worker: &Worker,
-    options: &RequestOptions,
-) -> Result<Authority, ErrorData> {
-    let authority = worker.authority_under(options.policy.as_ref(), options.origin);
-    let to_error = |error: CallError| convert::request_error(&error);
-    authority.await.map_err(to_error)
 }
 
 /// Whether `authority` allows to read everything that the artifact at `uri` shows.
@@ -402,8 +302,8 @@ pub(super) fn shows_only_readable(worker: &Worker, authority: &Authority, uri: &
 }
 
 /// A result that is private and not cacheable.
-fn uncached(contents: ResourceContents) -> ReadResourceResult {
-    ReadResourceResult::new(vec![contents])
+fn uncached(contents: Vec<ResourceContents>) -> ReadResourceResult {
+    ReadResourceResult::new(contents)
         .with_ttl_ms(0)
         .with_cache_scope(CacheScope::Private)
 }
@@ -454,9 +354,11 @@ fn server_completion(completed: Result<Outcome, CallError>) -> CompletionInfo {
 }
 
 /// The entries of a catalog that parse as `T`.
-fn parse_items<T: serde::de::DeserializeOwned>(items: &[CatalogItem]) -> impl Iterator<Item = T> {
-    let items = items.iter();
-    items.filter_map(|it| serde_json::from_value(it.shown.clone()).ok())
+fn parse_items<'a, T: DeserializeOwned>(
+    items: impl IntoIterator<Item = &'a CatalogItem>,
+) -> impl Iterator<Item = T> {
+    let items = items.into_iter();
+    items.filter_map(|item| serde_json::from_value(item.shown.clone()).ok())
 }
 
 /// The error of a server's resource or prompt. It may have details, since the client can list it.

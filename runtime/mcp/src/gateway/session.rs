@@ -1,13 +1,13 @@
 //! State of one connection.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU8;
 
 use arc_swap::ArcSwapOption;
 use tokio::sync::{Mutex, watch};
 
 use super::backend::Backend;
 use super::client_roots::ClientRoots;
-use super::log::LogLevel;
 use super::subscriptions::Subscriptions;
 use crate::rate::RateLimiter;
 
@@ -19,13 +19,14 @@ pub(super) struct Session {
     pub(super) roots: ClientRoots,
     pub(super) rate_limiter: Arc<RateLimiter>,
     pub(super) subscriptions: Subscriptions,
-    pub(super) log_level: LogLevel,
+    /// Minimum severity of log notifications for a stateful client; 0 until the client sets it.
+    pub(super) log_level: AtomicU8,
     /// Held while the user is asked, so that questions are asked one at a time.
     pub(super) asking: Mutex<()>,
     /// Identifies the client in requests of servers.
     pub(super) client_id: Arc<()>,
     /// Whether the client may send more input.
-    input_open: watch::Sender<bool>,
+    pub(super) input_open: watch::Sender<bool>,
     /// Child sessions subscribe until they have ended.
     children: watch::Sender<()>,
     /// Subscription to the parent session.
@@ -39,7 +40,7 @@ impl Session {
             roots: ClientRoots::default(),
             rate_limiter,
             subscriptions: Subscriptions::default(),
-            log_level: LogLevel::default(),
+            log_level: AtomicU8::default(),
             asking: Mutex::default(),
             client_id: Arc::default(),
             input_open: watch::Sender::new(true),
@@ -48,18 +49,11 @@ impl Session {
         }
     }
 
-    pub(super) fn input_open(&self) -> watch::Sender<bool> {
-        self.input_open.clone()
-    }
-
     /// Completes when the client can no longer answer.
     pub(super) async fn input_closed(&self) {
         // The channel cannot close, since this session holds a sender.
-        let _ = self
-            .input_open
-            .subscribe()
-            .wait_for(|input_open| !input_open)
-            .await;
+        let mut input_open = self.input_open.subscribe();
+        let _ = input_open.wait_for(|input_open| !input_open).await;
     }
 
     /// A child session, which this session can wait for.
@@ -69,7 +63,7 @@ impl Session {
         session
     }
 
-    /// Completes when all child sessions have ended.
+    /// Completes when all child sessions and the backends that they own have ended.
     pub(super) async fn wait_for_children(&self) {
         self.children.closed().await;
     }

@@ -3,36 +3,33 @@
 //! A file is watched through a handle of its directory, opened beneath the worker's root, without ambient authority. A
 //! worker's authority only changes by revocation, so it is checked once.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{
-    ClientNotification, ClientRequest, ErrorData, ProtocolVersion, ResourceContents,
-    ResourceUpdatedNotificationParam, ServerConfig, ServerResult, SubscriptionFilter,
+    ErrorData, NotificationNoParam, ResourceContents, ResourceUpdatedNotificationParam,
+    ServerNotification, SubscriptionFilter,
 };
-use rmcp::service::{
-    NotificationContext, Peer, RequestContext, RoleServer, Service, ServiceError,
-    SubscriptionContext, SubscriptionSendError, SubscriptionSink,
-};
+use rmcp::service::{Peer, RequestContext, RoleServer, SubscriptionContext, SubscriptionSendError};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, openat, openat2};
 use rustix::io::Errno;
 use serde_json::json;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::task::AbortHandle;
+use tokio::task::JoinSet;
+use tokio_util::task::AbortOnDropHandle;
 
-use super::call::is_stateless;
-use super::meta::RequestOptions;
 use super::requests::request_cancelled;
-use super::resources::{DIRECTORY, authority, not_found};
+use super::resources::{DIRECTORY, not_found};
+use super::worker_request::WorkerRequest;
 use super::{Gateway, uri};
 use crate::inotify::{Changes, Instance};
 use crate::upstream::resource_of;
-use bailiwick::call::{Call, CallMeta};
+use bailiwick::VirtualPath;
+use bailiwick::call::Call;
 use bailiwick::effect::ContentHash;
-use bailiwick::path::VirtualPath;
 use bailiwick::policy::Verdict;
 use bailiwick::worker::{ToolsChanges, Worker};
 
@@ -58,37 +55,22 @@ impl Default for FileWatcher {
     }
 }
 
-/// Subscriptions of one connection.
+/// Subscriptions of one connection. Dropping a task ends it.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    files: Mutex<HashMap<String, TaskGuard>>,
-    tools: Mutex<Option<TaskGuard>>,
-}
-
-/// Aborts a task on drop.
-#[derive(Debug)]
-struct TaskGuard(AbortHandle);
-
-impl Drop for TaskGuard {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    files: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
+    lists: Mutex<Option<AbortOnDropHandle<()>>>,
 }
 
 impl Gateway {
     /// Notifies a stateful client of changes of the file at `uri` until it unsubscribes or disconnects.
-    pub(super) async fn subscribe_file(
+    pub(super) fn subscribe_file(
         &self,
-        uri: &str,
-        options: &RequestOptions,
+        uri: String,
+        mut watched: WatchedFile,
         peer: Peer<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        let mut watched = self.watch_file(uri, options).await?;
-        let address = uri.to_owned();
+    ) {
+        let address = uri.clone();
         let task = tokio::spawn(async move {
             while watched.changed().await.is_some() {
                 let update = ResourceUpdatedNotificationParam::new(address.clone());
@@ -97,13 +79,12 @@ impl Gateway {
                 }
             }
         });
-        let guard = TaskGuard(task.abort_handle());
-        lock(&self.session.subscriptions.files).insert(uri.to_owned(), guard);
-        Ok(())
+        let mut files = self.session.subscriptions.files.lock();
+        files.insert(uri, AbortOnDropHandle::new(task));
     }
 
     pub(super) fn unsubscribe_file(&self, uri: &str) {
-        lock(&self.session.subscriptions.files).remove(uri);
+        self.session.subscriptions.files.lock().remove(uri);
     }
 
     /// Notifies a stateful client of changes of its lists until it disconnects.
@@ -115,24 +96,14 @@ impl Gateway {
         drop(backend);
         let task = tokio::spawn(async move {
             while let Some(changed) = lists.changed().await {
-                let sent = async {
-                    if changed.tools {
-                        peer.notify_tool_list_changed().await?;
+                for notification in changed {
+                    if peer.send_notification(notification).await.is_err() {
+                        return;
                     }
-                    if changed.resources {
-                        peer.notify_resource_list_changed().await?;
-                    }
-                    if changed.prompts {
-                        peer.notify_prompt_list_changed().await?;
-                    }
-                    Ok::<_, ServiceError>(())
-                };
-                if sent.await.is_err() {
-                    return;
                 }
             }
         });
-        *lock(&self.session.subscriptions.tools) = Some(TaskGuard(task.abort_handle()));
+        *self.session.subscriptions.lists.lock() = Some(AbortOnDropHandle::new(task));
     }
 
     /// The part of a stateless client's filter that is supported.
@@ -150,24 +121,32 @@ impl Gateway {
         filter
     }
 
+    /// Starts to watch what a stateless client subscribes to, and stores that in the request's extensions.
+    pub(super) async fn prepare_subscription(
+        &self,
+        requested: &SubscriptionFilter,
+        context: &mut RequestContext<RoleServer>,
+    ) -> Result<(), ErrorData> {
+        let prepared = self.begin_subscription(requested, context).await?;
+        let prepared = PreparedSubscription(Arc::new(Mutex::new(Some(prepared))));
+        context.extensions.insert(prepared);
+        Ok(())
+    }
+
     /// Starts to watch what a stateless client subscribes to. Files that it may not read never send a notification.
     async fn begin_subscription(
         &self,
         requested: &SubscriptionFilter,
         context: &RequestContext<RoleServer>,
     ) -> Result<Subscription, ErrorData> {
-        let backend = self.backend().await?;
-        let options = RequestOptions::read(&context.meta, self.state.trust)?;
-        authority(backend.worker(), &options).await?;
-        let lists = OfferedLists::new(backend.worker());
+        let request = self.worker_request(context).await?;
+        // The policy of the request must be valid.
+        request.authority().await?;
+        let lists = OfferedLists::new(request.worker());
         let mut files = Vec::new();
-        for uri in self
-            .supported_filter(requested)
-            .resource_subscriptions
-            .into_iter()
-            .flatten()
-        {
-            if let Ok(watched) = self.watch_file(&uri, &options).await {
+        let supported = self.supported_filter(requested);
+        for uri in supported.resource_subscriptions.into_iter().flatten() {
+            if let Ok(watched) = request.watch_file(&uri).await {
                 files.push((uri, watched));
             }
         }
@@ -179,95 +158,83 @@ impl Gateway {
         &self,
         context: SubscriptionContext,
     ) -> Result<(), ErrorData> {
-        let requested = context.accepted();
-        let prepared = context
-            .request_context()
-            .extensions
-            .get::<PreparedSubscription>();
-        let prepared = prepared.and_then(|prepared| lock(&prepared.0).take());
+        let request = context.request_context();
+        let prepared = request.extensions.get::<PreparedSubscription>();
+        let prepared = prepared.and_then(|prepared| prepared.0.lock().take());
         let Subscription { files, mut lists } = match prepared {
             Some(prepared) => prepared,
-            None => {
-                let context = context.request_context();
-                self.begin_subscription(requested, context).await?
-            }
+            None => self.begin_subscription(context.accepted(), request).await?,
         };
-        let accepted = context.accepted().resource_subscriptions.clone();
-        let accepted = accepted.unwrap_or_default();
-        let mut tasks = Vec::new();
+        let accepted = context.accepted().resource_subscriptions.iter().flatten();
+        let accepted: HashSet<&String> = accepted.collect();
+        // Dropping the set ends its tasks.
+        let mut tasks = JoinSet::new();
         for (uri, mut watched) in files {
             if !accepted.contains(&uri) {
                 continue;
             }
             let sink = context.sink().clone();
-            let task = tokio::spawn(async move {
+            tasks.spawn(async move {
                 while watched.changed().await.is_some() {
                     if sink.notify_resource_updated(uri.clone()).await.is_err() {
                         return;
                     }
                 }
             });
-            tasks.push(TaskGuard(task.abort_handle()));
         }
-        let listed = context.accepted().resources_list_changed == Some(true);
-        let wanted = ChangedLists {
-            tools: context.accepted().tools_list_changed == Some(true),
-            resources: listed,
-            prompts: context.accepted().prompts_list_changed == Some(true),
-        };
-        let mut active = wanted.tools || wanted.resources || wanted.prompts;
+        let mut active = true;
         loop {
-            tokio::select! {
-                () = request_cancelled(context.request_context()) => return Ok(()),
-                changed = lists.changed(), if active => {
-                    active = changed.is_some();
-                    let changed = changed.unwrap_or_default();
-                    let sent = changed.notify(context.sink(), wanted);
-                    if sent.await.is_err() {
-                        return Ok(());
-                    }
+            let changed = tokio::select! {
+                () = request_cancelled(request) => return Ok(()),
+                changed = lists.changed(), if active => changed,
+            };
+            active = changed.is_some();
+            for notification in changed.into_iter().flatten() {
+                match context.sink().send(notification).await {
+                    // The client asked for other lists.
+                    Ok(()) | Err(SubscriptionSendError::NotificationNotAccepted(_)) => {}
+                    Err(_) => return Ok(()),
                 }
             }
         }
     }
+}
 
+impl WorkerRequest<'_> {
     /// Starts to watch a file that the client may read; any other is not found.
-    async fn watch_file(
-        &self,
-        uri: &str,
-        options: &RequestOptions,
-    ) -> Result<WatchedFile, ErrorData> {
+    pub(super) async fn watch_file(&self, uri: &str) -> Result<WatchedFile, ErrorData> {
         if resource_of(uri).is_some() {
             let reason = "resources of third-party servers cannot be subscribed to";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
-        let tools = self.state.files.as_ref().ok_or_else(|| not_found(uri))?;
+        let state = &self.gateway.state;
+        let tools = state.files.as_ref().ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
         // Reading the file checks the authority and creates an audit record.
-        let (contents, _) = self.file(uri, options).await?;
-        if is_directory(&contents) {
+        let (contents, _) = self.file(uri).await?;
+        let mime = match &contents {
+            ResourceContents::TextResourceContents { mime_type, .. } => mime_type.as_deref(),
+            _ => None,
+        };
+        if mime == Some(DIRECTORY) {
             let reason = "a directory is not watched; name the files in it";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
-        let watcher = &self.state.watcher;
-        let permit = Arc::clone(&watcher.permits).try_acquire_owned();
+        let permit = Arc::clone(&state.watcher.permits).try_acquire_owned();
         let permit = permit.map_err(|_| {
             let reason = format!("one server watches {MAX_WATCHED_FILES} resources");
             ErrorData::invalid_params(reason, None)
         })?;
-        let worker = self.backend().await?.worker().clone();
-        let read = Call::new(tools.read, json!({"path": path.as_str()})).meta(CallMeta {
-            origin: options.origin,
-            policy: options.policy.clone(),
-            ..CallMeta::default()
-        });
+        let worker = self.worker().clone();
+        let read =
+            Call::new(tools.read, json!({"path": path.as_str()})).meta(self.options.call_meta());
         let needs = worker.explain_later(&read).await;
         let needs = needs.map_err(|_| not_found(uri))?;
         // Access by a grant does not suffice, because a grant may end without a notification.
         if needs.iter().any(|need| need.verdict != Verdict::Allow) {
             return Err(not_found(uri));
         }
-        let (state, holder) = (Arc::clone(&self.state), worker.clone());
+        let (state, holder) = (Arc::clone(state), worker.clone());
         // Opening the directory may block.
         let watch_task = tokio::task::spawn_blocking(move || {
             let (directory, name) = directory_of(&holder, &path).ok_or(Errno::NOENT)?;
@@ -296,63 +263,8 @@ struct Subscription {
 #[derive(Clone)]
 struct PreparedSubscription(Arc<Mutex<Option<Subscription>>>);
 
-/// Service that starts subscriptions before they are acknowledged.
-///
-/// rmcp sends the acknowledgement before it calls [`rmcp::ServerHandler::listen`], and a client may change a file as
-/// soon as it reads that. Over HTTP rmcp accepts only a handler, so there the watches start after the acknowledgement.
-#[derive(Clone, Debug)]
-pub(super) struct SubscriptionService<S> {
-    pub(super) gateway: Gateway,
-    pub(super) service: S,
-}
-
-impl<S: Service<RoleServer>> Service<RoleServer> for SubscriptionService<S> {
-    async fn handle_request(
-        &self,
-        request: ClientRequest,
-        mut context: RequestContext<RoleServer>,
-    ) -> Result<ServerResult, ErrorData> {
-        if let ClientRequest::SubscriptionsListenRequest(listen) = &request
-            && is_stateless(&context)
-        {
-            let requested = &listen.params.notifications;
-            let prepared = self.gateway.begin_subscription(requested, &context).await?;
-            let prepared = PreparedSubscription(Arc::new(Mutex::new(Some(prepared))));
-            context.extensions.insert(prepared);
-        }
-        self.service.handle_request(request, context).await
-    }
-
-    async fn handle_notification(
-        &self,
-        notification: ClientNotification,
-        context: NotificationContext<RoleServer>,
-    ) -> Result<(), ErrorData> {
-        self.service
-            .handle_notification(notification, context)
-            .await
-    }
-
-    fn get_info(&self) -> ServerConfig {
-        self.service.get_info()
-    }
-
-    fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
-        self.service.supported_protocol_versions()
-    }
-}
-
-fn is_directory(contents: &ResourceContents) -> bool {
-    match contents {
-        ResourceContents::TextResourceContents { mime_type, .. } => {
-            mime_type.as_deref() == Some(DIRECTORY)
-        }
-        _ => false,
-    }
-}
-
 /// A watched file.
-struct WatchedFile {
+pub(super) struct WatchedFile {
     changes: Changes,
     worker: Worker,
     _permit: OwnedSemaphorePermit,
@@ -368,42 +280,12 @@ impl WatchedFile {
     }
 }
 
-/// Lists that changed.
-#[derive(Clone, Copy, Debug, Default)]
-struct ChangedLists {
-    tools: bool,
-    resources: bool,
-    prompts: bool,
-}
-
-impl ChangedLists {
-    /// Notifies a stateless client of the lists in `wanted`.
-    async fn notify(
-        self,
-        sink: &SubscriptionSink,
-        wanted: Self,
-    ) -> Result<(), SubscriptionSendError> {
-        if wanted.tools && self.tools {
-            sink.notify_tool_list_changed().await?;
-        }
-        if wanted.resources && self.resources {
-            sink.notify_resource_list_changed().await?;
-        }
-        if wanted.prompts && self.prompts {
-            sink.notify_prompt_list_changed().await?;
-        }
-        Ok(())
-    }
-}
-
 /// The lists of a worker, to detect changes.
 struct OfferedLists {
     worker: Worker,
     /// Hashes of tools, resources and prompts, since the lists may be long.
     hashes: [ContentHash; 3],
     changes: ToolsChanges,
-    /// A change was signalled and not yet examined.
-    pending: bool,
 }
 
 impl OfferedLists {
@@ -412,7 +294,6 @@ impl OfferedLists {
             changes: worker.tools_changes(),
             hashes: Self::hashes(worker),
             worker: worker.clone(),
-            pending: false,
         }
     }
 
@@ -430,29 +311,27 @@ impl OfferedLists {
         ]
     }
 
-    /// Completes after a visible change; `None` if there can be no more. Cancel safe.
-    async fn changed(&mut self) -> Option<ChangedLists> {
+    /// Completes after a visible change, with its notifications; `None` if there can be no more.
+    async fn changed(&mut self) -> Option<Vec<ServerNotification>> {
         loop {
-            if !self.pending {
-                tokio::select! {
-                    () = self.worker.revoked() => return None,
-                    pending = self.changes.next() => pending?,
-                }
-                self.pending = true;
+            tokio::select! {
+                () = self.worker.revoked() => return None,
+                changed = self.changes.next() => changed?,
             }
             tokio::time::sleep(DEBOUNCE).await;
             self.changes.mark_seen();
-            self.pending = false;
             let now = Self::hashes(&self.worker);
-            let [tools, resources, prompts] =
-                std::array::from_fn(|list| now.get(list) != self.hashes.get(list));
-            self.hashes = now;
-            if tools || resources || prompts {
-                return Some(ChangedLists {
-                    tools,
-                    resources,
-                    prompts,
-                });
+            let before = std::mem::replace(&mut self.hashes, now);
+            let notifications = [
+                ServerNotification::ToolListChangedNotification(NotificationNoParam::default()),
+                ServerNotification::ResourceListChangedNotification(NotificationNoParam::default()),
+                ServerNotification::PromptListChangedNotification(NotificationNoParam::default()),
+            ];
+            let lists = notifications.into_iter().zip(before).zip(now);
+            let changed = lists.filter(|((_, before), now)| before != now);
+            let changed: Vec<_> = changed.map(|((notification, _), _)| notification).collect();
+            if !changed.is_empty() {
+                return Some(changed);
             }
         }
     }

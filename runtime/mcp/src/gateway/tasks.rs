@@ -2,13 +2,14 @@
 //! their results are limited; beyond the limits calls are answered when they end.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{CallToolResponse, CallToolResult, CreateTaskResult, DetailedTask, ErrorData};
 use rmcp::task_manager::{TaskExit, TaskManager, TaskOptions};
-use tokio::task::JoinHandle;
+use tokio_util::task::AbortOnDropHandle;
 
 /// Calls that take longer become tasks.
 const TASK_DELAY: Duration = Duration::from_secs(2);
@@ -43,20 +44,11 @@ impl std::fmt::Debug for Tasks {
 }
 
 /// A running call; dropping it cancels the call.
-pub(super) struct CallTask(pub(super) JoinHandle<CallResult>);
+type CallTask = AbortOnDropHandle<CallResult>;
 
-impl Drop for CallTask {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
-impl CallTask {
-    async fn finished(&mut self) -> CallResult {
-        (&mut self.0)
-            .await
-            .unwrap_or_else(|_| Err(ErrorData::internal_error("the call was lost", None)))
-    }
+async fn finished(call: &mut CallTask) -> CallResult {
+    let lost = |_| Err(ErrorData::internal_error("the call was lost", None));
+    call.await.unwrap_or_else(lost)
 }
 
 impl Tasks {
@@ -66,19 +58,19 @@ impl Tasks {
         owner: &str,
         mut call: CallTask,
     ) -> Result<CallToolResponse, ErrorData> {
-        let waited = tokio::time::timeout(TASK_DELAY, call.finished()).await;
+        let waited = tokio::time::timeout(TASK_DELAY, finished(&mut call)).await;
         if let Ok(finished) = waited {
             return finished.map(Into::into);
         }
         if !self.has_room() {
-            return call.finished().await.map(Into::into);
+            return finished(&mut call).await.map(Into::into);
         }
         let bytes = Arc::new(AtomicUsize::new(EXPECTED_RESULT_BYTES));
         let taken = Arc::clone(&bytes);
         let task = self.manager.spawn(TaskOptions::new(), |context| {
             Box::pin(async move {
                 tokio::select! {
-                    finished = call.finished() => {
+                    finished = finished(&mut call) => {
                         let length = finished.as_ref().ok().and_then(|result| {
                             serde_json::to_vec(result).ok().map(|text| text.len())
                         });
@@ -94,13 +86,13 @@ impl Tasks {
         });
         let owner = owner.to_owned();
         let entry = TaskEntry { owner, bytes };
-        self.lock().insert(task.task_id.clone(), entry);
+        self.tasks.lock().insert(task.task_id.clone(), entry);
         Ok(CreateTaskResult::new(task).into())
     }
 
     /// Whether another task fits, after removing tasks that the manager has dropped.
     fn has_room(&self) -> bool {
-        let mut tasks = self.lock();
+        let mut tasks = self.tasks.lock();
         tasks.retain(|id, _| self.manager.get_task(id).is_ok());
         let bytes = tasks
             .values()
@@ -125,14 +117,15 @@ impl Tasks {
 
     /// The error is the same for an absent task and one of another worker.
     fn check_owner(&self, id: &str, caller: &str) -> Result<(), ErrorData> {
-        if self.lock().get(id).is_some_and(|task| task.owner == caller) {
+        if self
+            .tasks
+            .lock()
+            .get(id)
+            .is_some_and(|task| task.owner == caller)
+        {
             return Ok(());
         }
         Err(ErrorData::invalid_params("there is no such task", None))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, TaskEntry>> {
-        self.tasks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -149,11 +142,11 @@ mod tests {
     async fn slow_call_becomes_a_task_of_its_owner() {
         let tasks = Tasks::default();
         let owner = "a/w1";
-        let quick = CallTask(tokio::spawn(async { done() }));
+        let quick = CallTask::new(tokio::spawn(async { done() }));
         let answer = tasks.answer(owner, quick).await.unwrap();
         assert!(matches!(answer, CallToolResponse::Complete(_)));
 
-        let slow = CallTask(tokio::spawn(async {
+        let slow = CallTask::new(tokio::spawn(async {
             tokio::time::sleep(TASK_DELAY * 5).await;
             done()
         }));
@@ -173,7 +166,7 @@ mod tests {
 
     /// A slow call whose result has that many bytes.
     fn long(bytes: usize) -> CallTask {
-        CallTask(tokio::spawn(async move {
+        CallTask::new(tokio::spawn(async move {
             tokio::time::sleep(TASK_DELAY * 2).await;
             let text = "x".repeat(bytes);
             Ok(CallToolResult::success(vec![ContentBlock::text(text)]))
@@ -208,7 +201,7 @@ mod tests {
     async fn cancelled_task_cancels_its_call() {
         let tasks = Tasks::default();
         let (alive, gone) = tokio::sync::oneshot::channel::<()>();
-        let slow = CallTask(tokio::spawn(async move {
+        let slow = CallTask::new(tokio::spawn(async move {
             let _alive = alive;
             std::future::pending::<()>().await;
             done()

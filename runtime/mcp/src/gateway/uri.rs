@@ -1,13 +1,8 @@
-//! Conversions between virtual paths and `file://` URIs.
+//! Converts `file://` URIs to virtual paths.
 
-use bailiwick::path::VirtualPath;
+use bailiwick::VirtualPath;
 
 const SCHEME: &str = "file://";
-
-/// The URI of a file or directory.
-pub(super) fn from_path(path: &VirtualPath) -> String {
-    path.address()
-}
 
 /// The path of a `file://` URI; `None` if the URI is invalid or has another host.
 pub(super) fn to_path(uri: &str) -> Option<VirtualPath> {
@@ -61,7 +56,7 @@ mod tests {
         #[test]
         fn every_path_round_trips_through_its_uri(name in "[^/\\x00]{1,12}") {
             if let Ok(there) = VirtualPath::parse(&format!("/r/{name}"), None) {
-                prop_assert_eq!(to_path(&from_path(&there)), Some(there));
+                prop_assert_eq!(to_path(&there.address()), Some(there));
             }
         }
     }

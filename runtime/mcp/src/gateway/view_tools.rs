@@ -1,25 +1,24 @@
 //! Tools of the gateway for views: review rows, previews, and calls that need confirmation.
 
-use std::borrow::Cow;
+use std::sync::Arc;
 
-use rmcp::ErrorData;
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, Tool};
 use rmcp::service::{RequestContext, RoleServer};
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::backend::Backend;
 use super::call::cancelled;
+use super::convert::{self, CallFailure};
 use super::meta::RequestOptions;
 use super::requests::request_cancelled;
 use super::resources::shows_only_readable;
-use super::{Gateway, convert};
+use super::worker_request::WorkerRequest;
 use bailiwick::call::{Asks, Call, CallMeta, Origin};
-use bailiwick::effect::{Change, Entry, Op};
-use bailiwick::error::{CallError, Code};
-use bailiwick::path::VirtualPath;
+use bailiwick::effect::{Change, ContentHash, Entry, Op};
 use bailiwick::policy::Verdict;
 use bailiwick::worker::Worker;
+use bailiwick::{CallError, Code, VirtualPath};
 
 const REVIEW_ROWS: &str = "review_rows";
 const PREVIEW_CALL: &str = "preview_call";
@@ -79,45 +78,13 @@ pub(super) fn tools() -> [Tool; 3] {
         (PREVIEW_CALL, "Preview a call", "Says what a call would change, and changes nothing.", preview),
         (COMMIT_CALL, "Ask for a call", "Asks a person to allow a call that changes something, and makes it if they do.", commit),
     ]
-    .map(|(name, title, description, schema)| {
-        let schema = match schema {
-            Value::Object(schema) => schema,
-            _ => JsonObject::new(),
-        };
-        convert::gateway_tool(name, title, description, schema)
-    });
+    .map(|(name, title, description, schema)| convert::gateway_tool(name, title, description, schema));
     if let Some(annotations) = tools.last_mut().and_then(|tool| tool.annotations.as_mut()) {
         annotations.read_only_hint = Some(false);
         annotations.destructive_hint = Some(true);
         annotations.idempotent_hint = Some(false);
     }
     tools
-}
-
-/// Returns the call in a `commit_call` request of a client with `views`; a person must allow it. Returns other requests
-/// unchanged.
-pub(super) fn commit_request(
-    mut request: CallToolRequestParams,
-    views: bool,
-    backend: &Backend,
-    options: &mut RequestOptions,
-) -> Result<CallToolRequestParams, CallError> {
-    let worker = backend.worker();
-    if !views || request.name != COMMIT_CALL || worker.has_tool(COMMIT_CALL) {
-        return Ok(request);
-    }
-    let commit = Value::Object(request.arguments.take().unwrap_or_default());
-    let commit: CommitArgs = parse_arguments(commit)?;
-    require_mutating(worker, &commit.tool)?;
-    if let Some(token) = commit.preview_token {
-        let invalid = |_| CallError::new(Code::InvalidArguments, "not a preview token");
-        options.preview_token = Some(token.parse().map_err(invalid)?);
-    }
-    options.origin = Origin::View;
-    options.confirm = true;
-    request.name = commit.tool.into();
-    request.arguments = Some(commit.arguments);
-    Ok(request)
 }
 
 /// Rejects tools that are unknown or only read.
@@ -132,68 +99,74 @@ fn require_mutating(worker: &Worker, tool: &str) -> Result<(), CallError> {
     Err(CallError::new(Code::InvalidArguments, message))
 }
 
-impl Gateway {
-    /// Calls one of [`tools`], until the client cancels; `None` for any other name.
+impl WorkerRequest<'_> {
+    /// Returns the call in a `commit_call` request; a person must allow it. Returns other requests unchanged.
+    pub(super) fn commit_request(
+        &mut self,
+        mut request: CallToolRequestParams,
+    ) -> Result<CallToolRequestParams, CallError> {
+        if request.name != COMMIT_CALL || self.worker().has_tool(COMMIT_CALL) {
+            return Ok(request);
+        }
+        let commit: CommitArgs = parse_arguments(request.arguments.take())?;
+        require_mutating(self.worker(), &commit.tool)?;
+        if let Some(token) = commit.preview_token {
+            let invalid = |_| CallError::new(Code::InvalidArguments, "not a preview token");
+            self.options.preview_token = Some(token.parse().map_err(invalid)?);
+        }
+        self.options.origin = Origin::View;
+        self.options.confirm = true;
+        request.name = commit.tool.into();
+        request.arguments = Some(commit.arguments);
+        Ok(request)
+    }
+
+    /// Calls one of [`tools`] or [`super::Gateway::file_browser_tools`], until the client cancels; `None` for any other name.
     pub(super) async fn call_view_tool(
         &self,
         request: &CallToolRequestParams,
-        backend: &Backend,
-        options: &RequestOptions,
         context: &RequestContext<RoleServer>,
-    ) -> Option<Result<CallToolResult, ErrorData>> {
-        tokio::select! {
-            biased;
-            answer = self.run_view_tool(request, backend, options) => answer,
-            () = request_cancelled(context) => Some(Err(cancelled())),
+    ) -> Result<Option<CallToolResult>, CallFailure> {
+        if self.worker().has_tool(&request.name) {
+            return Ok(None);
         }
+        let answer = tokio::select! {
+            biased;
+            answer = self.run_view_tool(request) => answer?,
+            () = request_cancelled(context) => return Err(cancelled().into()),
+        };
+        Ok(answer.map(|value| {
+            let name: &str = &request.name;
+            let mut result = CallToolResult::success(vec![ContentBlock::text(name)]);
+            result.structured_content = Some(value);
+            result
+        }))
     }
 
     async fn run_view_tool(
         &self,
         request: &CallToolRequestParams,
-        backend: &Backend,
-        options: &RequestOptions,
-    ) -> Option<Result<CallToolResult, ErrorData>> {
-        let worker = backend.worker();
-        let name: &str = &request.name;
-        if worker.has_tool(name) {
-            return None;
-        }
-        let arguments = Value::Object(request.arguments.clone().unwrap_or_default());
-        let answer = match name {
-            REVIEW_ROWS => self.read_review(backend, arguments, options).await,
-            PREVIEW_CALL => preview_call(backend, arguments, options).await,
-            _ => self.call_file_browser_tool(worker, name, &arguments, options)?,
+    ) -> Result<Option<Value>, CallError> {
+        let arguments = request.arguments.clone();
+        let answer = match &*request.name {
+            REVIEW_ROWS => self.read_review(parse_arguments(arguments)?).await?,
+            PREVIEW_CALL => self.preview_call(parse_arguments(arguments)?).await?,
+            name => return self.call_file_browser_tool(name, arguments),
         };
-        let result = answer.map(|value| {
-            let mut result = CallToolResult::success(vec![ContentBlock::text(name)]);
-            result.structured_content = Some(value);
-            result
-        });
-        Some(result.or_else(|error| convert::failure(&error)))
+        Ok(Some(answer))
     }
 
-    async fn read_review(
-        &self,
-        backend: &Backend,
-        arguments: Value,
-        options: &RequestOptions,
-    ) -> Result<Value, CallError> {
-        let ReviewArgs { uri } = parse_arguments(arguments)?;
-        let worker = backend.worker();
-        let not_found = || {
-            CallError::new(
-                Code::NotFound,
-                "there is no such review; it may no longer be kept",
-            )
-        };
+    async fn read_review(&self, ReviewArgs { uri }: ReviewArgs) -> Result<Value, CallError> {
+        let (worker, options) = (self.worker(), &self.options);
+        let not_found =
+            || CallError::new(Code::NotFound, "unknown review; it may have been evicted");
         if let Some(policy) = &options.policy {
             let authority = worker.authority_under(Some(policy), options.origin).await?;
             if !shows_only_readable(worker, &authority, &uri) {
                 return Err(not_found());
             }
         }
-        if let Some(state) = self.review_state(backend, &uri).await {
+        if let Some(state) = self.review_state(&uri).await {
             return Ok(state);
         }
         let rows = uri.contains(".rows");
@@ -207,12 +180,12 @@ impl Gateway {
     ///
     /// The files are checked with the worker's read tool, so the state of a file that the worker may not read is
     /// `unknown`. Each check is a normal call: it is authorized, audited and counted.
-    pub(super) async fn review_state(&self, backend: &Backend, uri: &str) -> Option<Value> {
-        let review = backend.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
+    pub(super) async fn review_state(&self, uri: &str) -> Option<Value> {
+        let review = self.worker().review(uri.strip_suffix(STATE_SUFFIX)?)?;
         let mut states = Vec::new();
         for change in review.changes() {
             states.push(if states.len() < MAX_FILES {
-                self.state(backend, change, review.is_preview()).await
+                self.state(change, review.is_preview()).await
             } else {
                 "unknown"
             });
@@ -220,23 +193,23 @@ impl Gateway {
         Some(json!({ "changes": states }))
     }
 
-    async fn state(&self, backend: &Backend, change: &Change, preview: bool) -> &'static str {
+    async fn state(&self, change: &Change, preview: bool) -> &'static str {
         let (path, expected) = match (preview, change.op, &change.to) {
             (true, ..) => (&change.path, change.before),
             (false, Op::Move | Op::Copy, Some(to)) => (to, change.after),
             (false, ..) => (&change.path, change.after),
         };
-        if change.diff.hidden || !self.may_read(backend, path) {
+        if change.diff.hidden || !self.may_read(path) {
             return "unknown";
         }
         match expected {
-            Entry::File { hash, .. } => match self.has_hash(path, &hash.to_string()).await {
+            Entry::File { hash, .. } => match self.has_hash(path, Some(&hash)).await {
                 Ok(true) => "same",
                 Ok(false) => "changed",
                 Err(error) if error.code() == Code::NotFound => "changed",
                 Err(_) => "unknown",
             },
-            Entry::Absent => match self.has_hash(path, "").await {
+            Entry::Absent => match self.has_hash(path, None).await {
                 Err(error) if error.code() == Code::NotFound => "same",
                 Ok(_) => "changed",
                 Err(error) if error.code() == Code::NotRegular => "changed",
@@ -247,67 +220,68 @@ impl Gateway {
     }
 
     /// Whether the worker may read the path, so that a missing file is known to be missing.
-    fn may_read(&self, backend: &Backend, path: &VirtualPath) -> bool {
-        let Some(files) = &self.state.files else {
+    fn may_read(&self, path: &VirtualPath) -> bool {
+        let Some(files) = &self.gateway.state.files else {
             return false;
         };
         let call = Call::new(files.read, json!({"path": path.as_str()}));
-        let explained = backend.worker().explain(&call);
+        let explained = self.worker().explain(&call);
         explained.is_ok_and(|needs| needs.iter().all(|need| need.verdict == Verdict::Allow))
     }
 
-    /// Whether the file has that hash; no file has the empty hash.
-    async fn has_hash(&self, path: &VirtualPath, hash: &str) -> Result<bool, CallError> {
-        let files = self.state.files.as_ref();
+    /// Whether the file has that hash; without one, only whether it can be read.
+    async fn has_hash(
+        &self,
+        path: &VirtualPath,
+        hash: Option<&ContentHash>,
+    ) -> Result<bool, CallError> {
+        let files = self.gateway.state.files.as_ref();
         let read = files.ok_or_else(|| CallError::new(Code::Internal, "no files are served"))?;
         let mut arguments = json!({"path": path.as_str(), "limit": 1});
-        if let (false, Value::Object(arguments)) = (hash.is_empty(), &mut arguments) {
-            arguments.insert("known_hash".into(), hash.into());
+        if let (Some(hash), Value::Object(arguments)) = (hash, &mut arguments) {
+            arguments.insert("known_hash".into(), hash.to_string().into());
         }
-        let options = RequestOptions {
-            origin: Origin::View,
-            ..RequestOptions::default()
+        // The policy and grants of the request are for its own call.
+        let check = WorkerRequest {
+            gateway: self.gateway,
+            backend: Arc::clone(&self.backend),
+            options: RequestOptions {
+                origin: Origin::View,
+                ..RequestOptions::default()
+            },
+            views: self.views,
         };
-        let read = self.run_tool(read.read, arguments, &options).await?;
+        let read = check.run_tool(read.read, arguments).await?;
         let output = read.structured()?;
         Ok(output.pointer("/files/0/unchanged") == Some(&Value::Bool(true)))
     }
+
+    /// The review of a previewed call.
+    async fn preview_call(&self, preview: PreviewArgs) -> Result<Value, CallError> {
+        let PreviewArgs { tool, arguments } = preview;
+        require_mutating(self.worker(), &tool)?;
+        let call = Call::new(&tool, arguments).meta(CallMeta {
+            origin: Origin::View,
+            asks: Asks::Refuse,
+            ..self.options.call_meta()
+        });
+        let preview = self.worker().submit_preview(call).await?;
+        let mut artifacts = preview.artifacts.iter();
+        let uri = artifacts
+            .find(|made| made.name == "review")
+            .map(|made| &made.uri);
+        Ok(json!({
+            "intent": preview.intent,
+            "review": uri,
+            "output": preview.reply.structured()?,
+            "preview_token": preview.token,
+        }))
+    }
 }
 
-/// The review of a previewed call.
-async fn preview_call(
-    backend: &Backend,
-    arguments: Value,
-    options: &RequestOptions,
-) -> Result<Value, CallError> {
-    let PreviewArgs { tool, arguments } = parse_arguments(arguments)?;
-    let worker = backend.worker();
-    require_mutating(worker, &tool)?;
-    let call = Call::new(&tool, arguments).meta(CallMeta {
-        origin: Origin::View,
-        policy: options.policy.clone(),
-        excluded_hunks: Vec::new(),
-        preview_token: None,
-        deadline: None,
-        progress: None,
-        asks: Asks::Refuse,
-        confirm: false,
-        requests: None,
-    });
-    let preview = worker.submit_preview(call).await?;
-    let mut artifacts = preview.artifacts.iter();
-    let uri = artifacts
-        .find(|made| made.name == "review")
-        .map(|made| &made.uri);
-    Ok(json!({
-        "intent": preview.intent,
-        "review": uri,
-        "output": preview.reply.structured()?,
-        "preview_token": preview.token,
-    }))
-}
-
-fn parse_arguments<T: for<'de> Deserialize<'de>>(arguments: Value) -> Result<T, CallError> {
-    let read = serde_json::from_value(arguments);
-    read.map_err(|error| CallError::new(Code::InvalidArguments, Cow::from(error.to_string())))
+pub(super) fn parse_arguments<T: DeserializeOwned>(
+    arguments: Option<JsonObject>,
+) -> Result<T, CallError> {
+    let read = serde_json::from_value(Value::Object(arguments.unwrap_or_default()));
+    read.map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))
 }

@@ -4,15 +4,15 @@
 //! assigned to the latest call if all active calls are from one client, and to none otherwise. An abandoned call counts
 //! for a while, because the server may not know about it yet.
 
-use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rmcp::model::ErrorData;
 use tokio::time::Instant;
 
+use bailiwick::VirtualPath;
 use bailiwick::audit::{RequestOutcome, Step};
-use bailiwick::path::VirtualPath;
 use bailiwick::requests::CallRequests;
 use bailiwick::tool::RemoteContext;
 
@@ -44,10 +44,6 @@ impl ActiveCall {
         })
     }
 
-    fn counts(&self) -> MutexGuard<'_, RequestCounts> {
-        self.requests.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The handler of the client that made the call, if there is one.
     pub(super) fn requests(&self) -> Option<&CallRequests> {
         self.context.requests()
@@ -60,7 +56,7 @@ impl ActiveCall {
 
     /// Counts a request; fails beyond the limit.
     pub(super) fn count_request(&self) -> Result<(), ErrorData> {
-        let mut requests = self.counts();
+        let mut requests = self.requests.lock();
         if requests.total >= MAX_REQUESTS {
             let reason = format!("a call may have at most {MAX_REQUESTS} requests of its server");
             return Err(ErrorData::invalid_request(reason, None));
@@ -71,7 +67,7 @@ impl ActiveCall {
 
     /// Suspends the deadline of the call until the returned guard is dropped.
     pub(super) fn suspend_deadline(&self) -> DeadlineSuspension<'_> {
-        let mut requests = self.counts();
+        let mut requests = self.requests.lock();
         requests.open += 1;
         if requests.open == 1 {
             self.context.suspend(true);
@@ -101,7 +97,7 @@ pub(super) struct DeadlineSuspension<'c>(&'c ActiveCall);
 
 impl Drop for DeadlineSuspension<'_> {
     fn drop(&mut self) {
-        let mut requests = self.0.counts();
+        let mut requests = self.0.requests.lock();
         requests.open = requests.open.saturating_sub(1);
         if requests.open == 0 {
             self.0.context.suspend(false);
@@ -110,25 +106,19 @@ impl Drop for DeadlineSuspension<'_> {
 }
 
 /// The active calls of one connection.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub(super) struct ActiveCalls(Mutex<Vec<Entry>>);
 
+#[derive(Debug)]
 struct Entry {
     call: Arc<ActiveCall>,
-    id: u64,
     /// When an abandoned call stops counting.
     expires_at: Option<Instant>,
 }
 
-impl fmt::Debug for ActiveCalls {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ActiveCalls").finish_non_exhaustive()
-    }
-}
-
 impl ActiveCalls {
     fn entries(&self) -> MutexGuard<'_, Vec<Entry>> {
-        let mut entries = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut entries = self.0.lock();
         let now = Instant::now();
         entries.retain(|entry| entry.expires_at.is_none_or(|expires_at| now < expires_at));
         entries
@@ -136,16 +126,13 @@ impl ActiveCalls {
 
     /// Adds `call` until the returned guard is dropped.
     pub(super) fn begin(&self, call: Arc<ActiveCall>) -> ActiveCallGuard<'_> {
-        let mut entries = self.entries();
-        let id = entries.last().map_or(0, |last| last.id + 1);
-        entries.push(Entry {
-            call,
-            id,
+        self.entries().push(Entry {
+            call: Arc::clone(&call),
             expires_at: None,
         });
         ActiveCallGuard {
             calls: self,
-            id,
+            call,
             answered: false,
         }
     }
@@ -185,7 +172,7 @@ impl ActiveCalls {
 /// Guard of an active call.
 pub(super) struct ActiveCallGuard<'c> {
     calls: &'c ActiveCalls,
-    id: u64,
+    call: Arc<ActiveCall>,
     answered: bool,
 }
 
@@ -199,9 +186,10 @@ impl ActiveCallGuard<'_> {
 impl Drop for ActiveCallGuard<'_> {
     fn drop(&mut self) {
         let mut entries = self.calls.entries();
+        let is_own = |entry: &Entry| Arc::ptr_eq(&entry.call, &self.call);
         if self.answered {
-            entries.retain(|entry| entry.id != self.id);
-        } else if let Some(entry) = entries.iter_mut().find(|entry| entry.id == self.id) {
+            entries.retain(|entry| !is_own(entry));
+        } else if let Some(entry) = entries.iter_mut().find(|entry| is_own(entry)) {
             entry.expires_at = Instant::now().checked_add(GRACE_PERIOD);
         }
     }

@@ -5,8 +5,6 @@
 //! host returns the redirected URL. The log output of rmcp is discarded meanwhile, because it contains codes.
 
 mod account;
-mod authenticated_client;
-mod authorization_response;
 mod credentials;
 mod fetch;
 mod flow;
@@ -20,8 +18,7 @@ use std::sync::Arc;
 use super::spec::{ServerSpec, SpecError};
 use bailiwick::requests::BoxFuture;
 
-pub(super) use account::{Account, SignInOutcome};
-pub(super) use authenticated_client::AuthenticatedClient;
+pub(super) use account::{Account, Challenge, SignInOutcome};
 pub use loopback::LoopbackRedirect;
 pub(super) use sign_in_audit::SignInAudit;
 
@@ -134,7 +131,7 @@ impl OAuth {
             Ok(())
         } else {
             Err(SpecError::RedirectUri(
-                bailiwick::escape(&self.redirect_uri).into(),
+                bailiwick::text::escape(&self.redirect_uri).into(),
             ))
         }
     }
@@ -163,7 +160,7 @@ enum SignInError {
     Unrecorded,
     #[error("the server requires another sign-in although a person signed in")]
     AlreadyAsked,
-    #[error("the authorisation server of this server is not found, or cannot be trusted")]
+    #[error("the authorisation server of this server was not found or cannot be trusted")]
     Discovery,
     #[error("the authorisation server does not know this host and does not let it register")]
     NotRegistered,

@@ -14,7 +14,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use super::failure::ServerFailure;
-use super::log_limiter::LogLimiter;
+use crate::rate::{Rate, RateLimiter};
 
 /// The environment variables of the host that a server inherits.
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG"];
@@ -24,6 +24,11 @@ const GRACE: Duration = Duration::from_secs(2);
 const MAX_POLL_INTERVAL: Duration = Duration::from_millis(50);
 /// How long to wait for the exit status, and for the end of the log.
 const FINAL_WAIT: Duration = Duration::from_millis(100);
+/// The rate at which messages of a server are logged.
+pub(super) const LOG_RATE: Rate = Rate {
+    calls: 100,
+    per: Duration::from_secs(10),
+};
 /// The longest logged line of a server's standard error, in bytes.
 const MAX_LOG_LINE: usize = 1024;
 
@@ -133,7 +138,7 @@ impl Drop for Child {
 
 /// Logs the standard error of a server at a limited rate. The rest is read and dropped, so the server never blocks.
 async fn forward_log(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
-    let mut limiter = LogLimiter::default();
+    let limiter = RateLimiter::new(&LOG_RATE);
     let mut chunk = vec![0; 4096];
     let mut line = Vec::new();
     while let Ok(read) = stderr.read(&mut chunk).await {
@@ -147,9 +152,9 @@ async fn forward_log(server: Arc<str>, mut stderr: impl AsyncRead + Unpin) {
                 }
                 continue;
             }
-            if limiter.allow() {
+            if limiter.take().is_ok() {
                 let text = String::from_utf8_lossy(&line);
-                tracing::debug!(%server, text = %bailiwick::escape(&text), "a server logged");
+                tracing::debug!(%server, text = %bailiwick::text::escape(&text), "a server logged");
             }
             line.clear();
         }

@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 use super::ServerTool;
 use super::catalog::{PAGE_SCHEME, address, is_usable};
 use super::pins::Fingerprint;
-use super::schema::{CompiledSchema, SchemaBudget};
-use super::schema_cost::{SchemaFault, depth};
-use bailiwick::id::ToolName;
+use super::schema::{SchemaBudget, SchemaValidator};
+use super::schema_cost::{SchemaFault, check_size};
 use bailiwick::intent::IntentTemplate;
 use bailiwick::scope::{Scope, Verb};
-use bailiwick::tool::ToolSpec;
+use bailiwick::tool::{ToolName, ToolSpec};
 
 /// The longest tool name that model APIs accept, in bytes.
 const MAX_NAME_BYTES: usize = 64;
@@ -23,9 +22,6 @@ const MAX_NAME_BYTES: usize = 64;
 const MAX_TOOL_NAME_BYTES: usize = 128;
 /// The longest description, in bytes; a longer one is truncated.
 const MAX_DESCRIPTION_BYTES: usize = 4096;
-/// The largest schema, in bytes of JSON, and the deepest.
-const MAX_SCHEMA_BYTES: usize = 64 << 10;
-const MAX_SCHEMA_DEPTH: usize = 32;
 
 /// A tool that can be offered.
 #[derive(Debug)]
@@ -44,7 +40,7 @@ pub(crate) struct OfferedTool {
     pub(crate) input_schema: Value,
     pub(crate) output_schema: Value,
     /// The schema that validates the structured output.
-    pub(super) output: Option<Arc<CompiledSchema>>,
+    pub(super) output: Option<SchemaValidator>,
     /// Whether the server supports previews of the tool.
     pub(crate) preview: bool,
     /// Whether views may call the tool.
@@ -56,6 +52,11 @@ impl OfferedTool {
     pub(crate) fn provider(&self) -> &str {
         let name = self.name.as_str();
         name.split_once("__").map_or(name, |(provider, _)| provider)
+    }
+
+    /// Whether `other` is the same definition of the same tool.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.tool == other.tool && self.fingerprint == other.fingerprint
     }
 }
 
@@ -77,19 +78,19 @@ pub(crate) struct ToolProvider<'a> {
 #[non_exhaustive]
 pub enum WithheldReason {
     /// The name contains invalid characters, or is too long for models.
-    #[error("its name is not plain, or too long: `SERVER__TOOL` must fit in 64 bytes")]
+    #[error("its name is invalid or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
     /// Another tool of the server has the same name after normalisation.
     #[error("another tool has the same name after normalization")]
     Collision,
     /// A schema of the tool cannot be used.
-    #[error("a schema of it cannot be used: {0}")]
+    #[error("one of its schemas cannot be used: {0}")]
     Schema(SchemaFault),
     /// The tool differs from the approved definition.
-    #[error("it changed since it was approved; look at it and approve it again")]
+    #[error("it changed since it was approved; review it and approve it again")]
     Changed,
     /// The tool was added after the server was first connected.
-    #[error("the server added it since it was first connected; look at it and approve it")]
+    #[error("the server added it since it was first connected; review it and approve it")]
     New,
     /// The server lists too many tools.
     #[error("the server lists too many tools")]
@@ -163,54 +164,76 @@ pub(crate) struct ListedTool {
     pub(crate) fingerprint: Fingerprint,
     /// The name for models.
     pub(crate) name: String,
-    pub(crate) offer: Result<Arc<OfferedTool>, WithheldReason>,
+    /// The tool, or why it cannot be offered.
+    pub(super) usable: Result<Arc<OfferedTool>, WithheldReason>,
+    /// Why a usable tool needs approval.
+    pub(super) unapproved: Option<WithheldReason>,
 }
 
 impl ListedTool {
-    /// Converts the tool for the host's user interface, with its current offer.
-    pub(crate) fn to_server_tool(
-        &self,
-        offer: &Result<Arc<OfferedTool>, WithheldReason>,
-    ) -> ServerTool {
-        let offered = offer.as_ref();
+    /// The offered tool, or why it is withheld.
+    pub(crate) fn offer(&self) -> Result<&Arc<OfferedTool>, WithheldReason> {
+        let usable = self.usable.as_ref().map_err(|why| *why)?;
+        self.unapproved.map_or(Ok(usable), Err)
+    }
+
+    /// Converts the tool for the host's user interface.
+    pub(crate) fn to_server_tool(&self) -> ServerTool {
+        let offer = self.offer();
         ServerTool {
-            tool: bailiwick::escape(&self.tool).into_owned(),
+            tool: bailiwick::text::escape(&self.tool).into_owned(),
             description: self.description.clone(),
             fingerprint: self.fingerprint,
-            offered: offered
-                .map(|offer| (offer.name.to_string(), offer.verb))
-                .map_err(|why| *why),
+            offered: offer.map(|offer| (offer.name.to_string(), offer.verb)),
         }
     }
 }
 
-/// Classifies all tools. Tools with colliding names are all withheld. This is CPU-bound and must not run on an async
-/// thread.
-pub(crate) fn classify(tools: &[Tool], provider: ToolProvider<'_>) -> Vec<ListedTool> {
-    let mut name_counts: BTreeMap<String, usize> = BTreeMap::new();
-    for tool in tools {
-        let name = model_name(provider.name, &tool.name);
-        *name_counts.entry(name).or_default() += 1;
-    }
+/// Classifies all tools. Tools with colliding names are all withheld, and tools beyond `limit`. This is CPU-bound and
+/// must not run on an async thread.
+pub(crate) fn classify(
+    tools: &[Tool],
+    provider: ToolProvider<'_>,
+    limit: usize,
+) -> Vec<ListedTool> {
+    let name_counts = count_names(provider.name, tools.iter().map(|tool| &*tool.name));
     let mut budget = SchemaBudget::default();
-    let mut read = |tool: &Tool| {
+    let read = |(index, tool): (usize, &Tool)| {
         let name = model_name(provider.name, &tool.name);
         let fingerprint = Fingerprint::of(tool);
-        let offer = if name_counts.get(&name) == Some(&1) {
-            offer(tool, fingerprint, provider, &mut budget)
-        } else {
+        let usable = if name_counts.get(&name) != Some(&1) {
             Err(WithheldReason::Collision)
+        } else if index >= limit {
+            Err(WithheldReason::TooMany)
+        } else {
+            offer(tool, fingerprint, provider, &mut budget)
         };
         let description = tool.description.as_deref().unwrap_or_default();
         ListedTool {
             tool: truncate(&tool.name, MAX_DESCRIPTION_BYTES),
-            description: truncate(&bailiwick::escape_lines(description), MAX_DESCRIPTION_BYTES),
+            description: truncate(
+                &bailiwick::text::escape_lines(description),
+                MAX_DESCRIPTION_BYTES,
+            ),
             fingerprint,
             name,
-            offer: offer.map(Arc::new),
+            usable: usable.map(Arc::new),
+            unapproved: None,
         }
     };
-    tools.iter().map(&mut read).collect()
+    tools.iter().enumerate().map(read).collect()
+}
+
+/// How many of `names` have each name for models.
+pub(super) fn count_names<'n>(
+    provider: &str,
+    names: impl Iterator<Item = &'n str>,
+) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for name in names {
+        *counts.entry(model_name(provider, name)).or_default() += 1;
+    }
+    counts
 }
 
 /// The name of a tool for models. Server names cannot contain `__` or end in `_`, so the names of two servers never
@@ -235,7 +258,7 @@ fn offer(
 ) -> Result<OfferedTool, WithheldReason> {
     let original = &*tool.name;
     let name = model_name(provider.name, original);
-    let visible = |c: char| !c.is_whitespace() && !bailiwick::is_deceptive(c);
+    let visible = |c: char| !c.is_whitespace() && !bailiwick::text::is_deceptive(c);
     let plain = !original.is_empty()
         && original.len() <= MAX_TOOL_NAME_BYTES
         && original.chars().all(visible);
@@ -250,11 +273,14 @@ fn offer(
         fingerprint.mark()
     );
     let need = need.parse().map_err(|_| WithheldReason::Name)?;
-    let input_schema = schema(Value::Object((*tool.input_schema).clone()))?;
+    let input_schema = Value::Object((*tool.input_schema).clone());
+    check_size(&input_schema).map_err(WithheldReason::Schema)?;
     let declared = tool.output_schema.as_deref().cloned().map(Value::Object);
-    let declared = declared.map(schema).transpose()?;
-    let shape = |schema| CompiledSchema::of(schema, budget).map_err(WithheldReason::Schema);
-    let output = declared.as_ref().map(shape).transpose()?;
+    let output = declared.clone();
+    let output = output.map(|schema| SchemaValidator::compile(schema, budget));
+    let output = output
+        .transpose()
+        .map_err(|error| WithheldReason::Schema(error.fault))?;
     let (models, views) = audience(tool);
     let mut spec = tool_spec(tool, &name, verb, provider.description_prefix);
     spec.app_only = !models;
@@ -269,7 +295,7 @@ fn offer(
         intent: intent_template(tool).and_then(|text| IntentTemplate::parse(text).ok()),
         input_schema,
         output_schema: declared.unwrap_or_else(|| json!({"type": "object"})),
-        output: output.map(Arc::new),
+        output,
         preview: supports_preview(tool),
         views,
     })
@@ -292,12 +318,6 @@ pub(super) fn scope_segment(name: &str) -> String {
         .replace('~', "%7E")
 }
 
-fn schema(schema: Value) -> Result<Value, WithheldReason> {
-    let fits = depth(&schema) <= MAX_SCHEMA_DEPTH && schema.to_string().len() <= MAX_SCHEMA_BYTES;
-    fits.then_some(schema)
-        .ok_or(WithheldReason::Schema(SchemaFault::TooLarge))
-}
-
 /// Converts the description of a tool, with deceptive characters escaped.
 fn tool_spec(tool: &Tool, name: &str, verb: Verb, description_prefix: &str) -> ToolSpec {
     let hints = tool.annotations.as_ref();
@@ -307,18 +327,17 @@ fn tool_spec(tool: &Tool, name: &str, verb: Verb, description_prefix: &str) -> T
     let hint = |hint: Option<bool>, unknown: bool| hint.unwrap_or(unknown);
     let mut spec = ToolSpec::new("", "", "");
     spec.name = Cow::Owned(name.to_owned());
-    spec.title = Cow::Owned(truncate(&bailiwick::escape(title), MAX_NAME_BYTES));
-    let description = truncate(&bailiwick::escape_lines(description), MAX_DESCRIPTION_BYTES);
+    spec.title = Cow::Owned(truncate(&bailiwick::text::escape(title), MAX_NAME_BYTES));
+    let description = truncate(
+        &bailiwick::text::escape_lines(description),
+        MAX_DESCRIPTION_BYTES,
+    );
     spec.description = Cow::Owned(description_prefix.to_owned() + &description);
     let destructive = hint(hints.and_then(|hints| hints.destructive_hint), true);
     spec.destructive = verb != Verb::Read && destructive;
     spec.idempotent = hint(hints.and_then(|hints| hints.idempotent_hint), false);
     spec.open_world = hint(hints.and_then(|hints| hints.open_world_hint), true);
-    spec.scopes = vec![Cow::Borrowed(match verb {
-        Verb::Read => "read:mcp",
-        Verb::Write => "write:mcp",
-        Verb::Execute => "execute:mcp",
-    })];
+    spec.scopes = vec![Cow::Owned(format!("{verb}:mcp"))];
     spec
 }
 
@@ -340,6 +359,7 @@ mod tests {
     use rmcp::model::ToolAnnotations;
     use serde_json::Map;
 
+    use super::super::schema_cost::{MAX_BYTES, MAX_DEPTH};
     use super::super::spec::ServerSpec;
     use super::*;
 
@@ -355,7 +375,10 @@ mod tests {
     }
 
     fn one_of(tool: Tool, spec: &ServerSpec) -> Result<Arc<OfferedTool>, WithheldReason> {
-        classify(&[tool], spec.provider("s~1")).pop().unwrap().offer
+        classify(&[tool], spec.provider("s~1"), 1)
+            .pop()
+            .unwrap()
+            .usable
     }
 
     fn one(tool: Tool) -> Result<Arc<OfferedTool>, WithheldReason> {
@@ -420,9 +443,9 @@ mod tests {
     fn tools_with_colliding_names_are_withheld() {
         let spec = ServerSpec::stdio("s", "x");
         let tools = [tool("a.b"), tool("a/b"), tool("c")];
-        let refused: Vec<_> = classify(&tools, spec.provider("s~1"))
+        let refused: Vec<_> = classify(&tools, spec.provider("s~1"), 3)
             .into_iter()
-            .map(|listed| listed.offer.err())
+            .map(|listed| listed.usable.err())
             .collect();
         let twin = Some(WithheldReason::Collision);
         assert_eq!(refused, [twin, twin, None]);
@@ -459,7 +482,7 @@ mod tests {
         assert_eq!(outputs(remote), refused(SchemaFault::Remote));
         let large = json!({"properties": {"a": {"pattern": "(a{1000}){1000}"}}});
         assert_eq!(outputs(large), refused(SchemaFault::Pattern));
-        let large = json!({"description": "x".repeat(MAX_SCHEMA_BYTES)});
+        let large = json!({"description": "x".repeat(MAX_BYTES)});
         assert_eq!(with(large, json!({})), refused(SchemaFault::TooLarge));
     }
 
@@ -472,10 +495,10 @@ mod tests {
         let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"not": inner}));
         let too_large = || Err(WithheldReason::Schema(SchemaFault::TooLarge));
         for (schema, fits) in [
-            (padded(MAX_SCHEMA_BYTES), true),
-            (padded(MAX_SCHEMA_BYTES + 1), false),
-            (nested(MAX_SCHEMA_DEPTH), true),
-            (nested(MAX_SCHEMA_DEPTH + 1), false),
+            (padded(MAX_BYTES), true),
+            (padded(MAX_BYTES + 1), false),
+            (nested(MAX_DEPTH), true),
+            (nested(MAX_DEPTH + 1), false),
         ] {
             let expected = if fits { Ok(()) } else { too_large() };
             let map = schema.as_object().cloned().unwrap();

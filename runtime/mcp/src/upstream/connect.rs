@@ -32,24 +32,9 @@ pub(super) type Service = RunningService<RoleClient, Client>;
 /// The resources of a connection besides the connection itself.
 #[derive(Debug, Default)]
 pub(super) struct ConnectionResources {
-    child: Option<Child>,
-    /// The thread that runs the HTTP transport.
+    pub(super) child: Option<Child>,
+    /// The thread that runs the HTTP transport. It sends the end of the session.
     thread: Option<HttpThread>,
-}
-
-impl ConnectionResources {
-    /// The exit status of the server process, if it exits soon.
-    pub(super) async fn exit_cause(&self) -> Option<ServerFailure> {
-        self.child.as_ref()?.exit_cause().await
-    }
-
-    /// Stops the server process. The HTTP thread keeps running until this is dropped, because it sends the end of the
-    /// session.
-    pub(super) async fn end_child(&mut self) {
-        if let Some(child) = self.child.take() {
-            child.end().await;
-        }
-    }
 }
 
 /// Connects to a server. Started processes and threads are stored in `resources` even on failure.

@@ -11,7 +11,6 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::ServerState;
 use super::auth::SignInOutcome;
-use super::backoff::Backoff;
 use super::catalog::catalog;
 use super::connect::{ConnectionResources, Service, any_version, connect, list_tools};
 use super::connection_state::ConnectionState;
@@ -27,11 +26,31 @@ const MAX_RELISTEN_DELAY: Duration = Duration::from_secs(60);
 /// How long a connection may take to close.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How one connection ended.
-enum End {
-    Stopped,
-    Failed(ServerFailure),
-    Lost(ServerFailure),
+/// The shortest and the longest delay before a server is connected again.
+const MIN_DELAY: Duration = Duration::from_millis(500);
+const MAX_DELAY: Duration = Duration::from_secs(60);
+/// The number of consecutive failures after which a server is given up.
+const MAX_FAILURES: u32 = 10;
+/// A connection that lasted this long resets the backoff.
+const STABLE_AFTER: Duration = Duration::from_secs(60);
+
+/// Exponential backoff: counts consecutive failures.
+#[derive(Clone, Copy, Debug, Default)]
+struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// Registers the end of a connection after `uptime`. Returns the delay before the next attempt, or `None` to give
+    /// up.
+    fn next_delay(&mut self, uptime: Duration) -> Option<Duration> {
+        if uptime >= STABLE_AFTER {
+            self.failures = 0;
+        }
+        self.failures += 1;
+        let delay = MIN_DELAY.saturating_mul(1 << (self.failures - 1).min(16));
+        (self.failures <= MAX_FAILURES).then(|| delay.min(MAX_DELAY))
+    }
 }
 
 /// Runs the connection task of one server.
@@ -46,32 +65,24 @@ pub(super) async fn supervise(
     let disconnected = |state| registry.disconnected(&server, state);
     loop {
         let began = Instant::now();
-        let name = &server.spec.name;
         let signals = (&mut retries, &mut stop);
-        match run_connection(&registry, &server, &mut handshake_only, signals).await {
-            End::Stopped => return disconnected(ServerState::Stopped),
-            End::Failed(failure) => {
-                // A server that does not know `server/discover` may exit or return any error.
-                handshake_only = !handshake_only && failure.may_depend_on_lifecycle();
-                tracing::warn!(server = %name, %failure, "a server is not connected");
-                server.set_failure(Some(failure));
-            }
-            End::Lost(failure) => {
-                tracing::warn!(server = %name, %failure, "the connection to a server was lost");
-                server.set_failure(Some(failure));
-            }
-        }
-        let given_up = match sign_in_if_required(&registry, &server, &mut stop).await {
-            SignInResult::Stopped => return disconnected(ServerState::Stopped),
-            SignInResult::SignedIn => {
+        let end = run_connection(&registry, &server, &mut handshake_only, signals).await;
+        let Some(failure) = end else {
+            return disconnected(ServerState::Stopped);
+        };
+        tracing::warn!(server = %server.spec.name, %failure, "a server is not connected");
+        server.set_failure(Some(failure));
+        let given_up = match sign_in(&registry, &server, &mut stop).await {
+            None => return disconnected(ServerState::Stopped),
+            Some(SignInOutcome::Completed) => {
                 handshake_only = false;
                 continue;
             }
-            SignInResult::Refused => {
+            Some(SignInOutcome::Refused) => {
                 server.set_failure(Some(ServerFailure::SignInRequired));
                 true
             }
-            SignInResult::NotRequired => false,
+            Some(SignInOutcome::NotNeeded) => false,
         };
         let wait = backoff.next_delay(began.elapsed()).filter(|_| !given_up);
         let state = wait.map_or(ServerState::GivenUp, |_| ServerState::Waiting);
@@ -79,17 +90,11 @@ pub(super) async fn supervise(
         if wait.is_none() {
             backoff = Backoff::default();
         }
-        let waited = async {
-            match wait {
-                Some(wait) => sleep(wait).await,
-                None => std::future::pending().await,
-            }
-        };
         tokio::select! {
             () = stopped(&mut stop) => return disconnected(ServerState::Stopped),
             // `server` holds the sender.
             _ = retries.changed() => reset_prompts(&server),
-            () = waited => {}
+            () = sleep(wait.unwrap_or(Duration::MAX)) => {}
         }
     }
 }
@@ -139,34 +144,20 @@ fn reset_prompts(server: &Server) {
     }
 }
 
-/// The result of a sign-in.
-enum SignInResult {
-    /// The server did not require a sign-in, or nobody could be asked yet.
-    NotRequired,
-    SignedIn,
-    Refused,
-    /// The servers are being stopped.
-    Stopped,
-}
-
-/// Asks a person to sign in if the server requires it.
-async fn sign_in_if_required(
+/// Asks a person to sign in if the server requires it; `None` if the servers are being stopped.
+async fn sign_in(
     registry: &ServerRegistry,
     server: &Server,
     stop: &mut watch::Receiver<bool>,
-) -> SignInResult {
+) -> Option<SignInOutcome> {
     let account = server.account.as_ref();
     let Some(account) = account.filter(|account| account.needs_sign_in()) else {
-        return SignInResult::NotRequired;
+        return Some(SignInOutcome::NotNeeded);
     };
     registry.disconnected(server, ServerState::SigningIn);
     tokio::select! {
-        () = stopped(stop) => SignInResult::Stopped,
-        outcome = account.sign_in() => match outcome {
-            SignInOutcome::NotNeeded => SignInResult::NotRequired,
-            SignInOutcome::Completed => SignInResult::SignedIn,
-            SignInOutcome::Refused => SignInResult::Refused,
-        },
+        () = stopped(stop) => None,
+        outcome = account.sign_in() => Some(outcome),
     }
 }
 
@@ -176,14 +167,14 @@ async fn stopped(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-/// Runs one connection from start to end, and stops everything that was started for it. Sets `handshake_only` if the
-/// server requires a handshake, for the next connection.
+/// Runs one connection from start to end, and stops everything that was started for it. Returns why it failed or ended,
+/// or `None` if the servers are being stopped. Sets `handshake_only` if the next connection requires a handshake.
 async fn run_connection(
     registry: &Arc<ServerRegistry>,
     server: &Arc<Server>,
     handshake_only: &mut bool,
     (retries, stop): (&mut watch::Receiver<()>, &mut watch::Receiver<bool>),
-) -> End {
+) -> Option<ServerFailure> {
     let state = Arc::new(ConnectionState::default());
     let mut resources = ConnectionResources::default();
     let lifecycle = if *handshake_only {
@@ -200,14 +191,19 @@ async fn run_connection(
     };
     let limit = server.bounds.connect;
     let started = tokio::select! {
-        () = stopped(stop) => Err(End::Stopped),
+        () = stopped(stop) => Err(None),
         started = timeout(limit, started) => {
-            started.unwrap_or(Err(ServerFailure::Timeout(limit))).map_err(End::Failed)
+            started.unwrap_or(Err(ServerFailure::Timeout(limit))).map_err(Some)
         }
     };
     let service = match started {
         Ok(started) => started,
-        Err(end) => return close(None, resources, end).await,
+        Err(failure) => {
+            // A server that does not know `server/discover` may exit or return any error.
+            let may_depend = failure.as_ref().map(ServerFailure::may_depend_on_lifecycle);
+            *handshake_only = !*handshake_only && may_depend == Some(true);
+            return close(None, resources, failure).await;
+        }
     };
     let peer = service.peer().clone();
     let info = peer.peer_info();
@@ -221,11 +217,11 @@ async fn run_connection(
     // Pending retries are satisfied by this connection.
     retries.mark_unchanged();
     let end = tokio::select! {
-        () = stopped(stop) => End::Stopped,
-        why = state.ended() => End::Lost(why),
+        () = stopped(stop) => None,
+        why = state.ended() => Some(why),
         never = listen_for_changes(server, &peer) => match never {},
         never = refresh_catalog(registry, server, &peer) => match never {},
-        why = refresh_tools(registry, server, &peer, &state) => End::Lost(why),
+        why = refresh_tools(registry, server, &peer, &state) => Some(why),
     };
     registry.disconnected(server, ServerState::Waiting);
     state.end(ServerFailure::Ended);
@@ -233,25 +229,28 @@ async fn run_connection(
 }
 
 /// Closes the connection and stops its process. Replaces the cause by the exit status, if the process exited.
-async fn close(service: Option<Service>, mut resources: ConnectionResources, end: End) -> End {
-    let cause = match &end {
-        End::Failed(ServerFailure::Closed) | End::Lost(ServerFailure::Closed) => {
-            resources.exit_cause().await
-        }
-        _ => None,
-    };
+async fn close(
+    service: Option<Service>,
+    mut resources: ConnectionResources,
+    mut cause: Option<ServerFailure>,
+) -> Option<ServerFailure> {
+    let child = resources.child.take();
+    if let (Some(ServerFailure::Closed), Some(child)) = (&cause, &child) {
+        cause = child.exit_cause().await.or(cause);
+    }
     let closing = async {
         if let Some(mut service) = service {
             // The result is irrelevant.
             let _ = service.close_with_timeout(CLOSE_TIMEOUT).await;
         }
     };
-    tokio::join!(closing, resources.end_child());
-    match (end, cause) {
-        (End::Failed(_), Some(cause)) => End::Failed(cause),
-        (End::Lost(_), Some(cause)) => End::Lost(cause),
-        (end, _) => end,
-    }
+    let ending = async {
+        if let Some(child) = child {
+            child.end().await;
+        }
+    };
+    tokio::join!(closing, ending);
+    cause
 }
 
 /// Subscribes to list changes at stateless servers, for the lifetime of the connection.
@@ -320,5 +319,30 @@ async fn refresh_tools(
         }
         registry.publish();
         sleep(REFRESH_INTERVAL).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn delays_grow_and_end() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<_> = std::iter::from_fn(|| backoff.next_delay(Duration::ZERO)).collect();
+        assert_eq!(waits.len(), MAX_FAILURES as usize);
+        assert_eq!(waits.first(), Some(&MIN_DELAY));
+        assert_eq!(waits.last(), Some(&MAX_DELAY));
+        assert!(waits.windows(2).all(|pair| pair[0] <= pair[1]));
+    }
+
+    #[test]
+    fn stable_server_resets_the_backoff() {
+        let mut backoff = Backoff::default();
+        for _ in 0..5 {
+            backoff.next_delay(Duration::ZERO);
+        }
+        assert_eq!(backoff.next_delay(STABLE_AFTER), Some(MIN_DELAY));
+        assert_eq!(backoff.next_delay(Duration::ZERO), Some(MIN_DELAY * 2));
     }
 }

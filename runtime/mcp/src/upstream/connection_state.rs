@@ -1,9 +1,10 @@
 //! The state of one connection: pending requests, active calls, and why it ended.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 use rmcp::model::{ProgressToken, RequestId};
 use tokio::sync::{Semaphore, watch};
 
@@ -18,7 +19,7 @@ const MAX_QUEUED_WRITES: usize = 256;
 #[derive(Debug)]
 pub(super) struct ConnectionState {
     /// Pending requests of the server: the local id and the server's id.
-    pending_requests: Mutex<HashMap<RequestId, RequestId>>,
+    pub(super) pending_requests: Mutex<HashMap<RequestId, RequestId>>,
     /// The calls that requests of the server may belong to.
     pub(super) active_calls: ActiveCalls,
     /// Progress counters by token. Tokens are unique per connection only.
@@ -69,25 +70,13 @@ impl ConnectionState {
         self.ended.borrow().clone()
     }
 
-    fn failure(&self) -> MutexGuard<'_, Option<ServerFailure>> {
-        self.last_request_failure
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets or clears the failure of the last HTTP request.
     pub(super) fn set_request_failure(&self, failure: Option<ServerFailure>) {
-        *self.failure() = failure;
+        *self.last_request_failure.lock() = failure;
     }
 
     /// Why the last request by HTTP failed, if it did.
     pub(super) fn request_failure(&self) -> Option<ServerFailure> {
-        self.failure().clone()
-    }
-
-    pub(super) fn pending_requests(&self) -> MutexGuard<'_, HashMap<RequestId, RequestId>> {
-        self.pending_requests
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.last_request_failure.lock().clone()
     }
 }

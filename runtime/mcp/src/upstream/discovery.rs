@@ -97,9 +97,9 @@ impl Discovery {
         let JsonRpcMessage::Request(request) = message else {
             return None;
         };
-        let ClientRequest::DiscoverRequest(_) = &request.request else {
+        if !matches!(request.request, ClientRequest::DiscoverRequest(_)) {
             return None;
-        };
+        }
         let limit = MAX_WAIT.min(connect / 3);
         *self = Self::Sent {
             id: request.id.clone(),

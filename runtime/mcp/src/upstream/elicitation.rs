@@ -13,7 +13,7 @@ const MAX_TITLE_BYTES: usize = 256;
 const MAX_TEXT_BYTES: usize = 2048;
 /// The longest URL, in bytes.
 const MAX_URL_BYTES: usize = 2048;
-/// Words that indicate a secret anywhere in the name, title or description of a field.
+/// Words and phrases that indicate a secret anywhere in the name, title or description of a field.
 const SECRETS: &[&str] = &[
     "password",
     "passwords",
@@ -26,27 +26,24 @@ const SECRETS: &[&str] = &[
     "cvv",
     "cvc",
     "mnemonic",
-];
-/// Word pairs that indicate a secret.
-const SECRET_PAIRS: &[[&str; 2]] = &[
-    ["api", "key"],
-    ["access", "key"],
-    ["private", "key"],
-    ["secret", "key"],
-    ["client", "secret"],
-    ["access", "token"],
-    ["refresh", "token"],
-    ["bearer", "token"],
-    ["auth", "token"],
-    ["api", "token"],
-    ["pin", "code"],
-    ["pin", "number"],
-    ["security", "code"],
-    ["card", "number"],
-    ["credit", "card"],
-    ["social", "security"],
-    ["seed", "phrase"],
-    ["recovery", "phrase"],
+    "api key",
+    "access key",
+    "private key",
+    "secret key",
+    "client secret",
+    "access token",
+    "refresh token",
+    "bearer token",
+    "auth token",
+    "api token",
+    "pin code",
+    "pin number",
+    "security code",
+    "card number",
+    "credit card",
+    "social security",
+    "seed phrase",
+    "recovery phrase",
 ];
 /// Words that indicate a secret at the end of a name or title: `session_token`, but not `token_limit`.
 const SECRET_ENDS: &[&str] = &[
@@ -60,30 +57,18 @@ const SECRET_ENDS: &[&str] = &[
 ];
 
 /// Why a request is rejected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum FormRejection {
-    /// A field is not a text, number, choice or boolean.
+    #[error("a form may ask only for strings, numbers, choices and booleans")]
     NotFlat,
-    /// There are too many fields or choices.
+    #[error("the form has too many fields or choices")]
     TooMany,
-    /// A name or value is too long or deceptive.
+    #[error("the names and values of a form must be short and show as they are")]
     Deceptive,
-    /// A field asks for a secret.
+    #[error("a form must not ask for secrets")]
     Secret,
-    /// The URL cannot be shown.
+    #[error("the URL must be `http` or `https`, without a user name")]
     Url,
-}
-
-impl FormRejection {
-    pub(super) fn reason(self) -> &'static str {
-        match self {
-            Self::NotFlat => "a form may ask for texts, numbers, choices and yes or no",
-            Self::TooMany => "the form has too many fields or choices",
-            Self::Deceptive => "the names and values of a form must be short and show as they are",
-            Self::Secret => "secrets are not asked for by a form",
-            Self::Url => "the address must be one of `http` or `https`, without a user in it",
-        }
-    }
 }
 
 /// Returns the form with titles and descriptions escaped and truncated, and with names and values unchanged. Rejects
@@ -126,11 +111,12 @@ fn sanitize(value: &Value) -> Result<Value, FormRejection> {
 }
 
 fn sanitize_field(key: &str, value: &Value) -> Result<Value, FormRejection> {
-    let title = |text: &str| Value::String(truncate(&bailiwick::escape(text), MAX_TITLE_BYTES));
+    let title =
+        |text: &str| Value::String(truncate(&bailiwick::text::escape(text), MAX_TITLE_BYTES));
     match (key, value) {
         ("title", Value::String(text)) => Ok(title(text)),
         ("description", Value::String(text)) => Ok(Value::String(truncate(
-            &bailiwick::escape_lines(text),
+            &bailiwick::text::escape_lines(text),
             MAX_TEXT_BYTES,
         ))),
         ("enumNames", Value::Array(names)) if names.len() <= MAX_CHOICES => {
@@ -144,7 +130,7 @@ fn sanitize_field(key: &str, value: &Value) -> Result<Value, FormRejection> {
 
 /// Names and values are returned to the server, so they must display unchanged.
 fn check_plain(text: &str) -> Result<String, FormRejection> {
-    let plain = text.len() <= MAX_NAME_BYTES && !text.chars().any(bailiwick::is_deceptive);
+    let plain = text.len() <= MAX_NAME_BYTES && !text.chars().any(bailiwick::text::is_deceptive);
     plain
         .then(|| text.to_owned())
         .ok_or(FormRejection::Deceptive)
@@ -203,8 +189,9 @@ fn names_secret(text: &str) -> bool {
 }
 
 fn mentions_secret(words: &[String]) -> bool {
-    let pair = |pair: &[String]| SECRET_PAIRS.iter().any(|secret| secret == pair);
-    words.iter().any(|word| SECRETS.contains(&word.as_str())) || words.windows(2).any(pair)
+    let text = format!(" {} ", words.join(" "));
+    let mut secrets = SECRETS.iter();
+    secrets.any(|secret| text.contains(&format!(" {secret} ")))
 }
 
 /// Rejects URLs that a person should not open.

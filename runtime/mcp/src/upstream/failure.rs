@@ -1,13 +1,18 @@
 //! Why a server is not connected.
 
+use std::error::Error;
 use std::io;
 use std::time::Duration;
 
 use rmcp::model::ProtocolVersion;
 use rmcp::service::{ClientInitializeError, ServiceError};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 
+use super::classify::truncate;
 use super::line_reader::MAX_VALUES;
 
+/// The longest message of the TLS library, in bytes.
+const MAX_TLS_TEXT: usize = 256;
 /// The largest number of reported protocol versions.
 const MAX_VERSIONS: usize = 16;
 
@@ -112,6 +117,46 @@ impl ServerFailure {
         }
     }
 
+    /// Converts the error of an HTTP request.
+    pub(super) fn of_http(error: &StreamableHttpError<reqwest::Error>) -> Self {
+        match error {
+            StreamableHttpError::Client(error) => Self::of_client(error),
+            StreamableHttpError::Io(error) => Self::Unreachable(error.kind()),
+            StreamableHttpError::HttpStatus(error) => Self::HttpStatus(error.status),
+            StreamableHttpError::SessionExpired => Self::HttpStatus(404),
+            StreamableHttpError::AuthRequired(_) | StreamableHttpError::InsufficientScope(_) => {
+                Self::SignInRequired
+            }
+            StreamableHttpError::ResponseBodyTooLarge { .. } => Self::MessageTooLarge,
+            StreamableHttpError::UnexpectedServerResponse(text) => {
+                bare_status(text).map_or(Self::Protocol, Self::HttpStatus)
+            }
+            StreamableHttpError::UnexpectedEndOfStream
+            | StreamableHttpError::TransportChannelClosed => Self::Closed,
+            _ => Self::Protocol,
+        }
+    }
+
+    fn of_client(error: &reqwest::Error) -> Self {
+        if let Some(status) = error.status() {
+            return Self::HttpStatus(status.as_u16());
+        }
+        let first: &(dyn Error + 'static) = error;
+        let causes = std::iter::successors(Some(first), cause);
+        let io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
+        match io.last().map(innermost) {
+            // rustls reports TLS errors with this kind.
+            Some(error) if error.kind() == io::ErrorKind::InvalidData => Self::Tls(truncate(
+                &bailiwick::text::escape(&error.to_string()),
+                MAX_TLS_TEXT,
+            )),
+            Some(error) => Self::Unreachable(error.kind()),
+            None if error.is_connect() => Self::Unreachable(io::ErrorKind::NotFound),
+            None if error.is_decode() || error.is_body() => Self::Protocol,
+            None => Self::Closed,
+        }
+    }
+
     fn versions(supported: &[ProtocolVersion]) -> Self {
         let named = supported.iter().filter(|version| is_version_name(version));
         let texts = named.take(MAX_VERSIONS).map(ToString::to_string);
@@ -130,78 +175,22 @@ pub(super) fn is_version_name(version: &ProtocolVersion) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-mod http {
-    use std::error::Error;
-    use std::io;
-
-    use rmcp::transport::streamable_http_client::StreamableHttpError;
-
-    use super::ServerFailure;
-    use crate::upstream::classify::truncate;
-
-    /// The longest message of the TLS library, in bytes.
-    const MAX_TLS_TEXT: usize = 256;
-
-    impl ServerFailure {
-        /// Converts the error of an HTTP request.
-        pub(in crate::upstream) fn of_http(error: &StreamableHttpError<reqwest::Error>) -> Self {
-            match error {
-                StreamableHttpError::Client(error) => Self::of_client(error),
-                StreamableHttpError::Io(error) => Self::Unreachable(error.kind()),
-                StreamableHttpError::HttpStatus(error) => Self::HttpStatus(error.status),
-                StreamableHttpError::SessionExpired => Self::HttpStatus(404),
-                StreamableHttpError::AuthRequired(_)
-                | StreamableHttpError::InsufficientScope(_) => Self::SignInRequired,
-                StreamableHttpError::ResponseBodyTooLarge { .. } => Self::MessageTooLarge,
-                StreamableHttpError::UnexpectedServerResponse(text) => {
-                    bare_status(text).map_or(Self::Protocol, Self::HttpStatus)
-                }
-                StreamableHttpError::UnexpectedEndOfStream
-                | StreamableHttpError::TransportChannelClosed => Self::Closed,
-                _ => Self::Protocol,
-            }
-        }
-
-        fn of_client(error: &reqwest::Error) -> Self {
-            if let Some(status) = error.status() {
-                return Self::HttpStatus(status.as_u16());
-            }
-            let first: &(dyn Error + 'static) = error;
-            let causes = std::iter::successors(Some(first), cause);
-            let io = causes.filter_map(|cause| cause.downcast_ref::<io::Error>());
-            match io.last().map(innermost) {
-                // rustls reports TLS errors with this kind.
-                Some(error) if error.kind() == io::ErrorKind::InvalidData => Self::Tls(truncate(
-                    &bailiwick::escape(&error.to_string()),
-                    MAX_TLS_TEXT,
-                )),
-                Some(error) => Self::Unreachable(error.kind()),
-                None if error.is_connect() => Self::Unreachable(io::ErrorKind::NotFound),
-                None if error.is_decode() || error.is_body() => Self::Protocol,
-                None => Self::Closed,
-            }
-        }
-    }
-
-    /// The innermost wrapped I/O error.
-    fn innermost(error: &io::Error) -> &io::Error {
-        let inner = error.get_ref().and_then(|it| it.downcast_ref());
-        inner.map_or(error, innermost)
-    }
-
-    fn cause<'e>(error: &&'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
-        (*error).source()
-    }
-
-    /// The HTTP status of a response that rmcp reports as text. It reports 429 and 5xx as values, and other statuses as
-    /// `HTTP STATUS ...`, followed by text of the server.
-    pub(in crate::upstream) fn bare_status(text: &str) -> Option<u16> {
-        let status = text.strip_prefix("HTTP ")?.split([' ', ':']).next()?;
-        status.parse().ok()
-    }
+/// The innermost wrapped I/O error.
+fn innermost(error: &io::Error) -> &io::Error {
+    let inner = error.get_ref().and_then(|it| it.downcast_ref());
+    inner.map_or(error, innermost)
 }
 
-pub(super) use http::bare_status;
+fn cause<'e>(error: &&'e (dyn Error + 'static)) -> Option<&'e (dyn Error + 'static)> {
+    (*error).source()
+}
+
+/// The HTTP status of a response that rmcp reports as text. It reports 429 and 5xx as values, and other statuses as
+/// `HTTP STATUS ...`, followed by text of the server.
+pub(super) fn bare_status(text: &str) -> Option<u16> {
+    let status = text.strip_prefix("HTTP ")?.split([' ', ':']).next()?;
+    status.parse().ok()
+}
 
 #[cfg(test)]
 mod tests {

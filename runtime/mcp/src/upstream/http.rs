@@ -14,12 +14,9 @@ use tracing::subscriber::NoSubscriber;
 use super::address::{self, AddressPolicy, Zone};
 use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
+use super::http_client::HttpClient;
 use super::server::Server;
-use super::session::SessionClient;
 use super::spec::{HttpConfig, SpecError};
-
-/// The HTTP client of a server.
-type HttpClient = SessionClient<super::auth::AuthenticatedClient>;
 
 /// A thread that runs the HTTP transport of one connection, so that a noisy server does not slow others.
 ///
@@ -64,8 +61,7 @@ pub(super) fn transport(
     let url = address::parse_http_url(&config.url).ok_or_else(invalid)?;
     let client =
         client(config, AddressPolicy::Configured(Zone::of_url(&url))).ok_or_else(invalid)?;
-    let client = super::auth::AuthenticatedClient::new(client, server.account.clone());
-    let client = SessionClient::new(client, line, ServerFailure::of_http);
+    let client = HttpClient::new(client, server.account.clone(), line);
     let mut headers = HashMap::new();
     for (name, value) in &config.headers {
         let name: HeaderName = name.parse().map_err(|_| invalid())?;
@@ -135,7 +131,7 @@ pub(super) fn check(name: &str, config: &HttpConfig) -> Result<(), SpecError> {
         None => Ok(()),
         Some((header, _)) => Err(SpecError::Header {
             server: name,
-            header: bailiwick::escape(header).into(),
+            header: bailiwick::text::escape(header).into(),
         }),
     }
 }

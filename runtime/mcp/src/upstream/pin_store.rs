@@ -3,12 +3,12 @@
 //! The first line contains the format, its version and the hash of the rest; each further line is one server. The file
 //! is small and is always replaced as a whole.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use super::pins::Fingerprint;
@@ -111,21 +111,21 @@ pub struct PinStore {
 }
 
 /// The most recently changed server is last.
-type Servers = VecDeque<(String, Fingerprints)>;
+type Servers = Vec<StoredServer>;
 
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Header {
-    format: String,
-    version: u64,
-    sha256: String,
-}
-
-#[derive(Serialize, Deserialize)]
+/// The approved tools of a server.
+#[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct StoredServer {
     server: String,
     tools: Fingerprints,
+}
+
+/// The first line, after the format.
+#[derive(Deserialize)]
+struct Header {
+    version: u64,
+    sha256: Option<String>,
 }
 
 impl PinStore {
@@ -136,31 +136,22 @@ impl PinStore {
     /// [`PinStoreError`]
     pub fn open(path: impl AsRef<Path>) -> Result<Self, PinStoreError> {
         let file = locked(path.as_ref())?;
-        let path = file.folder().place().to_owned();
-        let servers = match read(&file)? {
-            Some(servers) => servers,
-            None => {
-                let servers = Servers::new();
-                write(&file, &servers)?;
-                servers
-            }
-        };
+        let servers = read(&file)?;
+        if servers.is_none() {
+            write(&file, &[])?;
+        }
         Ok(Self {
-            file: path,
+            file: file.folder().place().to_owned(),
             files: file.folder().places(),
-            servers: Mutex::new(servers),
+            servers: Mutex::new(servers.unwrap_or_default()),
         })
-    }
-
-    fn servers(&self) -> MutexGuard<'_, Servers> {
-        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The approved fingerprints of a server that was connected before.
     pub(super) fn fingerprints(&self, server: &str) -> Option<Fingerprints> {
-        let servers = self.servers();
-        let found = servers.iter().find(|(label, _)| label == server);
-        found.map(|(_, fingerprints)| fingerprints.clone())
+        let servers = self.servers.lock();
+        let found = servers.iter().find(|stored| stored.server == server);
+        found.map(|stored| stored.tools.clone())
     }
 
     /// Replaces the approved fingerprints of a server, durably. Blocks on file I/O.
@@ -169,15 +160,16 @@ impl PinStore {
         server: &str,
         fingerprints: &Fingerprints,
     ) -> Result<(), PinStoreError> {
-        let mut servers = self.servers();
+        let mut servers = self.servers.lock();
         let file = locked(&self.file)?;
         // Another process may have saved other servers meanwhile.
         let mut next = read(&file)?.unwrap_or_default();
-        next.retain(|(label, _)| label != server);
-        next.push_back((server.to_owned(), fingerprints.clone()));
-        while next.len() > MAX_SERVERS {
-            next.pop_front();
-        }
+        next.retain(|stored| stored.server != server);
+        next.push(StoredServer {
+            server: server.to_owned(),
+            tools: fingerprints.clone(),
+        });
+        next.drain(..next.len().saturating_sub(MAX_SERVERS));
         write(&file, &next)?;
         *servers = next;
         Ok(())
@@ -197,7 +189,7 @@ impl PinStore {
 
     /// Reads the changes of other processes. Blocks on file I/O.
     pub(super) fn reload(&self) -> Result<(), PinStoreError> {
-        let mut servers = self.servers();
+        let mut servers = self.servers.lock();
         let file = locked(&self.file)?;
         // If the file was deleted, the approvals are unchanged.
         if let Some(read) = read(&file)? {
@@ -222,14 +214,10 @@ fn read(file: &StoreFile) -> Result<Option<Servers>, PinStoreError> {
     let path = file.folder().place();
     let bytes = file.folder().read(MAX_BYTES);
     let bytes = bytes.map_err(|error| PinStoreError::of(path, error))?;
-    let servers = bytes.map(|bytes| decode(&bytes)).transpose();
-    servers.map_err(|unread| match unread {
-        DecodeError::Foreign => PinStoreError::Foreign { file: path.into() },
-        DecodeError::Damaged => PinStoreError::Damaged { file: path.into() },
-    })
+    bytes.map(|bytes| decode(path, &bytes)).transpose()
 }
 
-fn write(file: &StoreFile, servers: &Servers) -> Result<(), PinStoreError> {
+fn write(file: &StoreFile, servers: &[StoredServer]) -> Result<(), PinStoreError> {
     let written = encode(servers).and_then(|bytes| file.replace(&bytes));
     written.map_err(|source| PinStoreError::Io {
         file: file.folder().place().to_owned(),
@@ -237,77 +225,55 @@ fn write(file: &StoreFile, servers: &Servers) -> Result<(), PinStoreError> {
     })
 }
 
-#[derive(Debug, PartialEq, Eq)]
-enum DecodeError {
-    Foreign,
-    Damaged,
-}
-
-fn encode(servers: &Servers) -> io::Result<Vec<u8>> {
+fn encode(servers: &[StoredServer]) -> io::Result<Vec<u8>> {
     let mut body = Vec::new();
-    for (server, tools) in servers {
-        let (server, tools) = (server.clone(), tools.clone());
-        serde_json::to_writer(&mut body, &StoredServer { server, tools })?;
+    for server in servers {
+        serde_json::to_writer(&mut body, server)?;
         body.push(b'\n');
     }
-    let mut bytes = serde_json::to_vec(&Header {
-        format: FORMAT.to_owned(),
-        version: VERSION,
-        sha256: ContentHash::of(&body).to_string(),
-    })?;
-    bytes.push(b'\n');
-    bytes.extend(body);
+    let hash = ContentHash::of(&body);
+    let header = format!("{}{VERSION},\"sha256\":\"{hash}\"}}\n", prefix());
+    let bytes = [header.into_bytes(), body].concat();
     if bytes.len() as u64 > MAX_BYTES {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
 }
 
-fn decode(bytes: &[u8]) -> Result<Servers, DecodeError> {
-    if bytes.len() as u64 > MAX_BYTES {
-        return Err(DecodeError::Damaged);
+fn decode(file: &Path, bytes: &[u8]) -> Result<Servers, PinStoreError> {
+    let file = file.to_owned();
+    let prefix = prefix();
+    if !bytes.starts_with(prefix.as_bytes()) && !prefix.as_bytes().starts_with(bytes) {
+        return Err(PinStoreError::Foreign { file });
     }
-    let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
-    let (header, body) = (parts.next().unwrap_or_default(), parts.next());
-    let prefix = format!(r#"{{"format":"{FORMAT}","version":"#);
-    if !header.starts_with(prefix.as_bytes()) {
-        let truncated = prefix.as_bytes().starts_with(bytes);
-        return Err(if truncated {
-            DecodeError::Damaged
-        } else {
-            DecodeError::Foreign
-        });
+    let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
+    let header = lines.next().unwrap_or_default();
+    let header = serde_json::from_slice::<Header>(header).ok();
+    if header.as_ref().is_some_and(|it| it.version != VERSION) {
+        return Err(PinStoreError::Foreign { file });
     }
-    let header: Header = match serde_json::from_slice(header) {
-        Ok(header) => header,
-        Err(_) => return Err(other_version(header)),
-    };
-    if header.version != VERSION {
-        return Err(DecodeError::Foreign);
+    let body = lines.next().filter(|body| {
+        let hash = header.and_then(|header| header.sha256);
+        let fits = bytes.len() as u64 <= MAX_BYTES;
+        fits && hash == Some(ContentHash::of(body).to_string())
+    });
+    let lines = body.map(|body| body.split_inclusive(|byte| *byte == b'\n'));
+    let read = lines.map(|lines| lines.map(read_json).collect::<Result<Servers, _>>());
+    match read {
+        Some(Ok(servers)) => Ok(servers),
+        _ => Err(PinStoreError::Damaged { file }),
     }
-    let body = body.ok_or(DecodeError::Damaged)?;
-    if ContentHash::of(body).to_string() != header.sha256 {
-        return Err(DecodeError::Damaged);
-    }
-    let lines = body.split_inclusive(|byte| *byte == b'\n');
-    let read = lines.map(|line| read_json(line).map_err(|_| DecodeError::Damaged));
-    read.map(|line| line.map(|StoredServer { server, tools }| (server, tools)))
-        .collect()
 }
 
-/// Whether an invalid header belongs to a later version.
-fn other_version(header: &[u8]) -> DecodeError {
-    let value: Result<serde_json::Value, _> = serde_json::from_slice(header);
-    let version = value.ok().and_then(|value| value.get("version")?.as_u64());
-    match version {
-        Some(VERSION) | None => DecodeError::Damaged,
-        Some(_) => DecodeError::Foreign,
-    }
+/// How files of every version begin.
+fn prefix() -> String {
+    format!(r#"{{"format":"{FORMAT}","version":"#)
 }
 
 #[cfg(test)]
-#[expect(clippy::disallowed_methods, reason = "the tests damage the file")]
 mod tests {
+    #![expect(clippy::disallowed_methods, reason = "the tests damage the file")]
+
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
@@ -368,7 +334,7 @@ mod tests {
             let mut other = whole.clone();
             other[at] ^= 1;
             for damaged in [&whole[..at], &other[..]] {
-                assert!(decode(damaged).is_err(), "byte {at}");
+                assert!(decode(&path, damaged).is_err(), "byte {at}");
             }
         }
         std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
@@ -388,7 +354,8 @@ mod tests {
                 .unwrap()
                 .replacen("\"version\":1", "\"version\":3", 1),
         ] {
-            assert_eq!(decode(foreign.as_bytes()), Err(DecodeError::Foreign));
+            let refused = decode(&path, foreign.as_bytes());
+            assert!(matches!(refused, Err(PinStoreError::Foreign { .. })));
         }
     }
 
@@ -396,8 +363,12 @@ mod tests {
     fn least_recently_changed_servers_are_evicted_first() {
         let folder = tempfile::tempdir().unwrap();
         let store = PinStore::open(folder.path().join("pins")).unwrap();
-        let filled = (0..MAX_SERVERS).map(|n| (format!("s~{n}"), Fingerprints::new()));
-        write(&locked(&store.file).unwrap(), &filled.collect()).unwrap();
+        let filled = (0..MAX_SERVERS).map(|n| StoredServer {
+            server: format!("s~{n}"),
+            tools: Fingerprints::new(),
+        });
+        let filled: Vec<_> = filled.collect();
+        write(&locked(&store.file).unwrap(), &filled).unwrap();
         store.save("s~0", &fingerprints(&["a"])).unwrap();
         assert!(store.fingerprints("s~1").is_some());
         store.save("new~1", &fingerprints(&["a"])).unwrap();

@@ -8,9 +8,9 @@ use rmcp::model::Tool;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::classify::{audience, intent_template, page_uris, supports_preview};
+use super::classify::{WithheldReason, audience, intent_template, page_uris, supports_preview};
 use bailiwick::effect::{ContentHash, ParseContentHashError};
-use bailiwick::pipeline::canonical;
+use bailiwick::json::canonical;
 
 /// The number of hexadecimal digits of a fingerprint in scopes. A server controls both definitions that a collision
 /// needs, so this is twice the length that would protect against a second preimage.
@@ -72,19 +72,6 @@ pub(super) struct Pins {
     known: bool,
 }
 
-/// How a listed definition compares with the approved one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PinStatus {
-    /// The definition is approved.
-    Approved,
-    /// Another definition is approved.
-    Changed,
-    /// The server is known, but the tool is not.
-    New,
-    /// The server is not known yet.
-    First,
-}
-
 impl Pins {
     /// Combines the stored fingerprints of a known server with the fingerprints that the host approved.
     pub(super) fn new(
@@ -100,19 +87,29 @@ impl Pins {
         }
     }
 
-    pub(super) fn status(&self, name: &str, fingerprint: Fingerprint) -> PinStatus {
+    /// Why a definition is withheld, if it is.
+    pub(super) fn check(&self, name: &str, fingerprint: Fingerprint) -> Result<(), WithheldReason> {
         match self.fingerprints.get(name) {
-            Some(approved) if *approved == fingerprint => PinStatus::Approved,
-            Some(_) => PinStatus::Changed,
-            None if self.known => PinStatus::New,
-            None => PinStatus::First,
+            Some(approved) if *approved == fingerprint => Ok(()),
+            Some(_) => Err(WithheldReason::Changed),
+            None if self.known => Err(WithheldReason::New),
+            None => Ok(()),
         }
     }
 
-    /// Approves the first list of a server. An empty list does not make the server known.
-    pub(super) fn approve_first(&mut self, first: BTreeMap<String, Fingerprint>) {
-        self.known |= !first.is_empty();
-        self.fingerprints.extend(first);
+    /// Approves the first list of a server, and returns whether it adds approvals. An empty list does not make the
+    /// server known.
+    pub(super) fn approve_first(
+        &mut self,
+        listed: impl Iterator<Item = (String, Fingerprint)>,
+    ) -> bool {
+        let before = self.fingerprints.len();
+        if !self.known {
+            self.fingerprints.extend(listed);
+        }
+        let added = self.fingerprints.len() > before;
+        self.known |= added;
+        added
     }
 
     pub(super) fn approve(&mut self, name: &str, fingerprint: Fingerprint) {
@@ -139,29 +136,29 @@ mod tests {
     #[test]
     fn changed_and_added_tools_need_approval() {
         let mut pins = Pins::default();
-        assert_eq!(pins.status("t", form("a")), PinStatus::First);
-        pins.approve_first(BTreeMap::new());
-        assert_eq!(pins.status("t", form("a")), PinStatus::First);
-        pins.approve_first([("t".to_owned(), form("a"))].into());
-        assert_eq!(pins.status("t", form("a")), PinStatus::Approved);
-        assert_eq!(pins.status("t", form("b")), PinStatus::Changed);
+        assert_eq!(pins.check("t", form("a")), Ok(()));
+        assert!(!pins.approve_first([].into_iter()));
+        assert_eq!(pins.check("t", form("a")), Ok(()));
+        assert!(pins.approve_first([("t".to_owned(), form("a"))].into_iter()));
+        assert_eq!(pins.check("t", form("a")), Ok(()));
+        assert_eq!(pins.check("t", form("b")), Err(WithheldReason::Changed));
         pins.approve("t", form("b"));
-        assert_eq!(pins.status("t", form("b")), PinStatus::Approved);
-        assert_eq!(pins.status("t", form("a")), PinStatus::Changed);
-        assert_eq!(pins.status("u", form("a")), PinStatus::New);
+        assert_eq!(pins.check("t", form("b")), Ok(()));
+        assert_eq!(pins.check("t", form("a")), Err(WithheldReason::Changed));
+        assert_eq!(pins.check("u", form("a")), Err(WithheldReason::New));
         pins.approve("u", form("a"));
-        assert_eq!(pins.status("u", form("a")), PinStatus::Approved);
+        assert_eq!(pins.check("u", form("a")), Ok(()));
     }
 
     #[test]
     fn stored_pins_make_a_server_known() {
         let some = || BTreeMap::from([("t".to_owned(), form("a"))]);
         let approved = Pins::new(None, some());
-        assert_eq!(approved.status("t", form("b")), PinStatus::Changed);
-        assert_eq!(approved.status("u", form("b")), PinStatus::First);
+        assert_eq!(approved.check("t", form("b")), Err(WithheldReason::Changed));
+        assert_eq!(approved.check("u", form("b")), Ok(()));
         let stored = Pins::new(Some(some()), [("t".to_owned(), form("b"))].into());
-        assert_eq!(stored.status("t", form("b")), PinStatus::Approved);
-        assert_eq!(stored.status("u", form("b")), PinStatus::New);
+        assert_eq!(stored.check("t", form("b")), Ok(()));
+        assert_eq!(stored.check("u", form("b")), Err(WithheldReason::New));
     }
 
     #[test]

@@ -12,14 +12,13 @@ use serde_json::{Map, Value};
 use tokio::time::timeout;
 
 use super::Upstreams;
+use super::catalog::{list_prompts, list_resources};
 use super::classify::truncate;
 use super::failure::ServerFailure;
-use super::pagination::{ListError, ListLimit, list_all};
+use super::pagination::ListError;
 use super::server::Server;
-use bailiwick::error::CallError;
+use bailiwick::CallError;
 
-/// The largest number of resources or prompts of one server.
-const MAX_ITEMS: usize = 1024;
 /// The longest name, address or description, in bytes.
 const MAX_TEXT_BYTES: usize = 4096;
 
@@ -28,7 +27,7 @@ const MAX_TEXT_BYTES: usize = 4096;
 #[non_exhaustive]
 pub enum ServerReadError {
     /// The server is unknown.
-    #[error("there is no server `{0}`")]
+    #[error("unknown server `{0}`")]
     Unknown(String),
     /// The server is not connected.
     #[error(transparent)]
@@ -95,18 +94,11 @@ pub enum ServerText {
 }
 
 fn sanitize(text: &str) -> String {
-    truncate(&bailiwick::escape(text), MAX_TEXT_BYTES)
+    truncate(&bailiwick::text::escape(text), MAX_TEXT_BYTES)
 }
 
 fn refused(error: &ServiceError) -> ServerReadError {
     ServerReadError::Refused(ServerFailure::of_request(error))
-}
-
-fn list_limit(server: &Server) -> ListLimit {
-    ListLimit {
-        items: MAX_ITEMS,
-        bytes: server.bounds.message_bytes,
-    }
 }
 
 impl From<ListError<ServiceError>> for ServerReadError {
@@ -125,11 +117,7 @@ impl Upstreams {
     /// [`ServerReadError`]; a list of more than 1,024 resources is an error.
     pub async fn resources(&self, server: &str) -> Result<Vec<ServerResource>, ServerReadError> {
         let list = async |peer: &Peer<RoleClient>, server: &Server| {
-            let listed = list_all(list_limit(server), |page| async {
-                let page = peer.list_resources(Some(page)).await?;
-                Ok((page.resources, page.next_cursor))
-            });
-            Ok(listed.await?)
+            Ok(list_resources(server, peer).await?)
         };
         let all = self.with_server(server, list).await?;
         let resource = |it: rmcp::model::Resource| ServerResource {
@@ -173,13 +161,8 @@ impl Upstreams {
     /// # Errors
     /// [`ServerReadError`]; a list of more than 1,024 prompts is an error.
     pub async fn prompts(&self, server: &str) -> Result<Vec<ServerPrompt>, ServerReadError> {
-        let list = async |peer: &Peer<RoleClient>, server: &Server| {
-            let listed = list_all(list_limit(server), |page| async {
-                let page = peer.list_prompts(Some(page)).await?;
-                Ok((page.prompts, page.next_cursor))
-            });
-            Ok(listed.await?)
-        };
+        let list =
+            async |peer: &Peer<RoleClient>, server: &Server| Ok(list_prompts(server, peer).await?);
         let all = self.with_server(server, list).await?;
         let prompt = |it: rmcp::model::Prompt| {
             let arguments = it.arguments.unwrap_or_default().into_iter();
@@ -227,7 +210,7 @@ impl Upstreams {
                 left = left
                     .checked_sub(text.len() + 64)
                     .ok_or(ServerReadError::TooLarge)?;
-                let text = bailiwick::escape_lines(&text).into_owned();
+                let text = bailiwick::text::escape_lines(&text).into_owned();
                 messages.push(super::requests::server_message(&message.role, text));
             }
             Ok(messages)
@@ -241,7 +224,7 @@ impl Upstreams {
         name: &str,
         request: impl AsyncFnOnce(&Peer<RoleClient>, &Server) -> Result<T, ServerReadError>,
     ) -> Result<T, ServerReadError> {
-        let unknown = || ServerReadError::Unknown(bailiwick::escape(name).into());
+        let unknown = || ServerReadError::Unknown(bailiwick::text::escape(name).into());
         let server = self.server(name).ok_or_else(unknown)?;
         let connection = server.connection().map_err(ServerReadError::Gone)?;
         let response = timeout(server.bounds.connect, request(&connection.peer, server)).await;
@@ -259,7 +242,9 @@ fn server_text(part: &ResourceContents, left: &mut usize) -> Result<ServerText, 
     match part {
         ResourceContents::TextResourceContents { text, .. } => {
             take(text.len())?;
-            Ok(ServerText::Text(bailiwick::escape_lines(text).into_owned()))
+            Ok(ServerText::Text(
+                bailiwick::text::escape_lines(text).into_owned(),
+            ))
         }
         ResourceContents::BlobResourceContents { blob, .. } => {
             take(blob.len())?;

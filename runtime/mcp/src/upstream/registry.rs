@@ -1,18 +1,19 @@
 //! Registry of all servers, which publishes their tools in one table.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use super::ServerState;
-use super::catalog;
+use super::catalog_calls;
 use super::classify::OfferedTool;
 use super::server::{Connection, Server};
 use super::tool_call::ToolCall;
-use bailiwick::error::{CallError, Code};
 use bailiwick::scope::{Marks, Verb};
 use bailiwick::tool::{Arguments, Entry, Job, Remote, RemoteJob, RemoteTools};
+use bailiwick::{CallError, Code};
 
 /// State shared by the handles and the connection tasks.
 #[derive(Debug)]
@@ -55,10 +56,7 @@ impl ServerRegistry {
     /// Publishes the current tools and then runs `then`, so that the tools are visible to whoever observes the new
     /// state.
     fn publish_then<T>(&self, then: impl FnOnce() -> T) {
-        let _publishing = self
-            .publishing
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
+        let _publishing = self.publishing.lock();
         let entries = self.servers.iter().flat_map(|server| {
             let is_connected = server.is_connected();
             let offers = server.offers().into_iter();
@@ -68,7 +66,7 @@ impl ServerRegistry {
                     Arc::new(entry(server, &offer, is_connected)),
                 )
             });
-            tools.chain(catalog::entries(server))
+            tools.chain(catalog_calls::entries(server))
         });
         let connected = self.servers.iter().filter(|server| server.is_connected());
         let catalogs = connected.map(|server| server.catalog());
@@ -93,15 +91,11 @@ impl ServerRegistry {
 }
 
 fn entry(server: &Arc<Server>, offer: &Arc<OfferedTool>, is_connected: bool) -> Entry {
-    let name = server.spec.name.as_str();
     let remote = Remote {
-        server: name.into(),
-        shown: format!("the server `{name}`").into(),
-        tool: Arc::clone(&offer.tool),
-        need: offer.need.clone(),
         previews: offer.preview,
         listed: is_connected,
         views: offer.views,
+        ..server.remote(&offer.tool, offer.need.clone())
     };
     let server = Arc::clone(server);
     remote_entry(offer, remote, move |offer, arguments| {

@@ -4,6 +4,7 @@
     reason = "MCP deprecates sampling and roots, but servers of all versions may use them"
 )]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,9 +20,9 @@ use tokio::sync::Semaphore;
 use super::active_calls::{ActiveCall, ActiveCalls};
 use super::classify::truncate;
 use super::elicitation;
-use super::schema::{CompiledSchema, SchemaBudget};
+use super::schema::SchemaValidator;
+use bailiwick::VirtualPath;
 use bailiwick::audit::RequestOutcome;
-use bailiwick::path::VirtualPath;
 use bailiwick::requests::{
     CallRequests, Elicitation, ElicitationKind, ElicitationResponse, MessageRole, Priorities,
     RequestCapabilities, Sampling, SamplingResponse, ServerMessage, ServerRequests,
@@ -61,7 +62,7 @@ impl fmt::Debug for ServerRequestHandler {
     }
 }
 
-fn refused(why: &'static str) -> ErrorData {
+fn refused(why: impl Into<Cow<'static, str>>) -> ErrorData {
     ErrorData::invalid_params(why, None)
 }
 
@@ -180,18 +181,18 @@ impl ServerRequestHandler {
             } if capabilities.forms => {
                 let schema = serde_json::to_value(requested_schema);
                 let schema = schema.map_err(|_| refused("the form is not a schema"))?;
-                let form = elicitation::check_form(&schema)
-                    .map_err(|rejection| refused(rejection.reason()))?;
+                let form =
+                    elicitation::check_form(&schema).map_err(|it| refused(it.to_string()))?;
                 (message, ElicitationKind::Form(form))
             }
             ElicitRequestParams::UrlElicitationParams { message, url, .. } if capabilities.urls => {
-                elicitation::check_url(&url).map_err(|rejection| refused(rejection.reason()))?;
+                elicitation::check_url(&url).map_err(|it| refused(it.to_string()))?;
                 (message, ElicitationKind::Url(url))
             }
             _ => return Err(self.unsupported(call, ELICIT)),
         };
         let _open = self.slot()?;
-        let message = truncate(&bailiwick::escape_lines(&message), MAX_TEXT_BYTES);
+        let message = truncate(&bailiwick::text::escape_lines(&message), MAX_TEXT_BYTES);
         let request = Elicitation::new(self.server.clone(), message, kind.clone());
         let _suspension = call.map(ActiveCall::suspend_deadline);
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, handler.elicit(request)).await;
@@ -241,7 +242,7 @@ impl ServerRequestHandler {
         let mut left = MAX_PROMPT_BYTES;
         let mut take_text = |text: &str| {
             left = left.checked_sub(text.len())?;
-            Some(bailiwick::escape_lines(text).into_owned())
+            Some(bailiwick::text::escape_lines(text).into_owned())
         };
         let mut messages = Vec::new();
         for message in request.messages {
@@ -263,7 +264,7 @@ impl ServerRequestHandler {
         let mut sampling = Sampling::new(self.server.clone(), messages, request.max_tokens);
         sampling.system_prompt = system_prompt;
         sampling.models = models
-            .map(|name| truncate(&bailiwick::escape(&name), 256))
+            .map(|name| truncate(&bailiwick::text::escape(&name), 256))
             .collect();
         sampling.priorities = Priorities {
             cost: preferences.cost_priority,
@@ -352,11 +353,11 @@ async fn accept(kind: &ElicitationKind, values: Map<String, Value>) -> ElicitRes
             let fields = schema.get("properties").and_then(Value::as_object);
             let named = |key: &String| fields.is_some_and(|fields| fields.contains_key(key));
             let values = values.keys().all(named).then_some(Value::Object(values));
-            let compiled = CompiledSchema::of(schema, &mut SchemaBudget::default()).map(Arc::new);
-            let (Some(values), Ok(compiled)) = (values, compiled) else {
+            let validator = SchemaValidator::new(schema.clone()).await;
+            let (Some(values), Ok(validator)) = (values, validator) else {
                 return ElicitResult::new(ElicitationAction::Cancel);
             };
-            if compiled.is_valid(values.clone()).await != Some(true) {
+            if validator.is_valid(values.clone()).await != Ok(true) {
                 return ElicitResult::new(ElicitationAction::Cancel);
             }
             result.content = Some(values);

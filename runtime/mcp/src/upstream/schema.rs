@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use jsonschema::{PatternOptions, Validator};
+use jsonschema::error::ValidationErrorKind;
+use jsonschema::{PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
-use super::schema_cost::{SchemaCost, SchemaFault};
+use super::schema_cost::{SchemaFault, check_schema, is_affordable};
 
 /// The largest compiled pattern and the largest DFA, in bytes.
 const MAX_PROGRAM_BYTES: usize = 64 << 10;
@@ -33,71 +34,6 @@ impl Default for SchemaBudget {
     }
 }
 
-/// A compiled schema with bounded validation cost.
-#[derive(Debug)]
-pub(super) struct CompiledSchema {
-    cost: SchemaCost,
-    validator: Validator,
-    slots: Arc<Semaphore>,
-}
-
-impl CompiledSchema {
-    /// This is CPU-bound and must not run on an async thread.
-    pub(super) fn of(schema: &Value, budget: &mut SchemaBudget) -> Result<Self, SchemaFault> {
-        let cost = SchemaCost::of(schema)?;
-        let left = budget.patterns.checked_sub(cost.patterns());
-        budget.patterns = left.ok_or(SchemaFault::Pattern)?;
-        let patterns = PatternOptions::regex()
-            .size_limit(MAX_PROGRAM_BYTES)
-            .dfa_size_limit(MAX_DFA_BYTES);
-        let validator = jsonschema::options()
-            .offline()
-            .should_validate_formats(false)
-            .with_pattern_options(patterns)
-            .build(schema);
-        let invalid = |_| {
-            if cost.patterns() > 0 {
-                SchemaFault::Pattern
-            } else {
-                SchemaFault::Invalid
-            }
-        };
-        Ok(Self {
-            validator: validator.map_err(invalid)?,
-            slots: Arc::clone(&budget.slots),
-            cost,
-        })
-    }
-
-    /// Whether `value` is valid; `None` if validation is too expensive or takes too long.
-    pub(super) async fn is_valid(self: Arc<Self>, value: Value) -> Option<bool> {
-        let is_valid = |validator: &Validator, value: &Value| validator.is_valid(value);
-        self.run(value, is_valid).await
-    }
-
-    /// Runs `f` on the blocking pool; `None` if validating `value` is too expensive or takes too long.
-    async fn run<T: Send + 'static>(
-        self: Arc<Self>,
-        value: Value,
-        f: fn(&Validator, &Value) -> T,
-    ) -> Option<T> {
-        let outcome = async {
-            let slot = Arc::clone(&self.slots).acquire_owned().await.ok()?;
-            // The task cannot be aborted, so it keeps its slot after a timeout.
-            let task = tokio::task::spawn_blocking(move || {
-                let _slot = slot;
-                let is_affordable = self.cost.is_affordable(&value);
-                is_affordable.then(|| f(&self.validator, &value))
-            });
-            task.await.ok().flatten()
-        };
-        tokio::time::timeout(VALIDATION_TIMEOUT, outcome)
-            .await
-            .ok()
-            .flatten()
-    }
-}
-
 /// Validates values against an untrusted JSON Schema, in bounded time and memory. References to other documents are not
 /// fetched, and formats are not validated.
 ///
@@ -119,9 +55,16 @@ impl CompiledSchema {
 #[derive(Clone, Debug)]
 pub struct SchemaValidator(Arc<CompiledSchema>);
 
+#[derive(Debug)]
+struct CompiledSchema {
+    schema: Value,
+    validator: Validator,
+    slots: Arc<Semaphore>,
+}
+
 /// Why a schema cannot be used for validation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{fault}{}", suffix(.detail.as_deref()))]
+#[error("{fault}{}", .detail.as_ref().map_or_else(String::new, |detail| format!(": {detail}")))]
 #[non_exhaustive]
 pub struct SchemaError {
     /// What is wrong with the schema.
@@ -130,17 +73,13 @@ pub struct SchemaError {
     pub detail: Option<String>,
 }
 
-impl SchemaError {
-    fn new(fault: SchemaFault) -> Self {
+impl From<SchemaFault> for SchemaError {
+    fn from(fault: SchemaFault) -> Self {
         Self {
             fault,
             detail: None,
         }
     }
-}
-
-fn suffix(detail: Option<&str>) -> String {
-    detail.map_or_else(String::new, |detail| format!(": {detail}"))
 }
 
 impl SchemaValidator {
@@ -149,24 +88,38 @@ impl SchemaValidator {
     /// # Errors
     /// [`SchemaError`] if the schema is invalid, unsupported or too expensive.
     pub async fn new(schema: Value) -> Result<Self, SchemaError> {
-        let compiled = tokio::task::spawn_blocking(move || Self::compile(&schema));
+        let compile = move || Self::compile(schema, &mut SchemaBudget::default());
+        let compiled = tokio::task::spawn_blocking(compile).await;
         // The task is never aborted, so it panicked.
-        let unsupported = |_| Err(SchemaError::new(SchemaFault::Unsupported));
-        compiled.await.unwrap_or_else(unsupported)
+        compiled.unwrap_or_else(|_| Err(SchemaFault::Unsupported.into()))
     }
 
-    fn compile(schema: &Value) -> Result<Self, SchemaError> {
-        match CompiledSchema::of(schema, &mut SchemaBudget::default()) {
-            Ok(shape) => Ok(Self(Arc::new(shape))),
-            // These faults occur only in schemas of bounded size and known version.
-            Err(fault @ (SchemaFault::Invalid | SchemaFault::Pattern)) => {
-                let error = jsonschema::meta::validate(schema).err();
-                let detail = error.map(|error| error_text(&error));
-                let fault = detail.as_ref().map_or(fault, |_| SchemaFault::Invalid);
-                Err(SchemaError { fault, detail })
+    /// This is CPU-bound and must not run on an async thread.
+    pub(super) fn compile(schema: Value, budget: &mut SchemaBudget) -> Result<Self, SchemaError> {
+        let left = budget.patterns.checked_sub(check_schema(&schema)?);
+        budget.patterns = left.ok_or(SchemaFault::Pattern)?;
+        let patterns = PatternOptions::regex()
+            .size_limit(MAX_PROGRAM_BYTES)
+            .dfa_size_limit(MAX_DFA_BYTES);
+        let validator = jsonschema::options()
+            .offline()
+            .should_validate_formats(false)
+            .with_pattern_options(patterns)
+            .build(&schema);
+        let validator = validator.map_err(|error| match error.kind() {
+            ValidationErrorKind::Format { format } if format == "regex" => {
+                SchemaFault::Pattern.into()
             }
-            Err(fault) => Err(SchemaError::new(fault)),
-        }
+            _ => SchemaError {
+                fault: SchemaFault::Invalid,
+                detail: Some(error_text(&error)),
+            },
+        })?;
+        Ok(Self(Arc::new(CompiledSchema {
+            schema,
+            validator,
+            slots: Arc::clone(&budget.slots),
+        })))
     }
 
     /// Why `value` does not match the schema; `None` if it does.
@@ -178,13 +131,39 @@ impl SchemaValidator {
             let error = validator.validate(value).err();
             error.map(|error| error_text(&error))
         };
-        let outcome = Arc::clone(&self.0).run(value, mismatch).await;
-        outcome.ok_or(SchemaFault::Costly)
+        self.run(value, mismatch).await
+    }
+
+    /// Whether `value` matches the schema; an error as in [`mismatch`](Self::mismatch).
+    pub(super) async fn is_valid(&self, value: Value) -> Result<bool, SchemaFault> {
+        let is_valid = |validator: &Validator, value: &Value| validator.is_valid(value);
+        self.run(value, is_valid).await
+    }
+
+    /// Runs `f` on the blocking pool, unless validating `value` is too expensive.
+    async fn run<T: Send + 'static>(
+        &self,
+        value: Value,
+        f: fn(&Validator, &Value) -> T,
+    ) -> Result<T, SchemaFault> {
+        let compiled = Arc::clone(&self.0);
+        let outcome = async {
+            let slot = Arc::clone(&compiled.slots).acquire_owned().await.ok()?;
+            // The task cannot be aborted, so it keeps its slot after a timeout.
+            let task = tokio::task::spawn_blocking(move || {
+                let _slot = slot;
+                let is_affordable = is_affordable(&compiled.schema, &value);
+                is_affordable.then(|| f(&compiled.validator, &value))
+            });
+            task.await.ok().flatten()
+        };
+        let outcome = tokio::time::timeout(VALIDATION_TIMEOUT, outcome).await;
+        outcome.ok().flatten().ok_or(SchemaFault::Costly)
     }
 }
 
 /// Describes a validation error without the value.
-fn error_text(error: &jsonschema::ValidationError<'_>) -> String {
+fn error_text(error: &ValidationError<'_>) -> String {
     format!("`{}`: {}", error.instance_path(), error.masked())
 }
 
@@ -194,13 +173,14 @@ mod tests {
 
     use super::*;
 
-    fn compiled(schema: &Value) -> Result<CompiledSchema, SchemaFault> {
-        CompiledSchema::of(schema, &mut SchemaBudget::default())
+    fn compiled(schema: &Value) -> Result<SchemaValidator, SchemaError> {
+        SchemaValidator::compile(schema.clone(), &mut SchemaBudget::default())
     }
 
     #[track_caller]
     fn check(schema: &Value, expected: Result<(), SchemaFault>) {
-        assert_eq!(compiled(schema).map(|_| ()), expected, "{schema}");
+        let fault = compiled(schema).map(|_| ()).map_err(|error| error.fault);
+        assert_eq!(fault, expected, "{schema}");
     }
 
     #[test]
@@ -216,12 +196,18 @@ mod tests {
             &json!({"patternProperties": {large: {}}}),
             Err(SchemaFault::Pattern),
         );
-        check(&json!({"type": 7}), Err(SchemaFault::Invalid));
+    }
+
+    #[test]
+    fn values_that_are_no_schema_are_rejected() {
+        for invalid in [json!(7), json!({"type": 7}), json!({"properties": []})] {
+            check(&invalid, Err(SchemaFault::Invalid));
+        }
     }
 
     #[test]
     fn invalid_schema_error_names_the_location() {
-        let fault = |schema: &Value| SchemaValidator::compile(schema).unwrap_err();
+        let fault = |schema: &Value| compiled(schema).unwrap_err();
         let error = fault(&json!({"properties": {"a": {"type": "strong"}}}));
         assert_eq!(error.fault, SchemaFault::Invalid);
         let detail = error.detail.unwrap();
@@ -241,39 +227,20 @@ mod tests {
     fn schemas_of_one_server_share_a_pattern_budget() {
         let mut budget = SchemaBudget::default();
         let many = |patterns: usize| json!({"allOf": vec![json!({"pattern": "a"}); patterns]});
-        assert!(CompiledSchema::of(&many(200), &mut budget).is_ok());
-        let refused = CompiledSchema::of(&many(100), &mut budget).map(|_| ());
-        assert_eq!(refused, Err(SchemaFault::Pattern));
-        assert!(CompiledSchema::of(&many(56), &mut budget).is_ok());
+        assert!(SchemaValidator::compile(many(200), &mut budget).is_ok());
+        let refused = SchemaValidator::compile(many(100), &mut budget).map(|_| ());
+        assert_eq!(refused, Err(SchemaFault::Pattern.into()));
+        assert!(SchemaValidator::compile(many(56), &mut budget).is_ok());
     }
 
     #[tokio::test]
     async fn validation_is_valid_invalid_or_too_costly() {
         let schema = json!({"type": "object", "properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
-        let compiled = Arc::new(compiled(&schema).unwrap());
+        let compiled = compiled(&schema).unwrap();
         let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
-        let is_valid = |value| Arc::clone(&compiled).is_valid(value);
-        assert_eq!(is_valid(nested(5)).await, Some(true));
-        assert_eq!(is_valid(json!({"x": 7})).await, Some(false));
-        assert_eq!(is_valid(nested(40)).await, None);
-    }
-
-    #[test]
-    fn deepest_accepted_value_fits_a_pool_thread_stack() {
-        let round = super::super::schema_cost::tests::chain(
-            15,
-            1,
-            json!({"properties": {"x": {"$ref": "#"}}}),
-        );
-        let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({ "x": inner }));
-        let pool = std::thread::Builder::new().stack_size(2 << 20);
-        let look = move || {
-            let compiled = compiled(&round).unwrap();
-            let is_affordable = |levels: &usize| compiled.cost.is_affordable(&nested(*levels));
-            let deepest = (0..64).take_while(is_affordable).last().unwrap();
-            assert!((20..40).contains(&deepest), "{deepest}");
-            compiled.validator.is_valid(&nested(deepest))
-        };
-        assert!(pool.spawn(look).unwrap().join().unwrap());
+        let is_valid = |value| compiled.is_valid(value);
+        assert_eq!(is_valid(nested(5)).await, Ok(true));
+        assert_eq!(is_valid(json!({"x": 7})).await, Ok(false));
+        assert_eq!(is_valid(nested(40)).await, Err(SchemaFault::Costly));
     }
 }

@@ -1,24 +1,28 @@
-//! Bounds the cost of validating values against an untrusted JSON Schema, before it is compiled.
-
-use std::collections::{BTreeMap, HashMap};
+//! Bounds the cost of validating values against an untrusted JSON Schema.
+//!
+//! A dry run follows the keywords that apply subschemas, without a decision, and counts its steps. Validation never
+//! visits more, so a value is validated only if its dry run ends within the limits.
 
 use serde_json::{Map, Value};
 
-/// The largest schema, in bytes of JSON, the deepest, and the largest number of subschemas.
-const MAX_BYTES: usize = 64 << 10;
-const MAX_DEPTH: usize = 32;
-const MAX_SUBSCHEMAS: usize = 2048;
+use super::pagination::SizeCounter;
+
+/// The largest schema, in bytes of JSON, the deepest, and the largest number of objects in it.
+pub(super) const MAX_BYTES: usize = 64 << 10;
+pub(super) const MAX_DEPTH: usize = 32;
+const MAX_OBJECTS: usize = 2048;
 /// The longest pattern, in bytes.
 const MAX_PATTERN_BYTES: usize = 1024;
-/// The largest number of steps per value. A step takes about as long as a comparison.
-const MAX_STEPS: u64 = 1 << 28;
+/// The largest number of steps to check a schema, and to validate a value. A step takes about as long as a comparison.
+const MAX_SCHEMA_STEPS: u64 = 1 << 18;
+const MAX_VALUE_STEPS: u64 = 1 << 24;
 /// The deepest recursion, which uses stack space.
 const MAX_LEVELS: usize = 1024;
-/// The steps of a pattern per size unit of the value, and the bytes per size unit.
-const PATTERN_STEPS: u64 = 1024;
+/// The steps of a pattern per byte of a text, and of `uniqueItems` per size unit of a value.
+const PATTERN_STEPS: u64 = 4;
+const UNIQUE_STEPS: u64 = 4;
+/// The bytes of a text per size unit.
 const UNIT: usize = 16;
-/// The steps of `uniqueItems` per item.
-const UNIQUE_STEPS: u64 = 64;
 /// The supported versions of JSON Schema.
 const REVISIONS: &[&str] = &[
     "https://json-schema.org/draft/2020-12/schema",
@@ -52,218 +56,206 @@ pub enum SchemaFault {
     Costly,
 }
 
-/// The subschemas of a schema and their cost.
-#[derive(Debug)]
-pub(super) struct SchemaCost {
-    subschemas: Vec<Subschema>,
-    patterns: usize,
+/// Rejects a schema that is too large or nests too deeply.
+pub(super) fn check_size(schema: &Value) -> Result<(), SchemaFault> {
+    let fits = is_within_depth(schema, MAX_DEPTH) && SizeCounter::with_limit(MAX_BYTES).add(schema);
+    fits.then_some(()).ok_or(SchemaFault::TooLarge)
 }
 
-#[derive(Debug, Default)]
-struct Subschema {
-    /// The steps of the subschema itself.
-    steps: u64,
-    /// The subschemas that apply to the same value.
-    same_value: Vec<usize>,
-    /// The subschemas that apply to the members of the value.
-    inner_values: Vec<usize>,
+/// Rejects a schema that is too large, is not supported, or could take too long for every value. Returns the number of
+/// its patterns.
+pub(super) fn check_schema(schema: &Value) -> Result<usize, SchemaFault> {
+    check_size(schema)?;
+    let known = |text: &str| REVISIONS.contains(&text.trim_end_matches('#'));
+    let revision = schema.get("$schema");
+    if !revision.is_none_or(|text| text.as_str().is_some_and(known)) {
+        return Err(SchemaFault::Unsupported);
+    }
+    let mut check = SchemaCheck {
+        root: schema,
+        run: DryRun::new(schema, MAX_SCHEMA_STEPS),
+        objects: 0,
+        patterns: 0,
+    };
+    check.visit(schema, false)?;
+    Ok(check.patterns)
 }
 
-/// The cost of validation: steps per size unit of the value, and recursion depth.
-#[derive(Clone, Copy, Debug)]
-struct Cost {
-    steps: u64,
-    levels: usize,
+/// Whether `value` can be validated against a checked schema in bounded time and stack space.
+pub(super) fn is_affordable(schema: &Value, value: &Value) -> bool {
+    let mut run = DryRun::new(schema, MAX_VALUE_STEPS);
+    run.apply(schema, value, MAX_LEVELS).is_ok()
 }
 
-impl SchemaCost {
-    pub(super) fn of(schema: &Value) -> Result<Self, SchemaFault> {
-        if depth(schema) > MAX_DEPTH || schema.to_string().len() > MAX_BYTES {
-            return Err(SchemaFault::TooLarge);
-        }
-        let revision = schema.get("$schema");
-        let known = |text: &str| REVISIONS.contains(&text.trim_end_matches('#'));
-        if !revision.is_none_or(|text| text.as_str().is_some_and(known))
-            || changes_references(schema, true)
-        {
-            return Err(SchemaFault::Unsupported);
-        }
-        let mut walker = SubschemaWalker {
-            root: schema,
-            found: Vec::new(),
-            indices: HashMap::new(),
-            patterns: 0,
-        };
-        walker.index(schema);
-        let mut all = Vec::new();
-        while let Some(next) = walker.found.get(all.len()).copied() {
-            if all.len() >= MAX_SUBSCHEMAS {
-                return Err(SchemaFault::TooLarge);
-            }
-            all.push(walker.read(next)?);
-        }
-        let schema_cost = Self {
-            subschemas: all,
-            patterns: walker.patterns,
-        };
-        let mut memo = BTreeMap::new();
-        let bounded = |subschema| {
-            let cost = schema_cost.cost(subschema, 0, 0, &mut memo);
-            cost.is_some_and(|cost| cost.steps <= MAX_STEPS && cost.levels <= MAX_LEVELS)
-        };
-        let bounded = (0..schema_cost.subschemas.len()).all(bounded);
-        bounded.then_some(schema_cost).ok_or(SchemaFault::Costly)
-    }
-
-    /// The number of patterns.
-    pub(super) fn patterns(&self) -> usize {
-        self.patterns
-    }
-
-    /// Whether `value` can be validated in bounded time and stack space.
-    pub(super) fn is_affordable(&self, value: &Value) -> bool {
-        let cost = self.cost(0, depth(value), 0, &mut BTreeMap::new());
-        cost.is_some_and(|cost| {
-            cost.levels <= MAX_LEVELS && cost.steps.saturating_mul(size_units(value)) <= MAX_STEPS
-        })
-    }
-
-    /// The cost of `subschema` for a value of `depth` levels; `None` if it is infinite.
-    fn cost(
-        &self,
-        subschema: usize,
-        depth: usize,
-        level: usize,
-        memo: &mut BTreeMap<(usize, usize), Option<Cost>>,
-    ) -> Option<Cost> {
-        if let Some(known) = memo.get(&(subschema, depth)) {
-            return *known;
-        }
-        if level > MAX_LEVELS {
-            return None;
-        }
-        // A recursion that reaches this entry again is infinite.
-        memo.insert((subschema, depth), None);
-        let Subschema {
-            steps,
-            same_value,
-            inner_values,
-        } = self.subschemas.get(subschema)?;
-        let mut cost = Cost {
-            steps: *steps,
-            levels: 0,
-        };
-        let same_value = same_value.iter().map(|next| (next, Some(depth)));
-        let inner_values = inner_values.iter().map(|next| (next, depth.checked_sub(1)));
-        for (next, depth) in same_value.chain(inner_values) {
-            let Some(depth) = depth else { continue };
-            let next = self.cost(*next, depth, level + 1, memo)?;
-            cost.steps = cost.steps.saturating_add(next.steps);
-            cost.levels = cost.levels.max(next.levels);
-        }
-        cost.levels += 1;
-        memo.insert((subschema, depth), Some(cost));
-        Some(cost)
-    }
-}
-
-/// The subschemas found so far; some are not read yet.
-struct SubschemaWalker<'s> {
+/// Checks all objects of a schema.
+struct SchemaCheck<'s> {
     root: &'s Value,
-    found: Vec<&'s Value>,
-    indices: HashMap<*const Value, usize>,
+    run: DryRun<'s>,
+    objects: usize,
     patterns: usize,
 }
 
-impl<'s> SubschemaWalker<'s> {
-    fn index(&mut self, at: &'s Value) -> usize {
-        let found = &mut self.found;
-        *self
-            .indices
-            .entry(std::ptr::from_ref(at))
-            .or_insert_with(|| {
-                found.push(at);
-                found.len() - 1
-            })
-    }
-
-    fn all(&mut self, at: impl IntoIterator<Item = &'s Value>) -> Vec<usize> {
-        at.into_iter().map(|at| self.index(at)).collect()
-    }
-
-    fn read(&mut self, schema: &'s Value) -> Result<Subschema, SchemaFault> {
-        let mut subschema = Subschema {
-            steps: 1,
-            ..Subschema::default()
-        };
-        match schema {
-            Value::Bool(_) => {}
+impl<'s> SchemaCheck<'s> {
+    /// Checks `value`. If `named`, it is a map from names to subschemas, otherwise a subschema or any other value.
+    fn visit(&mut self, value: &'s Value, named: bool) -> Result<(), SchemaFault> {
+        match value {
+            Value::Array(items) => items.iter().try_for_each(|it| self.visit(it, false)),
             Value::Object(map) => {
-                for (keyword, value) in map {
-                    self.keyword(keyword, value, &mut subschema)?;
+                self.objects += 1;
+                if self.objects > MAX_OBJECTS {
+                    return Err(SchemaFault::TooLarge);
                 }
+                self.check_references(map, std::ptr::eq(value, self.root))?;
+                self.check_patterns(map)?;
+                if !named {
+                    // Whatever the value is, the subschemas that apply to it must end.
+                    self.run.apply(value, &Value::Null, MAX_LEVELS)?;
+                }
+                let is_map = |key: &str| {
+                    let keys = ["properties", "patternProperties", "dependentSchemas"];
+                    keys.contains(&key) || is_definitions(key)
+                };
+                map.iter()
+                    .try_for_each(|(key, value)| self.visit(value, !named && is_map(key)))
             }
-            _ => return Err(SchemaFault::Invalid),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
-        Ok(subschema)
     }
 
-    fn keyword(
-        &mut self,
-        keyword: &str,
-        value: &'s Value,
-        subschema: &mut Subschema,
-    ) -> Result<(), SchemaFault> {
-        match keyword {
-            "$ref" => {
-                let target = self.target(value)?;
-                subschema.same_value.push(self.index(target));
-            }
-            "allOf" | "anyOf" | "oneOf" => {
-                let list = value.as_array().ok_or(SchemaFault::Invalid)?;
-                subschema.same_value.extend(self.all(list));
-            }
-            "not" | "if" | "then" | "else" => subschema.same_value.push(self.index(value)),
-            "dependentSchemas" | "dependencies" => {
-                let map = value.as_object().ok_or(SchemaFault::Invalid)?;
-                subschema.steps += count_values(value);
-                let schemas = map.values().filter(|it| !it.is_array());
-                subschema.same_value.extend(self.all(schemas));
-            }
-            "properties" | "patternProperties" => {
-                let map = value.as_object().ok_or(SchemaFault::Invalid)?;
-                subschema.steps += map.len() as u64;
-                if keyword == "patternProperties" {
-                    map.keys()
-                        .try_for_each(|key| self.pattern(key, subschema))?;
-                }
-                subschema.inner_values.extend(self.all(map.values()));
-            }
-            "items" | "prefixItems" if value.is_array() => {
-                subschema
-                    .inner_values
-                    .extend(self.all(value.as_array().into_iter().flatten()));
-            }
-            "items" | "additionalItems" | "additionalProperties" | "contains" | "propertyNames" => {
-                subschema.inner_values.push(self.index(value));
-            }
-            "pattern" => {
-                let pattern = value.as_str().ok_or(SchemaFault::Invalid)?;
-                self.pattern(pattern, subschema)?;
-            }
-            "uniqueItems" => subschema.steps += UNIQUE_STEPS,
-            "unevaluatedProperties" | "unevaluatedItems" => return Err(SchemaFault::Unsupported),
-            "$defs" | "definitions" | "title" | "description" | "examples" | "default" => {}
-            _ => subschema.steps += count_values(value),
+    /// Rejects references to other documents, and keywords that change how references are resolved.
+    fn check_references(&self, map: &Map<String, Value>, is_root: bool) -> Result<(), SchemaFault> {
+        const ANCHORS: &[&str] = &["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"];
+        let text = |key: &str| map.get(key).and_then(Value::as_str);
+        if text("$ref").is_some_and(|reference| !reference.starts_with('#')) {
+            return Err(SchemaFault::Remote);
+        }
+        let inner = !is_root && (text("$id").is_some() || text("$schema").is_some());
+        if inner || ANCHORS.iter().any(|key| text(key).is_some()) {
+            return Err(SchemaFault::Unsupported);
         }
         Ok(())
     }
 
-    fn pattern(&mut self, pattern: &str, subschema: &mut Subschema) -> Result<(), SchemaFault> {
-        self.patterns += 1;
-        subschema.steps += PATTERN_STEPS;
-        let fits = pattern.len() <= MAX_PATTERN_BYTES;
-        fits.then_some(()).ok_or(SchemaFault::Pattern)
+    fn check_patterns(&mut self, map: &Map<String, Value>) -> Result<(), SchemaFault> {
+        let pattern = map.get("pattern").and_then(Value::as_str);
+        let keyed = map.get("patternProperties").and_then(Value::as_object);
+        let keys = keyed.into_iter().flat_map(Map::keys).map(String::as_str);
+        for pattern in pattern.into_iter().chain(keys) {
+            self.patterns += 1;
+            if pattern.len() > MAX_PATTERN_BYTES {
+                return Err(SchemaFault::Pattern);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts the steps of applying subschemas to values.
+struct DryRun<'s> {
+    root: &'s Value,
+    remaining: u64,
+}
+
+impl<'s> DryRun<'s> {
+    fn new(root: &'s Value, remaining: u64) -> Self {
+        Self { root, remaining }
+    }
+
+    fn count(&mut self, steps: u64) -> Result<(), SchemaFault> {
+        let remaining = self.remaining.checked_sub(steps);
+        self.remaining = remaining.ok_or(SchemaFault::Costly)?;
+        Ok(())
+    }
+
+    /// Applies `schema` to `value`, with at most `levels` levels of recursion.
+    fn apply(
+        &mut self,
+        schema: &'s Value,
+        value: &Value,
+        levels: usize,
+    ) -> Result<(), SchemaFault> {
+        let levels = levels.checked_sub(1).ok_or(SchemaFault::Costly)?;
+        let Some(keywords) = schema.as_object() else {
+            return self.count(size(schema));
+        };
+        let text = value.as_str().map_or(0, |text| text.len() / UNIT) as u64;
+        self.count(1)?;
+        for (keyword, argument) in keywords {
+            match keyword.as_str() {
+                "$ref" => {
+                    // Resolving a pointer copies its text.
+                    self.count(size(argument))?;
+                    self.apply(self.target(argument)?, value, levels)?;
+                }
+                "not" | "if" | "then" | "else" => self.apply(argument, value, levels)?,
+                "allOf" | "anyOf" | "oneOf" | "dependentSchemas" | "dependencies" => {
+                    self.count_names(argument)?;
+                    for subschema in members(argument) {
+                        self.apply(subschema, value, levels)?;
+                    }
+                }
+                "properties" => {
+                    self.count_names(argument)?;
+                    for (name, subschema) in argument.as_object().into_iter().flatten() {
+                        if let Some(member) = value.get(name) {
+                            self.apply(subschema, member, levels)?;
+                        }
+                    }
+                }
+                "patternProperties" => {
+                    for (name, member) in value.as_object().into_iter().flatten() {
+                        for subschema in members(argument) {
+                            self.count(PATTERN_STEPS * (1 + name.len() as u64))?;
+                            self.apply(subschema, member, levels)?;
+                        }
+                    }
+                }
+                "items" | "prefixItems" if argument.is_array() => {
+                    for subschema in members(argument) {
+                        self.apply_to_members(subschema, value, levels)?;
+                    }
+                }
+                "items" | "additionalItems" | "additionalProperties" | "contains" => {
+                    self.count_names(value)?;
+                    self.apply_to_members(argument, value, levels)?;
+                }
+                "propertyNames" => {
+                    self.count_names(value)?;
+                    for name in value.as_object().into_iter().flat_map(Map::keys) {
+                        self.apply(argument, &Value::String(name.clone()), levels)?;
+                    }
+                }
+                "pattern" => {
+                    let bytes = value.as_str().map_or(0, str::len);
+                    self.count(PATTERN_STEPS * bytes as u64)?;
+                }
+                "uniqueItems" => self.count(UNIQUE_STEPS * size(value))?,
+                "const" | "enum" => self.count(size(argument) + size(value))?,
+                "unevaluatedProperties" | "unevaluatedItems" => {
+                    return Err(SchemaFault::Unsupported);
+                }
+                "title" | "description" | "default" | "examples" => {}
+                keyword if is_definitions(keyword) => {}
+                // Keywords such as `maxLength` read the whole text.
+                _ => self.count(size(argument) + text)?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts the names in `value`, if it is an object. They are copied or compared.
+    fn count_names(&mut self, value: &Value) -> Result<(), SchemaFault> {
+        let mut names = value.as_object().into_iter().flat_map(Map::keys);
+        names.try_for_each(|name| self.count(text_size(name)))
+    }
+
+    fn apply_to_members(
+        &mut self,
+        schema: &'s Value,
+        value: &Value,
+        levels: usize,
+    ) -> Result<(), SchemaFault> {
+        members(value).try_for_each(|member| self.apply(schema, member, levels))
     }
 
     /// Resolves a reference, which must be a JSON pointer within the document.
@@ -277,68 +269,55 @@ impl<'s> SubschemaWalker<'s> {
     }
 }
 
-/// Whether `value` contains keywords that change how references are resolved.
-fn changes_references(value: &Value, top: bool) -> bool {
-    const NAMES: &[&str] = &["$anchor", "$dynamicAnchor", "$dynamicRef", "$recursiveRef"];
-    let names = |map: &Map<String, Value>| {
-        let set = |key: &str| map.get(key).is_some_and(Value::is_string);
-        NAMES.iter().any(|key| set(key)) || (!top && (set("$id") || set("$schema")))
-    };
-    match value {
-        Value::Object(map) => names(map) || map.values().any(|it| changes_references(it, false)),
-        Value::Array(items) => items.iter().any(|it| changes_references(it, false)),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
-    }
+/// Whether a keyword has subschemas that apply only where they are referenced.
+fn is_definitions(keyword: &str) -> bool {
+    matches!(keyword, "$defs" | "definitions")
 }
 
-/// The nesting depth of `value`.
-pub(super) fn depth(value: &Value) -> usize {
-    match value {
-        Value::Object(map) => 1 + map.values().map(depth).max().unwrap_or(0),
-        Value::Array(items) => 1 + items.iter().map(depth).max().unwrap_or(0),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 0,
-    }
+/// The members of an array or object.
+fn members(value: &Value) -> impl Iterator<Item = &Value> {
+    let items = value.as_array().into_iter().flatten();
+    items.chain(value.as_object().into_iter().flat_map(Map::values))
 }
 
-/// The number of JSON values in `value`, including itself.
-fn count_values(value: &Value) -> u64 {
-    match value {
-        Value::Object(map) => 1 + map.values().map(count_values).sum::<u64>(),
-        Value::Array(items) => 1 + items.iter().map(count_values).sum::<u64>(),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => 1,
-    }
+/// Whether `value` has at most `levels` levels of arrays and objects.
+pub(super) fn is_within_depth(value: &Value, levels: usize) -> bool {
+    let is_nested = value.is_array() || value.is_object();
+    !is_nested || (levels > 0 && members(value).all(|it| is_within_depth(it, levels - 1)))
+}
+
+/// The size of a text in size units.
+fn text_size(text: &str) -> u64 {
+    1 + (text.len() / UNIT) as u64
 }
 
 /// The size of `value` in size units.
-fn size_units(value: &Value) -> u64 {
-    let text = |text: &str| 1 + (text.len() / UNIT) as u64;
+fn size(value: &Value) -> u64 {
     match value {
         Value::Object(map) => {
-            let each = map.iter().map(|(key, value)| text(key) + size_units(value));
+            let each = map.iter().map(|(key, value)| text_size(key) + size(value));
             1 + each.sum::<u64>()
         }
-        Value::Array(items) => 1 + items.iter().map(size_units).sum::<u64>(),
-        Value::String(it) => text(it),
+        Value::Array(items) => 1 + items.iter().map(size).sum::<u64>(),
+        Value::String(it) => text_size(it),
         Value::Null | Value::Bool(_) | Value::Number(_) => 1,
     }
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+mod tests {
     use serde_json::json;
 
+    use super::super::schema::SchemaValidator;
     use super::*;
 
     #[track_caller]
-    fn check(schema: &Value, expected: Result<usize, SchemaFault>) {
-        assert_eq!(
-            SchemaCost::of(schema).map(|it| it.subschemas.len()),
-            expected
-        );
+    fn check(schema: &Value, expected: Result<(), SchemaFault>) {
+        assert_eq!(check_schema(schema).map(|_| ()), expected, "{schema}");
     }
 
     /// Returns `links` definitions, each of which refers to the next `times` times, followed by `end`.
-    pub(in super::super) fn chain(links: usize, times: usize, end: Value) -> Value {
+    fn chain(links: usize, times: usize, end: Value) -> Value {
         let link = |next: usize| {
             let next = json!({"$ref": format!("#/$defs/{next}")});
             json!({"allOf": vec![next; times]})
@@ -356,23 +335,21 @@ pub(super) mod tests {
 
     #[test]
     fn common_schemas_are_accepted() {
-        check(&json!({"type": "object"}), Ok(1));
-        check(&json!(true), Ok(1));
+        check(&json!({"type": "object"}), Ok(()));
+        check(&json!(true), Ok(()));
         let usual = json!({
             "$schema": "http://json-schema.org/draft-07/schema#", "$id": "https://example.org/x",
             "type": "object", "required": ["a"], "additionalProperties": false,
             "properties": {"a": {"$ref": "#/definitions/a"}, "$id": {"type": "string", "pattern": "^a"}},
             "definitions": {"a": {"type": "array", "items": {"$ref": "#/definitions/a"}}},
         });
-        check(&usual, Ok(6));
-        assert_eq!(SchemaCost::of(&usual).unwrap().patterns(), 1);
+        check(&usual, Ok(()));
+        assert_eq!(check_schema(&usual), Ok(1));
     }
 
     #[test]
     fn invalid_and_remote_schemas_are_rejected() {
         for (schema, why) in [
-            (json!(7), SchemaFault::Invalid),
-            (json!({"properties": []}), SchemaFault::Invalid),
             (json!({"$ref": "#/nowhere"}), SchemaFault::Invalid),
             (
                 json!({"$ref": "https://example.org/schema.json"}),
@@ -412,10 +389,10 @@ pub(super) mod tests {
     #[test]
     fn too_large_schemas_are_rejected() {
         let deep = |levels: usize| (0..levels).fold(json!({}), |inner, _| json!({"not": inner}));
-        check(&deep(31), Ok(32));
+        check(&deep(31), Ok(()));
         check(&deep(33), Err(SchemaFault::TooLarge));
         let any_of = |count: usize| json!({"anyOf": vec![json!({}); count]});
-        check(&any_of(2000), Ok(2001));
+        check(&any_of(2000), Ok(()));
         check(&any_of(2048), Err(SchemaFault::TooLarge));
         check(
             &json!({"description": "x".repeat(65_536)}),
@@ -425,7 +402,7 @@ pub(super) mod tests {
 
     #[test]
     fn exponential_and_infinite_schemas_are_rejected() {
-        check(&chain(12, 2, json!({"type": "string"})), Ok(1 + 12 * 3 + 1));
+        check(&chain(12, 2, json!({"type": "string"})), Ok(()));
         check(
             &chain(40, 2, json!({"type": "string"})),
             Err(SchemaFault::Costly),
@@ -437,26 +414,62 @@ pub(super) mod tests {
     #[test]
     fn recursive_schemas_are_bounded_by_depth() {
         let tree = json!({"properties": {"x": {"$ref": "#"}}});
-        assert!(SchemaCost::of(&tree).unwrap().is_affordable(&nested(60)));
+        check(&tree, Ok(()));
+        assert!(is_affordable(&tree, &nested(60)));
         let twice = json!({"properties": {"x": {"anyOf": [{"$ref": "#"}, {"$ref": "#"}]}}});
-        let twice = SchemaCost::of(&twice).unwrap();
-        assert!(twice.is_affordable(&nested(10)));
-        assert!(!twice.is_affordable(&nested(40)));
+        check(&twice, Ok(()));
+        assert!(is_affordable(&twice, &nested(10)));
+        assert!(!is_affordable(&twice, &nested(40)));
         let round = chain(100, 1, json!({"properties": {"x": {"$ref": "#"}}}));
-        let round = SchemaCost::of(&round).unwrap();
-        assert!(round.is_affordable(&nested(3)));
-        assert!(!round.is_affordable(&nested(60)));
+        check(&round, Ok(()));
+        assert!(is_affordable(&round, &nested(3)));
+        assert!(!is_affordable(&round, &nested(60)));
     }
 
     #[test]
     fn long_values_are_validated_against_few_patterns() {
         let of = |patterns: usize| {
             let each = vec![json!({"pattern": "a"}); patterns];
-            SchemaCost::of(&json!({ "allOf": each })).unwrap()
+            json!({ "allOf": each })
         };
         let long = json!("x".repeat(1 << 20));
-        assert!(of(2).is_affordable(&long));
-        assert!(!of(10).is_affordable(&long));
-        assert!(of(10).is_affordable(&json!("x".repeat(1 << 16))));
+        assert!(is_affordable(&of(2), &long));
+        assert!(!is_affordable(&of(10), &long));
+        assert!(is_affordable(&of(10), &json!("x".repeat(1 << 16))));
+        let often = chain(12, 2, json!({"maxLength": 1}));
+        assert!(is_affordable(&often, &json!("x")));
+        assert!(!is_affordable(&often, &long));
+    }
+
+    #[test]
+    fn long_names_are_charged_by_length() {
+        let name = "n".repeat(30_000);
+        let value = json!({ &name: 1 });
+        let pointer = format!("#/$defs/{name}");
+        for end in [
+            json!({"propertyNames": true}),
+            json!({"properties": { &name: true }}),
+            json!({"additionalProperties": true}),
+            json!({"dependentSchemas": { &name: true }}),
+            json!({ "$ref": pointer }),
+        ] {
+            let mut often = chain(14, 2, end.clone());
+            often["$defs"][&name] = json!(true);
+            let keyword = end.as_object().and_then(|end| end.keys().next()).cloned();
+            assert!(!is_affordable(&often, &value), "{keyword:?}");
+            let mut once = end;
+            once["$defs"] = json!({ &name: true });
+            assert!(is_affordable(&once, &value), "{keyword:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn deepest_accepted_value_fits_a_pool_thread_stack() {
+        let round = chain(15, 1, json!({"properties": {"x": {"$ref": "#"}}}));
+        let deepest = (0..64).take_while(|levels| is_affordable(&round, &nested(*levels)));
+        let deepest = deepest.last().unwrap();
+        assert!((20..40).contains(&deepest), "{deepest}");
+        let validator = SchemaValidator::new(round).await.unwrap();
+        assert_eq!(validator.is_valid(nested(deepest)).await, Ok(true));
     }
 }

@@ -1,25 +1,25 @@
 //! State of one server across connections: its tools, its state and its active calls.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
 use rmcp::model::Tool;
 use rmcp::service::{Peer, RoleClient};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 
-use super::classify::{
-    ListedTool, OfferedTool, WithheldReason, classify, model_name, scope_segment,
-};
+use super::classify::{ListedTool, OfferedTool, classify, model_name, scope_segment};
 use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
 use super::pin_store::{PinStore, PinStoreError};
-use super::pins::{Fingerprint, PinStatus, Pins};
+use super::pins::{Fingerprint, Pins};
 use super::requests::ServerRequestHandler;
 use super::spec::ServerSpec;
 use super::{Bounds, ServerState, ServerTool};
-use bailiwick::error::{CallError, Code};
-use bailiwick::tool::Catalog;
+use bailiwick::scope::Scope;
+use bailiwick::tool::{Catalog, Remote};
+use bailiwick::{CallError, Code};
 
 /// A configured server; it outlives its connections.
 #[derive(Debug)]
@@ -65,8 +65,6 @@ struct Tools {
     /// Whether the pins are not saved yet.
     unsaved: bool,
     listed: Vec<ListedTool>,
-    offers: BTreeMap<Arc<str>, Arc<OfferedTool>>,
-    seen: Vec<ServerTool>,
 }
 
 impl Server {
@@ -104,11 +102,6 @@ impl Server {
         }
     }
 
-    fn tools(&self) -> MutexGuard<'_, Tools> {
-        // Nothing that can panic runs under the lock.
-        self.tools.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sets or removes the connection. The registry sets the state.
     pub(super) fn set_connection(&self, connection: Option<Connection>) {
         if let Some(account) = &self.account {
@@ -126,11 +119,25 @@ impl Server {
         self.catalog.store(Arc::new(catalog));
     }
 
+    /// A hidden entry of the server that needs `need`.
+    pub(super) fn remote(&self, tool: &str, need: Scope) -> Remote {
+        let name = self.spec.name.as_str();
+        Remote {
+            server: name.into(),
+            shown: format!("the server `{name}`").into(),
+            tool: tool.into(),
+            need,
+            previews: false,
+            listed: false,
+            views: false,
+        }
+    }
+
     /// Takes a call slot, or fails.
     pub(super) fn call_slot(&self) -> Result<OwnedSemaphorePermit, CallError> {
         let slots = Arc::clone(&self.call_slots);
         slots.try_acquire_owned().map_err(|_| {
-            let error = CallError::new(Code::Busy, "too many calls of this server are under way");
+            let error = CallError::new(Code::Busy, "too many calls to this server are in flight");
             error.with("retry_after_ms", 100)
         })
     }
@@ -162,12 +169,11 @@ impl Server {
 
     /// Why the last connection failed or ended, unless the server is connected.
     pub(super) fn failure(&self) -> Option<ServerFailure> {
-        let failure = self.failure.lock().unwrap_or_else(PoisonError::into_inner);
-        failure.clone()
+        self.failure.lock().clone()
     }
 
     pub(super) fn set_failure(&self, failure: Option<ServerFailure>) {
-        *self.failure.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+        *self.failure.lock() = failure;
     }
 
     pub(super) fn unavailable(&self) -> CallError {
@@ -189,21 +195,24 @@ impl Server {
     /// Sets the listed tools, and saves new approvals in the pin store.
     pub(super) async fn set_tools(self: &Arc<Self>, tools: Vec<Tool>) -> Result<(), ServerFailure> {
         let server = Arc::clone(self);
-        let read = move || classify(&tools, server.spec.provider(&server.label));
+        let read = move || {
+            let provider = server.spec.provider(&server.label);
+            classify(&tools, provider, server.bounds.tools)
+        };
         // Classification is CPU-bound.
         let read = tokio::task::spawn_blocking(read).await;
         let listed = read.map_err(|_| ServerFailure::Protocol)?;
         let _approving = self.approving.lock().await;
         let unsaved = {
-            let mut tools = self.tools();
+            let mut tools = self.tools.lock();
             tools.listed = listed;
-            self.update_offers(&mut tools);
+            tools.check_pins();
             tools.unsaved.then(|| tools.pins.clone())
         };
         if let Some(pins) = unsaved {
             let saved = self.save(pins).await;
             saved.map_err(|error| ServerFailure::PinStore(error.kind()))?;
-            self.tools().unsaved = false;
+            self.tools.lock().unsaved = false;
         }
         Ok(())
     }
@@ -216,12 +225,12 @@ impl Server {
     ) -> Result<bool, PinStoreError> {
         let _approving = self.approving.lock().await;
         let (name, mut pins) = {
-            let tools = self.tools();
+            let tools = self.tools.lock();
             let mut listed = tools.listed.iter();
             let fits = |it: &&ListedTool| {
-                bailiwick::escape(&it.tool) == shown
+                bailiwick::text::escape(&it.tool) == shown
                     && it.fingerprint == fingerprint
-                    && it.offer.is_ok()
+                    && it.usable.is_ok()
             };
             let Some(name) = listed.find(fits).map(|it| it.name.clone()) else {
                 return Ok(false);
@@ -230,9 +239,9 @@ impl Server {
         };
         pins.approve(&name, fingerprint);
         self.save(pins.clone()).await?;
-        let mut tools = self.tools();
+        let mut tools = self.tools.lock();
         tools.pins = pins;
-        self.update_offers(&mut tools);
+        tools.check_pins();
         Ok(true)
     }
 
@@ -248,12 +257,12 @@ impl Server {
             return false;
         };
         let pins = Pins::new(Some(stored), approved(&self.spec));
-        let mut tools = self.tools();
+        let mut tools = self.tools.lock();
         if pins == tools.pins {
             return false;
         }
         tools.pins = pins;
-        self.update_offers(&mut tools);
+        tools.check_pins();
         true
     }
 
@@ -267,72 +276,54 @@ impl Server {
         saved.unwrap_or_else(|_| Err(PinStoreError::writer_lost()))
     }
 
-    /// Splits the listed tools into offered and withheld tools.
-    fn update_offers(&self, tools: &mut Tools) {
-        let Tools {
-            pins,
-            unsaved,
-            listed,
-            offers: offered,
-            seen,
-        } = tools;
-        offered.clear();
-        seen.clear();
-        let mut first = BTreeMap::new();
-        for (index, it) in listed.iter().enumerate() {
-            let within_limit = |offer| {
-                let within_limit = index < self.bounds.tools;
-                within_limit.then_some(offer).ok_or(WithheldReason::TooMany)
-            };
-            let pinned = |offer| match pins.status(&it.name, it.fingerprint) {
-                PinStatus::Approved => Ok(offer),
-                PinStatus::First => {
-                    first.insert(it.name.clone(), it.fingerprint);
-                    Ok(offer)
-                }
-                PinStatus::Changed => Err(WithheldReason::Changed),
-                PinStatus::New => Err(WithheldReason::New),
-            };
-            let offer = it.offer.clone().and_then(within_limit).and_then(pinned);
-            seen.push(it.to_server_tool(&offer));
-            if let Ok(offer) = offer {
-                offered.insert(Arc::clone(&offer.tool), offer);
-            }
-        }
-        *unsaved |= !first.is_empty();
-        pins.approve_first(first);
-    }
-
     pub(super) fn server_tools(&self) -> Vec<ServerTool> {
-        self.tools().seen.clone()
+        let tools = self.tools.lock();
+        tools
+            .listed
+            .iter()
+            .map(ListedTool::to_server_tool)
+            .collect()
     }
 
     /// The mark of each listed tool by its name in scopes; `None` for withheld tools.
     pub(super) fn marks(&self) -> Vec<(String, Option<String>)> {
-        let tools = self.tools();
-        let mark = |(it, seen): (&ListedTool, &ServerTool)| {
-            let mark = seen.offered.is_ok().then(|| it.fingerprint.mark());
+        let mark = |it: &ListedTool| {
+            let mark = it.offer().is_ok().then(|| it.fingerprint.mark());
             (format!("{}:{}", self.label, scope_segment(&it.tool)), mark)
         };
-        tools.listed.iter().zip(&tools.seen).map(mark).collect()
+        self.tools.lock().listed.iter().map(mark).collect()
     }
 
     pub(super) fn offers(&self) -> Vec<Arc<OfferedTool>> {
-        self.tools().offers.values().cloned().collect()
+        self.tools.lock().offers().cloned().collect()
     }
 
     /// Whether this definition of the tool is still offered.
     pub(super) fn still_offers(&self, offer: &OfferedTool) -> bool {
-        let tools = self.tools();
-        let now = tools.offers.get(&offer.tool);
-        now.is_some_and(|now| now.fingerprint == offer.fingerprint)
+        self.tools.lock().offers().any(|now| now.is_same(offer))
     }
 
     /// Whether a tool has the name of this resource, so that their scopes would be ambiguous.
     pub(super) fn has_tool(&self, resource: &str) -> bool {
-        let tools = self.tools();
+        let tools = self.tools.lock();
         let mut listed = tools.listed.iter();
         listed.any(|it| scope_segment(&it.tool) == resource)
+    }
+}
+
+impl Tools {
+    fn offers(&self) -> impl Iterator<Item = &Arc<OfferedTool>> {
+        self.listed.iter().filter_map(|it| it.offer().ok())
+    }
+
+    /// Compares the listed tools with the approved ones.
+    fn check_pins(&mut self) {
+        for it in &mut self.listed {
+            it.unapproved = self.pins.check(&it.name, it.fingerprint).err();
+        }
+        let offers = self.listed.iter().filter(|it| it.offer().is_ok());
+        let first = offers.map(|it| (it.name.clone(), it.fingerprint));
+        self.unsaved |= self.pins.approve_first(first);
     }
 }
 
@@ -350,6 +341,7 @@ mod tests {
 
     use serde_json::Map;
 
+    use super::super::WithheldReason;
     use super::*;
     use bailiwick::requests::DenyRequests;
 

@@ -288,37 +288,37 @@ impl Entry {
         field: &str,
         context: &dyn ServersContext,
     ) -> Result<ServerSpec, ServersError> {
-        let fill = |text: &str, field: &str| replace_placeholders(text, field, context, Fill::All);
-        let keep =
-            |text: &str, field: &str| replace_placeholders(text, field, context, Fill::Folders);
+        let fill = |text: &str, key: &str| fill(text, &format!("{field}/{key}"), context);
         let kind = self.kind.as_deref();
         match (&self.command, &self.url) {
             (Some(command), None) if kind.is_none_or(|kind| kind == "stdio") => {
                 // The command and the folder must not contain secrets, so their values are part of the identity.
-                let command = fill(command, &format!("{field}/command"))?;
-                let folder = self.cwd.as_ref();
-                let folder = folder.map(|cwd| fill(cwd, &format!("{field}/cwd")));
-                let spec = ServerSpec::stdio(name, command);
-                let mut spec = match folder.transpose()? {
-                    Some(folder) => spec.folder(folder),
-                    None => spec,
-                };
+                let mut spec = ServerSpec::stdio(name, fill(command, "command")?.value);
+                if let Some(folder) = &self.cwd {
+                    spec = spec.folder(fill(folder, "cwd")?.value);
+                }
                 for (key, value) in self.variables(field, context)? {
                     spec = spec.env(key, value);
                 }
-                let written = self.child(spec.clone(), field, &keep)?;
-                Ok(self.child(spec, field, &fill)?.with_identity(written))
+                for (index, arg) in self.args.iter().enumerate() {
+                    let arg = fill(arg, &format!("args/{index}"))?;
+                    spec.add_arg(arg.value, arg.written);
+                }
+                for (key, value) in &self.env {
+                    let value = fill(value, &format!("env/{}", pointer_segment(key)))?;
+                    spec.set_variable(key, value.value, value.written);
+                }
+                Ok(spec)
             }
             (None, Some(_)) if kind == Some("sse") => Err(ServersError::Sse(display_name(name))),
             (None, Some((key, url))) if kind.is_none_or(is_http) => {
-                let pointer = format!("{field}/{key}");
-                let written = ServerSpec::http(name, keep(url, &pointer)?);
-                let mut spec = ServerSpec::http(name, fill(url, &pointer)?);
+                let url = fill(url, key)?;
+                let mut spec = ServerSpec::http_as_written(name.to_owned(), url.value, url.written);
                 for (header, value) in &self.headers {
-                    let field = format!("{field}/headers/{}", pointer_segment(header));
-                    spec = spec.header(header, fill(value, &field)?);
+                    let value = fill(value, &format!("headers/{}", pointer_segment(header)))?;
+                    spec = spec.header(header, value.value);
                 }
-                Ok(spec.with_identity(written))
+                Ok(spec)
             }
             _ => Err(ServersError::Kind(display_name(name))),
         }
@@ -334,29 +334,12 @@ impl Entry {
             return Ok(Vec::new());
         };
         let field = format!("{field}/envFile");
-        let path = replace_placeholders(path, &field, context, Fill::All)?;
-        let read = context.env_file(&path).and_then(|text| {
+        let path = fill(path, &field, context)?;
+        let read = context.env_file(&path.value).and_then(|text| {
             let pairs = dotenvy::from_read_iter(text.as_bytes());
             pairs.collect::<Result<Vec<_>, _>>().ok()
         });
         read.ok_or(ServersError::EnvFile { field })
-    }
-
-    /// Sets the arguments and variables of a program, each converted by `text`.
-    fn child(
-        &self,
-        mut spec: ServerSpec,
-        field: &str,
-        text: &dyn Fn(&str, &str) -> Result<String, ServersError>,
-    ) -> Result<ServerSpec, ServersError> {
-        for (index, arg) in self.args.iter().enumerate() {
-            spec = spec.args([text(arg, &format!("{field}/args/{index}"))?]);
-        }
-        for (key, value) in &self.env {
-            let field = format!("{field}/env/{}", pointer_segment(key));
-            spec = spec.env(key, text(value, &field)?);
-        }
-        Ok(spec)
     }
 }
 
@@ -366,7 +349,7 @@ fn is_http(kind: &str) -> bool {
 
 /// Escapes and truncates a name for messages.
 fn display_name(name: &str) -> String {
-    truncate(&bailiwick::escape(name), MAX_NAME_BYTES)
+    truncate(&bailiwick::text::escape(name), MAX_NAME_BYTES)
 }
 
 /// Escapes a name as a segment of a JSON pointer.
@@ -374,51 +357,38 @@ fn pointer_segment(name: &str) -> String {
     display_name(&name.replace('~', "~0").replace('/', "~1"))
 }
 
-/// Which placeholders are replaced.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fill {
-    All,
-    /// Placeholders without secrets. The others are left as written.
-    Folders,
+/// A text with its placeholders replaced.
+struct Filled {
+    value: String,
+    /// The text with the names of variables and inputs, which may be secrets, in place of their values.
+    written: String,
 }
 
 /// Replaces placeholders in `text`, without replacing placeholders in their values.
-fn replace_placeholders(
-    text: &str,
-    field: &str,
-    context: &dyn ServersContext,
-    fill: Fill,
-) -> Result<String, ServersError> {
+fn fill(text: &str, field: &str, context: &dyn ServersContext) -> Result<Filled, ServersError> {
     let unsupported = || ServersError::Placeholder {
         field: field.to_owned(),
     };
-    let mut out = String::with_capacity(text.len());
+    let (mut value, mut written) = (String::new(), String::new());
     let mut rest = text;
     while let Some((before, after)) = rest.split_once("${") {
-        out.push_str(before);
         let (inside, after) = after.split_once('}').ok_or_else(unsupported)?;
         rest = after;
-        let folder = match inside {
-            "workspaceFolder" => Some(context.workspace_folder()),
-            "userHome" => Some(context.user_home()),
-            _ => None,
+        let (filled, name) = match inside {
+            "workspaceFolder" => (context.workspace_folder().ok_or_else(unsupported)?, None),
+            "userHome" => (context.user_home().ok_or_else(unsupported)?, None),
+            _ => (value_of(inside, field, context)?, Some(inside)),
         };
-        if let Some(folder) = folder {
-            let folder = folder.ok_or_else(unsupported)?;
-            match fill {
-                Fill::All => out.push_str(&folder),
-                Fill::Folders => out.push_str(&escape_placeholders(&folder)),
-            }
-        } else if fill == Fill::All {
-            out.push_str(&value_of(inside, field, context)?);
-        } else {
-            out.push_str("${");
-            out.push_str(inside);
-            out.push('}');
+        value.extend([before, &filled]);
+        written.push_str(before);
+        match name {
+            Some(name) => written.extend(["${", name, "}"]),
+            None => written.push_str(&escape_placeholders(&filled)),
         }
     }
-    out.push_str(rest);
-    Ok(out)
+    value.push_str(rest);
+    written.push_str(rest);
+    Ok(Filled { value, written })
 }
 
 /// The value of a placeholder that may hold a secret.

@@ -68,15 +68,6 @@ pub(super) struct HttpConfig {
     pub(super) authorities: Vec<Vec<u8>>,
 }
 
-impl TransportConfig {
-    /// Sets an environment variable of a program.
-    fn set(&mut self, name: &str, value: &str) {
-        if let Self::Child { env, .. } = self {
-            env.insert(name.to_owned(), value.to_owned());
-        }
-    }
-}
-
 /// Escapes `${` as `${}{`, so that literal text has a different identity from the placeholder `${env:X}` in a file,
 /// where `${}` is invalid.
 pub(super) fn escape_placeholders(text: &str) -> String {
@@ -100,7 +91,7 @@ pub(super) const MAX_SERVERS: usize = 64;
 pub enum SpecError {
     /// The name is too long, or would make tool names ambiguous.
     #[error(
-        "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__`, without `_` at its ends and without `app_` before it"
+        "`{0}` cannot name a server; use [A-Za-z0-9_-]{{1,32}} without `__`, without `_` at the start or end, and without the prefix `app_`"
     )]
     Name(String),
     /// There are too many servers.
@@ -129,7 +120,7 @@ pub enum SpecError {
     RedirectUri(String),
     /// A client secret has no configured issuer.
     #[error(
-        "the host has a secret for the server `{0}`; say which authorisation server it goes to"
+        "the host has a secret for the server `{0}`; name the authorisation server that may receive it"
     )]
     Issuer(String),
     /// A header is invalid or reserved.
@@ -158,23 +149,31 @@ impl ServerSpec {
     /// Creates a server that is reached by Streamable HTTP.
     #[must_use]
     pub fn http(name: impl Into<String>, url: impl Into<String>) -> Self {
-        let config = HttpConfig {
-            url: url.into(),
-            headers: BTreeMap::new(),
-            #[cfg(feature = "tls")]
-            authorities: Vec::new(),
+        let url = url.into();
+        let written = escape_placeholders(&url);
+        Self::http_as_written(name.into(), url, written)
+    }
+
+    /// As [`ServerSpec::http`]; `written` is the address with names in place of secrets.
+    pub(super) fn http_as_written(name: String, url: String, written: String) -> Self {
+        let config = |url| {
+            TransportConfig::Http(HttpConfig {
+                url,
+                headers: BTreeMap::new(),
+                #[cfg(feature = "tls")]
+                authorities: Vec::new(),
+            })
         };
-        Self::new(name.into(), TransportConfig::Http(config))
+        Self {
+            identity: config(written),
+            ..Self::new(name, config(url))
+        }
     }
 
     fn new(name: String, transport: TransportConfig) -> Self {
-        let mut identity = transport.clone();
-        if let TransportConfig::Http(identity) = &mut identity {
-            identity.url = escape_placeholders(&identity.url);
-        }
         Self {
             name,
-            identity,
+            identity: transport.clone(),
             transport,
             verbs: BTreeMap::new(),
             approved: BTreeMap::new(),
@@ -184,12 +183,10 @@ impl ServerSpec {
     /// Adds arguments of the program.
     #[must_use]
     pub fn args<A: Into<String>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
-        let more: Vec<String> = more.into_iter().map(Into::into).collect();
-        if let TransportConfig::Child { args, .. } = &mut self.identity {
-            args.extend(more.iter().map(|arg| escape_placeholders(arg)));
-        }
-        if let TransportConfig::Child { args, .. } = &mut self.transport {
-            args.extend(more);
+        for arg in more {
+            let arg = arg.into();
+            let written = escape_placeholders(&arg);
+            self.add_arg(arg, written);
         }
         self
     }
@@ -197,9 +194,9 @@ impl ServerSpec {
     /// Sets an environment variable of the program. The value is part of the server's identity.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
-        let (name, value) = (name.into(), value.into());
-        self.transport.set(&name, &value);
-        self.identity.set(&name, &escape_placeholders(&value));
+        let value = value.into();
+        let written = escape_placeholders(&value);
+        self.set_variable(&name.into(), value, written);
         self
     }
 
@@ -207,8 +204,8 @@ impl ServerSpec {
     #[must_use]
     pub fn secret(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let name = name.into();
-        self.transport.set(&name, &value.into());
-        self.identity.set(&name, &format!("${{env:{name}}}"));
+        let written = format!("${{env:{name}}}");
+        self.set_variable(&name, value.into(), written);
         self
     }
 
@@ -258,10 +255,24 @@ impl ServerSpec {
         self
     }
 
-    /// Takes the identity from another spec, which contains the written text without secrets.
-    pub(super) fn with_identity(mut self, written: Self) -> Self {
-        self.identity = written.transport;
-        self
+    /// Adds an argument; `written` is the argument with names in place of secrets.
+    pub(super) fn add_arg(&mut self, arg: String, written: String) {
+        let configs = [(&mut self.transport, arg), (&mut self.identity, written)];
+        for (config, arg) in configs {
+            if let TransportConfig::Child { args, .. } = config {
+                args.push(arg);
+            }
+        }
+    }
+
+    /// Sets an environment variable; `written` is the value with names in place of secrets.
+    pub(super) fn set_variable(&mut self, name: &str, value: String, written: String) {
+        let configs = [(&mut self.transport, value), (&mut self.identity, written)];
+        for (config, value) in configs {
+            if let TransportConfig::Child { env, .. } = config {
+                env.insert(name.to_owned(), value);
+            }
+        }
     }
 
     /// The name in scopes, with a mark of the server's identity.
@@ -311,7 +322,7 @@ impl ServerSpec {
             || name.ends_with('_')
             || name.starts_with(APP_PREFIX);
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(plain) || ambiguous {
-            return Err(SpecError::Name(bailiwick::escape(name).into()));
+            return Err(SpecError::Name(bailiwick::text::escape(name).into()));
         }
         match &self.transport {
             TransportConfig::Child { command, .. } if command.is_empty() => {

@@ -1,31 +1,32 @@
 //! Runs tool calls at servers, with input rounds, tasks, requested scopes and previews.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, GetTaskParams,
-    InputRequest, InputRequests, InputResponses, JsonObject, RequestMetaObject, ServerResult, Task,
-    TaskPayload, UpdateTaskParams,
+    CallToolRequest, CallToolRequestParams, CallToolResult, CancelTaskParams,
+    CancelledNotification, CancelledNotificationParam, ClientRequest, GetTaskParams, InputRequest,
+    InputRequests, InputResponses, JsonObject, ProgressToken, RequestId, RequestMetaObject,
+    ServerResult, Task, TaskPayload, UpdateTaskParams,
 };
-use rmcp::service::{PeerRequestOptions, ServiceError};
+use rmcp::service::{Peer, PeerRequestOptions, RoleClient, ServiceError};
 use serde_json::Value;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::active_calls::ActiveCall;
-use super::cancel_on_drop::{CancelRequestOnDrop, CancelTaskOnDrop};
 use super::classify::{OfferedTool, has_flag, meta_value};
 use super::client::client_capabilities;
+use super::connection_state::ConnectionState;
 use super::failure::ServerFailure;
 use super::scopes::requested_scopes;
 use super::server::{Connection, Server};
 use super::tool_result;
 use bailiwick::call::Progress;
-use bailiwick::capability::{CallPermit, Interrupt};
-use bailiwick::error::{CallError, Code};
 use bailiwick::scope::Verb;
-use bailiwick::tool::{RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
+use bailiwick::tool::{CallPermit, Interrupt, RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
+use bailiwick::{CallError, Code};
 
 /// The largest number of input rounds per call.
 const MAX_ROUNDS: usize = 10;
@@ -122,13 +123,7 @@ impl ToolCall {
             let message = "the tool changed meanwhile; a person must approve it again";
             return Err(CallError::new(Code::UnknownTool, message));
         }
-        let granted = {
-            let mut requested = self
-                .requested
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner);
-            requested.take()
-        };
+        let granted = self.requested.lock().take();
         Ok(PreparedCall {
             _slot: slot,
             connection: self.server.connection()?,
@@ -205,11 +200,7 @@ impl ToolCall {
     fn requested_needs(&self, result: &CallToolResult) -> Option<Interrupt> {
         let is_tool = |resource: &str| self.server.has_tool(resource);
         let (texts, needs) = requested_scopes(result.meta.as_ref()?, &self.server.label, is_tool)?;
-        let mut requested = self
-            .requested
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *requested = Some(texts);
+        *self.requested.lock() = Some(texts);
         Some(Interrupt::Needs(needs))
     }
 
@@ -232,7 +223,7 @@ impl ToolCall {
                 ServerResult::CreateTaskResult(created) => {
                     return self.wait_for_task(call, created.task).await;
                 }
-                _ => return Err(fault("the server's answer is none to a call")),
+                _ => return Err(fault("the server's response is not that of a call")),
             }
         }
         Err(fault("the server exceeded the limit of input rounds"))
@@ -286,7 +277,7 @@ impl ToolCall {
                 self.server.changed.notify_one();
                 self.server.unavailable()
             }
-            _ => fault("the server's answer is none to a call"),
+            _ => fault("the server's response is not that of a call"),
         }
     }
 
@@ -302,53 +293,53 @@ impl ToolCall {
         call: &PreparedCall,
         requests: InputRequests,
     ) -> Result<InputResponses, CallError> {
+        let answers = async {
+            let mut responses = InputResponses::new();
+            for (key, request) in requests {
+                responses.insert(key, self.answer(request, &call.active).await?);
+            }
+            Ok(responses)
+        };
         tokio::select! {
             biased;
             why = call.connection.state.ended() => Err(self.connection_lost(&why)),
-            answer = self.answer_requests(requests, &call.active) => answer,
+            answers = answers => answers,
         }
     }
 
-    async fn answer_requests(
+    async fn answer(
         &self,
-        requests: InputRequests,
+        request: InputRequest,
         active: &Arc<ActiveCall>,
-    ) -> Result<InputResponses, CallError> {
-        let mut responses = InputResponses::new();
+    ) -> Result<Value, CallError> {
         let handler = &self.server.handler;
-        for (key, request) in requests {
-            let answer = match (active.count_request(), request) {
-                (Err(error), _) => Err(error),
-                (Ok(()), InputRequest::Elicitation(request)) => handler
-                    .elicit(request.params, Some(active))
-                    .await
-                    .map(serde_json::to_value),
-                (Ok(()), InputRequest::CreateMessage(request)) => handler
-                    .sample(request.params, Some(active))
-                    .await
-                    .map(serde_json::to_value),
-                (Ok(()), InputRequest::ListRoots(_)) => handler
-                    .roots(std::slice::from_ref(active))
-                    .map(serde_json::to_value),
-                _ => return Err(fault("the server sent an unsupported input request")),
-            };
-            let refused = |error: rmcp::ErrorData| {
-                let message = format!(
-                    "the server asked for what it is not given: {}",
-                    error.message
-                );
-                let error = CallError::new(Code::ServerFailed, message);
-                // This error was not reported by the server, so the effect is unknown.
-                if self.mutates() {
-                    error.with("begun", true)
-                } else {
-                    error
-                }
-            };
-            let answer: Result<Value, _> = answer.map_err(refused)?;
-            responses.insert(key, answer.map_err(|_| fault("the answer is no JSON"))?);
-        }
-        Ok(responses)
+        let answer = match (active.count_request(), request) {
+            (Err(error), _) => Err(error),
+            (Ok(()), InputRequest::Elicitation(request)) => handler
+                .elicit(request.params, Some(active))
+                .await
+                .map(serde_json::to_value),
+            (Ok(()), InputRequest::CreateMessage(request)) => handler
+                .sample(request.params, Some(active))
+                .await
+                .map(serde_json::to_value),
+            (Ok(()), InputRequest::ListRoots(_)) => handler
+                .roots(std::slice::from_ref(active))
+                .map(serde_json::to_value),
+            _ => return Err(fault("the server sent an unsupported input request")),
+        };
+        let answer = answer.map_err(|error| {
+            let message = error.message;
+            let message = format!("a request of the server was rejected: {message}");
+            let error = CallError::new(Code::ServerFailed, message);
+            // This error was not reported by the server, so the effect is unknown.
+            if self.mutates() {
+                error.with("begun", true)
+            } else {
+                error
+            }
+        })?;
+        answer.map_err(|_| fault("the answer cannot be written as JSON"))
     }
 
     /// Polls a task until it ends; dropping the future cancels the task.
@@ -386,7 +377,8 @@ impl ToolCall {
                 }
                 TaskPayload::Failed { error } => {
                     pending.task = None;
-                    return Err(tool_result::failed(&error_message(&error)));
+                    let message = error.get("message").and_then(Value::as_str);
+                    return Err(tool_result::failed(message.unwrap_or_default()));
                 }
                 _ => {
                     pending.task = None;
@@ -397,11 +389,44 @@ impl ToolCall {
     }
 }
 
-/// The message of a task error.
-fn error_message(error: &impl serde::Serialize) -> String {
-    let error = serde_json::to_value(error).unwrap_or_default();
-    let message = error.get("message").and_then(Value::as_str);
-    message.unwrap_or_default().to_owned()
+/// A pending request; it is cancelled if this is dropped before the response.
+struct CancelRequestOnDrop<'s> {
+    state: &'s ConnectionState,
+    peer: &'s Peer<RoleClient>,
+    token: ProgressToken,
+    request: Option<RequestId>,
+}
+
+impl Drop for CancelRequestOnDrop<'_> {
+    fn drop(&mut self) {
+        self.state.progress.remove(&self.token);
+        let Some(id) = self.request.take() else {
+            return;
+        };
+        let params = CancelledNotificationParam::new(Some(id), Some("nobody waits".to_owned()));
+        let cancelled = CancelledNotification::new(params);
+        let peer = self.peer.clone();
+        // Without a runtime, there is no connection either.
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
+        }
+    }
+}
+
+/// A pending task; it is cancelled if this is dropped before its end.
+struct CancelTaskOnDrop<'s> {
+    peer: &'s Peer<RoleClient>,
+    task: Option<String>,
+}
+
+impl Drop for CancelTaskOnDrop<'_> {
+    fn drop(&mut self) {
+        let Some(task) = self.task.take() else { return };
+        let peer = self.peer.clone();
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            runtime.spawn(async move { peer.cancel_task(CancelTaskParams::new(task)).await });
+        }
+    }
 }
 
 fn fault(why: &str) -> CallError {

@@ -8,8 +8,9 @@ use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, R
 use serde_json::{Value, json};
 
 use super::classify::{OfferedTool, truncate};
+use super::schema_cost::is_within_depth;
 use bailiwick::effect::{Content, Reply, Utf8};
-use bailiwick::error::{CallError, Code};
+use bailiwick::{CallError, Code};
 
 /// The deepest structured output.
 const MAX_DEPTH: usize = 64;
@@ -24,7 +25,7 @@ const AUDIO_TYPES: &[&str] = &[
 ];
 
 fn fault(why: &str) -> CallError {
-    CallError::new(Code::ServerFault, format!("the server's answer {why}"))
+    CallError::new(Code::ServerFault, format!("the server's result {why}"))
 }
 
 /// Converts the result of a successful call. `_meta` and unknown fields are dropped.
@@ -40,10 +41,10 @@ pub(crate) async fn reply(
     }
     if let Some(schema) = &offer.output {
         let value = structured.ok_or_else(|| fault("lacks what the tool's schema promises"))?;
-        match Arc::clone(schema).is_valid(value.clone()).await {
-            Some(true) => {}
-            Some(false) => return Err(fault("does not fit the tool's own schema")),
-            None => return Err(fault("takes too long to hold to the tool's own schema")),
+        match schema.is_valid(value.clone()).await {
+            Ok(true) => {}
+            Ok(false) => return Err(fault("does not fit the tool's own schema")),
+            Err(_) => return Err(fault("takes too long to hold to the tool's own schema")),
         }
     }
     let (for_model, for_people): (Vec<_>, Vec<_>) =
@@ -131,20 +132,8 @@ fn check_size(result: &CallToolResult, limit: usize) -> Result<(), CallError> {
     Ok(())
 }
 
-fn is_within_depth(value: &Value, left: usize) -> bool {
-    match value {
-        Value::Object(map) => {
-            left > 0 && map.values().all(|value| is_within_depth(value, left - 1))
-        }
-        Value::Array(items) => {
-            left > 0 && items.iter().all(|value| is_within_depth(value, left - 1))
-        }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
-    }
-}
-
 fn text(text: &str) -> Content {
-    Content::Text(Utf8::from(bailiwick::escape_lines(text).into_owned()))
+    Content::Text(Utf8::from(bailiwick::text::escape_lines(text).into_owned()))
 }
 
 /// Converts a block for the model.
@@ -176,13 +165,14 @@ fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
                 uri, text: inside, ..
             } => text(&format!(
                 "[{}]\n{inside}",
-                bailiwick::escape(&truncate(uri, 1024))
+                bailiwick::text::escape(&truncate(uri, 1024))
             )),
             ResourceContents::BlobResourceContents { uri, .. } => omitted("data", uri),
             _ => omitted("something", "unknown"),
         },
         ContentBlock::ResourceLink(link) => {
-            let plain = |text: &str, limit| bailiwick::escape(&truncate(text, limit)).into_owned();
+            let plain =
+                |text: &str, limit| bailiwick::text::escape(&truncate(text, limit)).into_owned();
             Content::Link {
                 server: server.into(),
                 uri: plain(&link.uri, 1024),
@@ -197,7 +187,7 @@ fn block(block: &ContentBlock, server: &str) -> Result<Content, CallError> {
 fn omitted(what: &str, which: &str) -> Content {
     text(&format!(
         "[{what} is left out: {}]",
-        bailiwick::escape(&truncate(which, 1024))
+        bailiwick::text::escape(&truncate(which, 1024))
     ))
 }
 
@@ -216,8 +206,8 @@ mod tests {
             .and_then(|schema| schema.as_object().cloned())
             .map(Into::into);
         let spec = ServerSpec::stdio("s", "x");
-        let listed = classify(&[tool], spec.provider("s~1")).pop().unwrap();
-        listed.offer.unwrap()
+        let listed = classify(&[tool], spec.provider("s~1"), 1).pop().unwrap();
+        listed.usable.unwrap()
     }
 
     #[tokio::main(flavor = "current_thread")]

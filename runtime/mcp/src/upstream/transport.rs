@@ -20,12 +20,13 @@ use rmcp::service::{RoleClient, RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::time::timeout;
 
+use super::child::LOG_RATE;
 use super::classify::truncate;
 use super::connection_state::ConnectionState;
 use super::discovery::Discovery;
 use super::failure::{ServerFailure, is_version_name};
-use super::log_limiter::LogLimiter;
 use super::server::Server;
+use crate::rate::RateLimiter;
 
 /// The largest number of pending requests of a server. Far fewer are answered concurrently.
 const MAX_PENDING: usize = 64;
@@ -39,9 +40,9 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(super) enum SendError<E> {
     #[error(transparent)]
     Failed(E),
-    #[error("the server did not take the message within {0:?}")]
+    #[error("the server did not accept the message within {0:?}")]
     TimedOut(Duration),
-    #[error("too many messages wait for the server")]
+    #[error("too many messages are queued for the server")]
     QueueFull,
 }
 
@@ -60,7 +61,7 @@ pub(super) struct BoundedTransport<T> {
     server: Arc<Server>,
     state: Arc<ConnectionState>,
     on_write_failure: WriteFailure,
-    log_limiter: LogLimiter,
+    log_limiter: RateLimiter,
     handshake: HandshakeState,
     discovery: Discovery,
     next_id: i64,
@@ -86,7 +87,7 @@ impl<T> BoundedTransport<T> {
             server: Arc::clone(server),
             state: Arc::clone(state),
             on_write_failure,
-            log_limiter: LogLimiter::default(),
+            log_limiter: RateLimiter::new(&LOG_RATE),
             handshake: HandshakeState::Pending,
             discovery: Discovery::default(),
             next_id: 0,
@@ -127,7 +128,7 @@ impl<T> BoundedTransport<T> {
                     };
                     self.handshake = handshake;
                     // Earlier requests are not answered in every protocol version.
-                    self.state.pending_requests().clear();
+                    self.state.pending_requests.lock().clear();
                 }
                 Some(JsonRpcMessage::Response(response))
             }
@@ -138,7 +139,7 @@ impl<T> BoundedTransport<T> {
     /// Assigns a local id to a request of the server; `None` beyond the limits.
     fn register_request(&mut self, server_id: RequestId) -> Option<RequestId> {
         let too_long = matches!(&server_id, RequestId::String(id) if id.len() > MAX_ID_BYTES);
-        let mut pending = self.state.pending_requests();
+        let mut pending = self.state.pending_requests.lock();
         if too_long || pending.len() >= MAX_PENDING {
             self.state.end(ServerFailure::TooManyRequests);
             return None;
@@ -196,10 +197,10 @@ impl<T> BoundedTransport<T> {
     }
 
     fn log_message(&mut self, message: &LoggingMessageNotificationParam) {
-        if self.log_limiter.allow() {
+        if self.log_limiter.take().is_ok() {
             let text = truncate(&message.data.to_string(), 1024);
             let (server, level) = (&self.server.spec.name, &message.level);
-            tracing::debug!(%server, ?level, text = %bailiwick::escape(&text), "a server said");
+            tracing::debug!(%server, ?level, text = %bailiwick::text::escape(&text), "a server said");
         }
     }
 
@@ -208,7 +209,7 @@ impl<T> BoundedTransport<T> {
         if self.handshake == HandshakeState::Discovered {
             return own_id(id);
         }
-        let mut pending = self.state.pending_requests();
+        let mut pending = self.state.pending_requests.lock();
         let found = pending.iter().find(|(_, server_id)| **server_id == id);
         let found = found.map(|(local_id, _)| local_id.clone())?;
         pending.remove(&found);
@@ -224,7 +225,7 @@ impl<T> BoundedTransport<T> {
             _ => None,
         };
         if let Some(id) = answered
-            && let Some(server_id) = self.state.pending_requests().remove(id)
+            && let Some(server_id) = self.state.pending_requests.lock().remove(id)
         {
             *id = server_id;
         }
@@ -301,28 +302,30 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for BoundedTransport<T> {
         let sending = slot.map(|slot| (slot, self.inner.send(message)));
         let (state, on_write_failure) = (Arc::clone(&self.state), self.on_write_failure);
         async move {
-            let sent = match sending {
-                Err(_) => Err(SendError::QueueFull),
-                Ok((_slot, sending)) => match limit {
-                    None => sending.await.map_err(SendError::Failed),
-                    Some(limit) => match timeout(limit, sending).await {
-                        Ok(sent) => sent.map_err(SendError::Failed),
-                        Err(_) => Err(SendError::TimedOut(limit)),
-                    },
-                },
+            // If the queue is full, the connection was ended above.
+            let (_slot, sending) = sending.map_err(|_| SendError::QueueFull)?;
+            let sent = match limit {
+                None => Ok(sending.await),
+                Some(limit) => timeout(limit, sending).await.map_err(|_| limit),
             };
-            match &sent {
-                Ok(()) => {}
-                Err(SendError::Failed(_)) if on_write_failure == WriteFailure::PerRequest => {}
-                Err(SendError::TimedOut(limit)) if on_write_failure == WriteFailure::PerRequest => {
-                    state.set_request_failure(Some(ServerFailure::Timeout(*limit)));
+            let is_fatal = on_write_failure == WriteFailure::Fatal;
+            match sent {
+                Ok(Ok(())) => Ok(()),
+                Ok(Err(error)) => {
+                    if is_fatal {
+                        state.end(ServerFailure::Closed);
+                    }
+                    Err(SendError::Failed(error))
                 }
-                Err(SendError::Failed(_)) => state.end(ServerFailure::Closed),
-                Err(SendError::TimedOut(_)) => state.end(ServerFailure::NotReading),
-                // The connection was ended above.
-                Err(SendError::QueueFull) => {}
+                Err(limit) => {
+                    if is_fatal {
+                        state.end(ServerFailure::NotReading);
+                    } else {
+                        state.set_request_failure(Some(ServerFailure::Timeout(limit)));
+                    }
+                    Err(SendError::TimedOut(limit))
+                }
             }
-            sent
         }
     }
 
@@ -522,7 +525,7 @@ mod tests {
             let received = peer.receives(ping(format!("q{}", id % 3))).await.unwrap();
             peer.bounded.send(answer(&received)).await.unwrap();
         }
-        assert!(peer.state.pending_requests().is_empty());
+        assert!(peer.state.pending_requests.lock().is_empty());
         let too_long = peer.receives(ping("x".repeat(MAX_ID_BYTES + 1))).await;
         assert_eq!(too_long, None);
     }
@@ -580,7 +583,7 @@ mod tests {
             json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params});
         let received = peer.receives(cancelled.clone()).await.unwrap();
         assert_eq!(received["params"], json!({"requestId": first["id"]}));
-        assert!(peer.state.pending_requests().is_empty());
+        assert!(peer.state.pending_requests.lock().is_empty());
         // The request is no longer pending, so this is ignored.
         peer.sends.send(cancelled).unwrap();
         assert_eq!(peer.receives(ping(2)).await.unwrap()["method"], "ping");

@@ -7,17 +7,16 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use serde_json::Value;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::AbortHandle;
-use tokio::time::Instant;
 
 use super::ViewState;
 use super::app::ToolUpdate;
-use super::channel::{ByteBudget, QueuedMessage};
+use super::channel::{ByteBudget, OUTGOING_MESSAGES, QueuedMessage};
 use super::instance::Instance;
 use super::protocol::{Action, NoResponse, ViewProtocol};
 use super::request::AppRequest;
 use super::serve::serve;
-use super::tools::ListedTools;
 use super::wire::{self, Fields, Id, REFUSED, RpcError};
+use crate::upstream::ListedTool;
 
 /// Receives the response of the page to a request.
 pub(super) type ResponseSender = oneshot::Sender<Result<Fields, NoResponse>>;
@@ -28,8 +27,6 @@ pub(super) enum ViewMsg {
     Message(String, oneshot::Sender<()>),
     /// A request to the page.
     Request(u64, &'static str, Value, ResponseSender),
-    /// The teardown request to the page.
-    Teardown(u64, ResponseSender),
     /// The response to this request is no longer awaited.
     Cancel(u64),
     /// The result of the page's request with this number.
@@ -38,10 +35,8 @@ pub(super) enum ViewMsg {
     Update(ToolUpdate),
     /// A change of the host context.
     Context(Fields),
-    /// The tools of the page, or why they could not be listed.
-    Listed(Result<ListedTools, NoResponse>),
-    /// The pause between two refreshes of the tools is over.
-    PauseOver,
+    /// The tools of the page.
+    Listed(Vec<ListedTool>),
     /// The page was hidden or is visible again.
     Suspend(bool, oneshot::Sender<()>),
     /// Closes the view.
@@ -55,20 +50,11 @@ impl ractor::Message for ViewMsg {}
 /// The actor of one view.
 pub(super) struct ViewActor;
 
-pub(super) struct ActorArguments {
-    pub(super) instance: Arc<Instance>,
-    pub(super) protocol: ViewProtocol<ResponseSender>,
-    pub(super) out: mpsc::Sender<QueuedMessage>,
-    pub(super) budget: ByteBudget,
-}
-
 pub(super) struct ActorState {
     instance: Arc<Instance>,
     protocol: ViewProtocol<ResponseSender>,
     out: mpsc::Sender<QueuedMessage>,
     budget: ByteBudget,
-    began: Instant,
-    me: ActorRef<ViewMsg>,
     /// Tasks that serve requests of the page, and whether they outlive the view.
     serving: HashMap<u64, (AbortHandle, bool)>,
     closed: bool,
@@ -78,31 +64,16 @@ pub(super) struct ActorState {
 impl Actor for ViewActor {
     type Msg = ViewMsg;
     type State = ActorState;
-    type Arguments = ActorArguments;
+    type Arguments = ActorState;
 
     async fn pre_start(
         &self,
         me: ActorRef<ViewMsg>,
-        beginning: ActorArguments,
+        state: ActorState,
     ) -> Result<ActorState, ActorProcessingErr> {
-        let ActorArguments {
-            instance,
-            protocol,
-            out,
-            budget,
-        } = beginning;
         // The actor is started once.
-        let _ = instance.actor.set(me.clone());
-        Ok(ActorState {
-            instance,
-            protocol,
-            out,
-            budget,
-            began: Instant::now(),
-            me,
-            serving: HashMap::new(),
-            closed: false,
-        })
+        let _ = state.instance.actor.set(me);
+        Ok(state)
     }
 
     async fn handle(
@@ -111,14 +82,20 @@ impl Actor for ViewActor {
         msg: ViewMsg,
         state: &mut ActorState,
     ) -> Result<(), ActorProcessingErr> {
-        if !state.closed {
-            state.handle(msg);
-        }
+        let handled = if state.closed {
+            None
+        } else {
+            state.handle(msg)
+        };
         if state.closed {
             state.close();
             me.stop(None);
         } else {
             state.note_state();
+        }
+        if let Some(handled) = handled {
+            // The receiver may be gone.
+            let _ = handled.send(());
         }
         Ok(())
     }
@@ -134,66 +111,60 @@ impl Actor for ViewActor {
 }
 
 impl ActorState {
-    fn handle(&mut self, msg: ViewMsg) {
+    pub(super) fn new(
+        instance: &Arc<Instance>,
+        protocol: ViewProtocol<ResponseSender>,
+        out: mpsc::Sender<QueuedMessage>,
+    ) -> Self {
+        Self {
+            instance: Arc::clone(instance),
+            protocol,
+            out,
+            budget: ByteBudget::of(OUTGOING_MESSAGES, instance.limits.message),
+            serving: HashMap::new(),
+            closed: false,
+        }
+    }
+
+    /// Handles a message. Returns the sender to notify once the new state is visible.
+    fn handle(&mut self, msg: ViewMsg) -> Option<oneshot::Sender<()>> {
         let protocol = &mut self.protocol;
-        match msg {
+        let (actions, handled) = match msg {
             ViewMsg::Message(text, handled) => {
                 self.instance.host.on_message(true, &text);
-                let actions = protocol.on_message(&text, self.began.elapsed());
-                self.run(actions);
-                // The receiver may be gone.
-                let _ = handled.send(());
+                (protocol.on_message(&text), Some(handled))
             }
             ViewMsg::Request(id, method, params, sender) => {
-                let action = protocol.request(id, method, params, sender);
-                self.run([action]);
+                (vec![protocol.request(id, method, params, sender)], None)
             }
-            ViewMsg::Teardown(id, sender) => {
-                let action = protocol.teardown(id, sender);
-                self.run([action]);
-            }
-            ViewMsg::Cancel(id) => {
-                let action = protocol.cancel(id);
-                self.run(action);
-            }
+            ViewMsg::Cancel(id) => (Vec::from_iter(protocol.cancel(id)), None),
             ViewMsg::Served(number, result) => {
                 self.serving.remove(&number);
-                let action = protocol.served(number, result);
-                self.run(action);
+                (Vec::from_iter(protocol.served(number, result)), None)
             }
             // Partial arguments are superseded by the next part.
             ViewMsg::Update(ToolUpdate::Partial(_))
-                if self.out.capacity() * 2 < self.out.max_capacity() => {}
-            ViewMsg::Update(update) => {
-                let actions = protocol.update(update);
-                self.run(actions);
+                if self.out.capacity() * 2 < self.out.max_capacity() =>
+            {
+                return None;
             }
-            ViewMsg::Context(changes) => {
-                let action = protocol.change_context(changes);
-                self.run(action);
-            }
+            ViewMsg::Update(update) => (protocol.update(update), None),
+            ViewMsg::Context(changes) => (Vec::from_iter(protocol.change_context(changes)), None),
             ViewMsg::Listed(tools) => {
-                let missed = matches!(tools, Err(NoResponse::Suspended));
-                // If the page does not answer, its previous tools stay offered.
-                if let Ok(tools) = tools {
-                    self.instance.offer(tools);
-                }
-                let actions = protocol.listed(missed);
-                self.run(actions);
+                self.instance.offer(tools);
+                return None;
             }
-            ViewMsg::PauseOver => {
-                let actions = protocol.pause_over();
-                self.run(actions);
+            ViewMsg::Suspend(suspended, handled) => {
+                protocol.suspend(suspended);
+                return Some(handled);
             }
-            ViewMsg::Suspend(suspended, done) => {
-                let actions = protocol.suspend(suspended);
-                self.run(actions);
-                self.note_state();
-                // The receiver may be gone.
-                let _ = done.send(());
+            ViewMsg::Close => {
+                self.closed = true;
+                return None;
             }
-            ViewMsg::Close => self.closed = true,
-        }
+        };
+        self.run(actions);
+        handled
     }
 
     fn note_state(&self) {
@@ -205,7 +176,7 @@ impl ActorState {
         self.instance.set_state(state);
     }
 
-    fn run(&mut self, actions: impl IntoIterator<Item = Action<ResponseSender>>) {
+    fn run(&mut self, actions: Vec<Action<ResponseSender>>) {
         for action in actions {
             match action {
                 Action::Send(message) => self.send(&message),
@@ -218,16 +189,12 @@ impl ActorState {
                 // The receiver may be gone.
                 Action::Respond(sender, result) => drop(sender.send(result)),
                 Action::Event(event) => self.instance.host.on_event(event),
-                Action::Context(context) => self.instance.page_state().context = Some(context),
+                Action::Context(context) => self.instance.page_state.lock().context = Some(context),
                 Action::AppInfo(info) => {
                     // A page is initialized once.
                     let _ = self.instance.app.set(info);
                 }
-                Action::List => self.list(),
-                Action::Pause => {
-                    self.me
-                        .send_after(self.instance.limits.pause, || ViewMsg::PauseOver);
-                }
+                Action::List => self.instance.tools_changed.notify_one(),
             }
         }
     }
@@ -263,14 +230,6 @@ impl ActorState {
         });
         self.serving
             .insert(number, (task.abort_handle(), outlives_view));
-    }
-
-    fn list(&self) {
-        let instance = Arc::clone(&self.instance);
-        tokio::spawn(async move {
-            let tools = instance.listed_tools().await;
-            instance.post(ViewMsg::Listed(tools));
-        });
     }
 
     /// Fails all pending requests. Tool calls of the page continue unless they wait for a person, because their effects

@@ -1,13 +1,9 @@
-//! What a page reports about itself, updates of its tool call, and a limit on its notifications.
-
-use std::time::Duration;
+//! What a page reports about itself, and updates of its tool call.
 
 use serde_json::Value;
 
 use super::wire::{self, Fields};
 
-/// The largest number of notifications per second.
-const MAX_PER_SECOND: u32 = 100;
 /// The longest name or version, in characters.
 const MAX_CHARS: usize = 64;
 
@@ -29,7 +25,7 @@ impl AppInfo {
         let text = |key: &str| {
             let text = info.and_then(|info| info.get(key)?.as_str());
             let text: String = text.unwrap_or_default().chars().take(MAX_CHARS).collect();
-            bailiwick::escape(&text).into_owned()
+            bailiwick::text::escape(&text).into_owned()
         };
         let capabilities = params.get("appCapabilities");
         let tools = capabilities.and_then(|all| all.get("tools"));
@@ -40,23 +36,6 @@ impl AppInfo {
             tools: tools.is_some(),
             list_changed: tools.is_some_and(|tools| tools.get("listChanged") == Some(&true.into())),
         }
-    }
-}
-
-/// Limits notifications per second.
-#[derive(Debug, Default)]
-pub(super) struct NotificationLimiter {
-    second: u64,
-    count: u32,
-}
-
-impl NotificationLimiter {
-    pub(super) fn allow(&mut self, now: Duration) -> bool {
-        if now.as_secs() != self.second {
-            (self.second, self.count) = (now.as_secs(), 0);
-        }
-        self.count = self.count.saturating_add(1);
-        self.count <= MAX_PER_SECOND
     }
 }
 
@@ -134,14 +113,6 @@ mod tests {
         );
         assert!(odd.name.starts_with("a\\u{202e}b") && odd.name.len() < 90);
         assert_eq!(odd.version, "");
-    }
-
-    #[test]
-    fn notifications_are_limited_per_second() {
-        let mut limiter = NotificationLimiter::default();
-        let allowed = (0..1000).filter(|_| limiter.allow(Duration::ZERO)).count();
-        assert_eq!(allowed, MAX_PER_SECOND as usize);
-        assert!(limiter.allow(Duration::from_secs(1)));
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl ModelContext {
             .content
             .iter()
             .filter_map(|block| block.get("text")?.as_str());
-        let texts: Vec<_> = texts.map(bailiwick::escape_lines).collect();
+        let texts: Vec<_> = texts.map(bailiwick::text::escape_lines).collect();
         texts.join("\n")
     }
 }

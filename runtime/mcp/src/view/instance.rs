@@ -1,26 +1,26 @@
 //! Shared state of one view, and requests to its page.
 
-use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use ractor::ActorRef;
 use serde_json::{Value, json};
-use tokio::sync::{oneshot, watch};
-use tokio::time::timeout;
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::{sleep, timeout};
 
 use super::actor::ViewMsg;
 use super::app::AppInfo;
 use super::host::{DisplayMode, ModelContext, ViewEvent, ViewHost};
 use super::protocol::NoResponse;
-use super::tools::ListedTools;
 use super::wire::{Fields, REFUSED, RpcError};
 use super::{ViewLimits, ViewState, tools};
 use crate::rate::RateLimiter;
-use crate::upstream::{Fingerprint, OfferedTool, ServerTool, SizeCounter, Upstreams};
-use bailiwick::error::{CallError, Code};
+use crate::upstream::{ListedTool, OfferedTool, ServerTool, SizeCounter, Upstreams};
 use bailiwick::worker::Worker;
+use bailiwick::{CallError, Code};
 
 /// The largest number of pages in a list of tools.
 const MAX_PAGES: usize = 50;
@@ -50,6 +50,16 @@ pub(super) struct Instance {
     pub(super) actor: OnceLock<ActorRef<ViewMsg>>,
     pub(super) ids: AtomicU64,
     pub(super) page_state: Mutex<PageState>,
+    /// Notified when the page reports that its tools have changed.
+    pub(super) tools_changed: Notify,
+}
+
+impl fmt::Debug for Instance {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instance")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
 }
 
 /// The latest state reported by the page.
@@ -57,10 +67,7 @@ pub(super) struct Instance {
 pub(super) struct PageState {
     pub(super) context: Option<ModelContext>,
     pub(super) mode: DisplayMode,
-    /// All listed tools.
-    seen: Vec<ServerTool>,
-    /// The fingerprints of the offered tools.
-    offered: BTreeMap<Arc<str>, Fingerprint>,
+    listed: Vec<ListedTool>,
 }
 
 impl PageState {
@@ -84,13 +91,6 @@ impl Drop for CancelOnDrop<'_> {
 }
 
 impl Instance {
-    pub(super) fn page_state(&self) -> MutexGuard<'_, PageState> {
-        // Nothing that can panic runs under the lock.
-        self.page_state
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Sends a message to the actor; false if the actor has ended.
     pub(super) fn post(&self, msg: ViewMsg) -> bool {
         let actor = self.actor.get();
@@ -126,8 +126,36 @@ impl Instance {
         }
     }
 
+    /// Lists the tools of the page after each change, with a pause in between, until the view is closed.
+    pub(super) async fn refresh_tools(self: Arc<Self>) {
+        let reached = async |state: ViewState| {
+            // The sender is in `self`.
+            let _ = self.state.subscribe().wait_for(|now| *now == state).await;
+        };
+        let refreshes = async {
+            loop {
+                self.tools_changed.notified().await;
+                // A suspended page is asked once it is resumed.
+                reached(ViewState::Mounted).await;
+                match self.listed_tools().await {
+                    Ok(tools) => {
+                        self.post(ViewMsg::Listed(tools));
+                    }
+                    Err(NoResponse::Suspended) => self.tools_changed.notify_one(),
+                    // The previous tools stay offered.
+                    Err(_) => {}
+                }
+                sleep(self.limits.pause).await;
+            }
+        };
+        tokio::select! {
+            () = reached(ViewState::Closed) => {}
+            () = refreshes => {}
+        }
+    }
+
     /// Lists and classifies the tools of the page. Classification runs on the blocking pool.
-    pub(super) async fn listed_tools(self: &Arc<Self>) -> Result<ListedTools, NoResponse> {
+    async fn listed_tools(self: &Arc<Self>) -> Result<Vec<ListedTool>, NoResponse> {
         let listed = self.list_tools().await?;
         let instance = Arc::clone(self);
         let sorted = tokio::task::spawn_blocking(move || {
@@ -169,26 +197,33 @@ impl Instance {
     }
 
     /// Offers the listed tools to the agent.
-    pub(super) fn offer(self: &Arc<Self>, listed: ListedTools) {
-        let ListedTools { seen, offers } = listed;
-        let fingerprints = offers.iter();
-        let fingerprints = fingerprints.map(|offer| (Arc::clone(&offer.tool), offer.fingerprint));
-        self.page_state().offered = fingerprints.collect();
-        let entries = offers.iter().map(|offer| tools::entry(self, offer));
-        self.worker
-            .apps()
-            .set_tools(&self.name, &self.label, entries);
-        self.page_state().seen = seen;
+    pub(super) fn offer(self: &Arc<Self>, listed: Vec<ListedTool>) {
+        {
+            // Whoever sees the listed tools can call them.
+            let mut state = self.page_state.lock();
+            state.listed = listed;
+            let offers = state.listed.iter().filter_map(|it| it.offer().ok());
+            let entries = offers.map(|offer| tools::entry(self, offer));
+            let apps = self.worker.apps();
+            apps.set_tools(&self.name, &self.label, entries);
+        }
         self.host.on_event(ViewEvent::ToolsChanged);
     }
 
     pub(super) fn tools(&self) -> Vec<ServerTool> {
-        self.page_state().seen.clone()
+        let state = self.page_state.lock();
+        state
+            .listed
+            .iter()
+            .map(ListedTool::to_server_tool)
+            .collect()
     }
 
     /// Whether this definition of the tool is still offered.
     pub(super) fn still_offers(&self, offer: &OfferedTool) -> bool {
-        self.page_state().offered.get(&offer.tool) == Some(&offer.fingerprint)
+        let state = self.page_state.lock();
+        let mut offers = state.listed.iter().filter_map(|it| it.offer().ok());
+        offers.any(|now| now.is_same(offer))
     }
 
     /// Converts a missing response into a call error.
@@ -200,7 +235,7 @@ impl Instance {
         };
         match why {
             NoResponse::Error(error) => {
-                let message = format!("the app `{name}` says that it failed: {}", error.message);
+                let message = format!("the app `{name}` reported an error: {}", error.message);
                 CallError::new(Code::ServerFailed, message)
             }
             NoResponse::NotReady => unavailable("is not ready yet", "starting"),
@@ -209,7 +244,7 @@ impl Instance {
             }
             NoResponse::Closed => unavailable("was closed", "closed"),
             NoResponse::Busy => {
-                let message = format!("too much is asked of the app `{name}` at once");
+                let message = format!("too many requests to the app `{name}` at once");
                 CallError::new(Code::Busy, message).with("retry_after_ms", 100)
             }
             NoResponse::TimedOut => {
@@ -232,7 +267,6 @@ impl Instance {
 
     /// Closes the view: removes its tools and then notifies the host once.
     pub(super) fn end(&self) {
-        self.page_state().offered.clear();
         self.worker.apps().remove(&self.name, &self.label);
         let ended = self.state.send_if_modified(|state| {
             let open = *state != ViewState::Closed;

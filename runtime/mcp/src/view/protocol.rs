@@ -5,15 +5,22 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::app::{AppInfo, NotificationLimiter, ToolUpdate, ToolUpdates};
+use super::app::{AppInfo, ToolUpdate, ToolUpdates};
 use super::host::{ModelContext, ViewEvent};
-use super::list_refresh::ListRefresh;
 use super::request::{self, AppRequest, ParsedRequest};
 use super::spec::ViewLimits;
 use super::wire::{self, Fields, INVALID_REQUEST, Id, Message, REFUSED, RpcError};
+use crate::rate::{Rate, RateLimiter};
 
+/// The request that the page receives before its view is closed, also while suspended.
+pub(super) const TEARDOWN: &str = "ui/resource-teardown";
 /// The supported version of MCP Apps.
 const VERSION: &str = "2026-01-26";
+/// The rate of notifications of the page; further ones are ignored.
+const NOTIFICATION_RATE: Rate = Rate {
+    calls: 100,
+    per: Duration::from_secs(1),
+};
 /// The largest number of pending requests to the page.
 const MAX_PENDING: usize = 64;
 
@@ -62,8 +69,6 @@ pub(super) enum Action<W> {
     AppInfo(AppInfo),
     /// List the tools of the page.
     List,
-    /// Start the pause between two refreshes.
-    Pause,
 }
 
 /// The protocol state of one view; `W` is the waiter for a response of the page.
@@ -83,8 +88,7 @@ pub(super) struct ViewProtocol<W> {
     /// The last used number.
     last_number: u64,
     updates: ToolUpdates,
-    limiter: NotificationLimiter,
-    refresh: ListRefresh,
+    limiter: RateLimiter,
 }
 
 impl<W> ViewProtocol<W> {
@@ -101,8 +105,7 @@ impl<W> ViewProtocol<W> {
             serving: HashMap::new(),
             last_number: 0,
             updates: ToolUpdates::default(),
-            limiter: NotificationLimiter::default(),
-            refresh: ListRefresh::default(),
+            limiter: RateLimiter::new(&NOTIFICATION_RATE),
         }
     }
 
@@ -114,14 +117,14 @@ impl<W> ViewProtocol<W> {
         self.suspended
     }
 
-    /// Handles a message of the page; `now` is the time since the view was opened.
-    pub(super) fn on_message(&mut self, text: &str, now: Duration) -> Vec<Action<W>> {
+    /// Handles a message of the page.
+    pub(super) fn on_message(&mut self, text: &str) -> Vec<Action<W>> {
         match wire::read(text, self.limits.message) {
             None => Vec::new(),
             Some(Message::Invalid { id, error }) => vec![reject(&id, error)],
             Some(Message::Response { id, result }) => self.on_response(id, result),
             Some(Message::Request { id, method, params }) => self.on_request(id, &method, params),
-            Some(Message::Notification { method, params }) if self.limiter.allow(now) => {
+            Some(Message::Notification { method, params }) if self.limiter.take().is_ok() => {
                 self.on_notification(&method, params)
             }
             Some(Message::Notification { .. }) => Vec::new(),
@@ -222,7 +225,7 @@ impl<W> ViewProtocol<W> {
                 vec![Action::Event(ViewEvent::Log(params.into()))]
             }
             ("notifications/tools/list_changed", Phase::Ready) if self.app.list_changed => {
-                self.refresh_tools()
+                vec![Action::List]
             }
             _ => Vec::new(),
         }
@@ -235,21 +238,9 @@ impl<W> ViewProtocol<W> {
         actions.extend(self.updates.due().into_iter().map(Action::Send));
         // Tools are listed only if the page declares the capability.
         if self.app.tools {
-            actions.extend(self.refresh_tools());
+            actions.push(Action::List);
         }
         actions
-    }
-
-    /// Starts a refresh of the tools if it is due; deferred while suspended.
-    fn refresh_tools(&mut self) -> Vec<Action<W>> {
-        if self.suspended {
-            self.refresh.defer();
-            Vec::new()
-        } else if self.refresh.changed() {
-            vec![Action::List, Action::Pause]
-        } else {
-            Vec::new()
-        }
     }
 
     /// Sends a request to the page, with an unused id.
@@ -260,15 +251,9 @@ impl<W> ViewProtocol<W> {
         params: Value,
         waiting: W,
     ) -> Action<W> {
-        if self.is_ready() && self.suspended {
-            return Action::Respond(waiting, Err(NoResponse::Suspended));
-        }
-        self.send_request(id, method, params, waiting)
-    }
-
-    fn send_request(&mut self, id: u64, method: &str, params: Value, waiting: W) -> Action<W> {
         let refused = match self.phase {
             Phase::New | Phase::Initializing => Some(NoResponse::NotReady),
+            Phase::Ready if self.suspended && method != TEARDOWN => Some(NoResponse::Suspended),
             Phase::Ready if self.pending.len() >= MAX_PENDING => Some(NoResponse::Busy),
             Phase::Ready => None,
         };
@@ -277,11 +262,6 @@ impl<W> ViewProtocol<W> {
         }
         self.pending.insert(id, waiting);
         Action::Send(wire::request(id, method, params))
-    }
-
-    /// Sends the teardown request, also while suspended.
-    pub(super) fn teardown(&mut self, id: u64, waiting: W) -> Action<W> {
-        self.send_request(id, "ui/resource-teardown", json!({}), waiting)
     }
 
     /// Cancels a request to the page.
@@ -328,31 +308,8 @@ impl<W> ViewProtocol<W> {
         (!changes.is_empty()).then(|| Action::Send(update(changes)))
     }
 
-    /// Finishes a refresh; repeats it later if it was missed because of suspension.
-    pub(super) fn listed(&mut self, missed: bool) -> Vec<Action<W>> {
-        self.refresh.finished();
-        if missed {
-            self.refresh.defer();
-        }
-        self.refresh_if_due()
-    }
-
-    pub(super) fn pause_over(&mut self) -> Vec<Action<W>> {
-        self.refresh.pause_over();
-        self.refresh_if_due()
-    }
-
-    fn refresh_if_due(&mut self) -> Vec<Action<W>> {
-        if self.refresh.is_due() && !self.suspended {
-            self.refresh_tools()
-        } else {
-            Vec::new()
-        }
-    }
-
-    pub(super) fn suspend(&mut self, suspended: bool) -> Vec<Action<W>> {
+    pub(super) fn suspend(&mut self, suspended: bool) {
         self.suspended = suspended;
-        self.refresh_if_due()
     }
 
     /// Returns all waiters for responses.
@@ -399,7 +356,7 @@ mod tests {
 
     impl Fixture {
         fn receive(&mut self, message: &Value) -> Actions {
-            self.0.on_message(&message.to_string(), Duration::ZERO)
+            self.0.on_message(&message.to_string())
         }
 
         fn request(&mut self, id: u64, method: &str, params: Value) -> Actions {
@@ -618,16 +575,19 @@ mod tests {
     fn suspended_page_exchanges_only_teardown() {
         let mut view = ready(&Value::Null);
         assert_eq!(view.call_tool(1), [Action::Serve(1, call())]);
-        assert_eq!(view.0.suspend(true), []);
+        view.0.suspend(true);
         refused(&view.call_tool(2), 2, REFUSED);
         let suspended = Action::Respond("me", Err(NoResponse::Suspended));
         assert_eq!(view.0.request(1, "tools/list", json!({}), "me"), suspended);
         let part = wire::request(2, "ui/resource-teardown", json!({}));
-        assert_eq!(view.0.teardown(2, "me"), Action::Send(part));
+        assert_eq!(
+            view.0.request(2, TEARDOWN, json!({}), "me"),
+            Action::Send(part)
+        );
         // Calls in progress continue.
         let done = view.0.served(1, Ok(json!({})));
         assert_eq!(done, Some(answer(1, json!({}))));
-        assert_eq!(view.0.suspend(false), []);
+        view.0.suspend(false);
         assert_eq!(view.call_tool(2), [Action::Serve(2, call())]);
     }
 
@@ -663,50 +623,26 @@ mod tests {
             let params = json!({"appCapabilities": {"tools": tools}});
             view.request(0, "ui/initialize", params);
             let actions = view.notify("ui/notifications/initialized", json!({}));
-            let look = || [Action::List, Action::Pause];
             let expected: Actions = match lists {
-                true => [ready_event()].into_iter().chain(look()).collect(),
+                true => vec![ready_event(), Action::List],
                 false => vec![ready_event()],
             };
             assert_eq!(actions, expected, "{tools}");
-            assert_eq!(view.0.listed(false), []);
-            assert_eq!(view.0.pause_over(), []);
             let actions = view.notify("notifications/tools/list_changed", json!({}));
-            let expected: Actions = if again { look().into() } else { vec![] };
+            let expected: Actions = if again { vec![Action::List] } else { vec![] };
             assert_eq!(actions, expected, "{tools}");
         }
     }
 
-    #[test]
-    fn refresh_missed_while_suspended_is_repeated() {
-        let look = [Action::List, Action::Pause];
-        let mut missed = ready(&json!({}));
-        missed.0.suspend(true);
-        assert_eq!(missed.0.listed(true), []);
-        assert_eq!(missed.0.pause_over(), []);
-        assert_eq!(missed.0.suspend(false), look);
-
-        let mut changed = ready(&json!({"listChanged": true}));
-        changed.0.listed(false);
-        changed.0.pause_over();
-        changed.0.suspend(true);
-        let actions = changed.notify("notifications/tools/list_changed", json!({}));
-        assert_eq!(actions, []);
-        assert_eq!(changed.0.suspend(false), look);
-    }
-
-    #[test]
-    fn excess_notifications_are_ignored_and_requests_are_not() {
+    #[tokio::test(start_paused = true)]
+    async fn excess_notifications_are_ignored_and_requests_are_not() {
         let mut view = ready(&Value::Null);
-        let mut close = |now| {
-            let notice = wire::notification("ui/notifications/request-teardown", json!({}));
-            view.0.on_message(&notice.to_string(), now)
-        };
-        let handled = (0..1000).filter(|_| !close(Duration::ZERO).is_empty());
+        let mut close = || view.notify("ui/notifications/request-teardown", json!({}));
+        let handled = (0..1000).filter(|_| !close().is_empty());
         assert!((1..1000).contains(&handled.count()));
-        assert_eq!(close(Duration::ZERO), []);
-        let second = Duration::from_secs(1);
-        assert_eq!(close(second), [Action::Event(ViewEvent::CloseRequested)]);
+        assert_eq!(close(), []);
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert_eq!(close(), [Action::Event(ViewEvent::CloseRequested)]);
         assert_eq!(view.call_tool(1), [Action::Serve(1, call())]);
     }
 
@@ -715,7 +651,7 @@ mod tests {
         let mut view = ready(&Value::Null);
         view.call_tool(1);
         view.0.request(1, "tools/list", json!({}), "one");
-        view.0.teardown(2, "two");
+        view.0.request(2, TEARDOWN, json!({}), "two");
         let mut waiting: Vec<_> = view.0.close().collect();
         waiting.sort_unstable();
         assert_eq!(waiting, ["one", "two"]);

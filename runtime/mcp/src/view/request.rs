@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::host::{DisplayMode, ModelContext};
+use super::host::{DisplayMode, ModelContext, ViewRequest};
 use super::wire::{Fields, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError};
 use crate::upstream::check_url;
 
@@ -22,16 +22,10 @@ pub(super) enum AppRequest {
     Tool { name: String, arguments: Fields },
     /// Read a resource of the page's server.
     Resource(String),
-    /// Open a URL in the browser.
-    Link(String),
-    /// Send a message in the conversation.
-    Message(Vec<Value>),
-    /// Save files.
-    Download(Vec<Value>),
-    /// Change the display mode.
+    /// Change the display mode; `None` is an unknown mode.
     Mode(Option<DisplayMode>),
-    /// Pin the view.
-    Pin,
+    /// Any other request to the host.
+    Host(ViewRequest),
 }
 
 fn invalid(why: &str) -> RpcError {
@@ -72,9 +66,9 @@ pub(super) fn read(method: &str, mut params: Fields) -> Result<ParsedRequest, Rp
             },
         },
         "resources/read" => AppRequest::Resource(text(params, "uri")?),
-        "ui/open-link" => AppRequest::Link(link(text(params, "url")?)?),
-        "ui/message" => AppRequest::Message(list(params, "content")?),
-        "ui/download-file" => AppRequest::Download(list(params, "contents")?),
+        "ui/open-link" => AppRequest::Host(ViewRequest::Link(link(text(params, "url")?)?)),
+        "ui/message" => AppRequest::Host(ViewRequest::Message(list(params, "content")?)),
+        "ui/download-file" => AppRequest::Host(ViewRequest::Download(list(params, "contents")?)),
         "ui/request-display-mode" => AppRequest::Mode(DisplayMode::read(&text(params, "mode")?)),
         "ui/update-model-context" => {
             return Ok(ParsedRequest::Context(ModelContext {
@@ -85,10 +79,10 @@ pub(super) fn read(method: &str, mut params: Fields) -> Result<ParsedRequest, Rp
                 structured: params.remove("structuredContent").filter(Value::is_object),
             }));
         }
-        "dev.bailiwick/request-pin" => AppRequest::Pin,
+        "dev.bailiwick/request-pin" => AppRequest::Host(ViewRequest::Pin),
         _ => {
-            let method = bailiwick::escape(method);
-            let message = format!("`{method}` is not known here");
+            let method = bailiwick::text::escape(method);
+            let message = format!("unknown method `{method}`");
             return Err(RpcError::new(METHOD_NOT_FOUND, message));
         }
     }))
@@ -115,7 +109,7 @@ mod tests {
             check(
                 "ui/open-link",
                 json!({ "url": url }),
-                Ok(AppRequest::Link(url.to_owned())),
+                Ok(AppRequest::Host(ViewRequest::Link(url.to_owned()))),
             );
         }
         for url in [

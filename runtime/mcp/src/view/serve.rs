@@ -18,39 +18,20 @@ use crate::gateway;
 use crate::upstream::{ServerReadError, ServerText};
 use bailiwick::call::{Call, CallMeta, Origin};
 use bailiwick::effect::{Outcome, Utf8};
-use bailiwick::error::{CallError, Code};
 use bailiwick::worker::CallProgress;
+use bailiwick::{CallError, Code};
 
 pub(super) async fn serve(
     instance: &Arc<Instance>,
     request: AppRequest,
 ) -> Result<Value, RpcError> {
-    let supported = instance.host.capabilities();
     match request {
         AppRequest::Tool { name, arguments } => call_tool(instance, &name, arguments).await,
         AppRequest::Resource(uri) => read_resource(instance, &uri).await,
-        AppRequest::Link(url) => {
-            request_host(instance, supported.links, ViewRequest::Link(url)).await
-        }
-        AppRequest::Message(content) => {
-            request_host(instance, supported.messages, ViewRequest::Message(content)).await
-        }
-        AppRequest::Download(contents) => {
-            request_host(
-                instance,
-                supported.downloads,
-                ViewRequest::Download(contents),
-            )
-            .await
-        }
         AppRequest::Mode(requested) => {
             Ok(json!({"mode": change_mode(instance, requested).await?.as_str()}))
         }
-        AppRequest::Pin => {
-            let pinned = supported.pins && ask_host(instance, ViewRequest::Pin).await?;
-            instance.pinned.fetch_or(pinned, Ordering::AcqRel);
-            Ok(json!({ "pinned": pinned }))
-        }
+        AppRequest::Host(request) => request_host(instance, request).await,
     }
 }
 
@@ -66,12 +47,20 @@ async fn ask_host(instance: &Instance, request: ViewRequest) -> Result<bool, Rpc
     Ok(answer.unwrap_or(false))
 }
 
-async fn request_host(
-    instance: &Instance,
-    answered: bool,
-    request: ViewRequest,
-) -> Result<Value, RpcError> {
-    if !answered {
+async fn request_host(instance: &Instance, request: ViewRequest) -> Result<Value, RpcError> {
+    let supported = instance.host.capabilities();
+    let is_supported = match &request {
+        ViewRequest::Link(_) => supported.links,
+        ViewRequest::Message(_) => supported.messages,
+        ViewRequest::Download(_) => supported.downloads,
+        ViewRequest::Mode(_) => true,
+        ViewRequest::Pin => {
+            let pinned = supported.pins && ask_host(instance, request).await?;
+            instance.pinned.fetch_or(pinned, Ordering::AcqRel);
+            return Ok(json!({ "pinned": pinned }));
+        }
+    };
+    if !is_supported {
         let message = "this host does no such thing";
         return Err(RpcError::new(METHOD_NOT_FOUND, message));
     }
@@ -92,9 +81,9 @@ async fn change_mode(
     if let Some(mode) = requested
         && ask_host(instance, ViewRequest::Mode(mode)).await?
     {
-        instance.page_state().mode = mode;
+        instance.page_state.lock().mode = mode;
     }
-    Ok(instance.page_state().mode)
+    Ok(instance.page_state.lock().mode)
 }
 
 /// Calls a tool of the page's server through the worker's pipeline. Changes need a person's approval of that very call.
@@ -160,14 +149,6 @@ fn to_result(
     serde_json::to_value(result).map_err(|error| RpcError::new(INTERNAL, error.to_string()))
 }
 
-fn size(part: &ServerText) -> u64 {
-    let bytes = match part {
-        ServerText::Text(text) => text.len(),
-        ServerText::Bytes(bytes) => bytes.len(),
-    };
-    bytes.try_into().unwrap_or(u64::MAX)
-}
-
 /// Reads a resource of the page's server, if the worker may, or an artifact of the worker.
 async fn read_resource(instance: &Instance, uri: &str) -> Result<Value, RpcError> {
     let contents = match &instance.source {
@@ -176,14 +157,14 @@ async fn read_resource(instance: &Instance, uri: &str) -> Result<Value, RpcError
             let artifact = artifact.map(crate::gateway::render_artifact);
             let artifact =
                 artifact.map_err(|error| RpcError::new(INVALID_PARAMS, error.to_string()))?;
-            let mut content = match Utf8::new(artifact.bytes.clone()) {
-                Ok(text) => json!({"uri": uri, "text": text.as_str()}),
-                Err(_) => json!({"uri": uri, "blob": STANDARD.encode(&artifact.bytes)}),
-            };
-            if let Value::Object(content) = &mut content {
-                content.insert("mimeType".into(), artifact.mime.into());
-            }
-            vec![content]
+            let mime = artifact.mime;
+            vec![match Utf8::new(artifact.bytes.clone()) {
+                Ok(text) => json!({"uri": uri, "text": text.as_str(), "mimeType": mime}),
+                Err(_) => {
+                    let blob = STANDARD.encode(&artifact.bytes);
+                    json!({"uri": uri, "blob": blob, "mimeType": mime})
+                }
+            }]
         }
         Some((upstreams, server)) => {
             let worker = &instance.worker;
@@ -194,6 +175,10 @@ async fn read_resource(instance: &Instance, uri: &str) -> Result<Value, RpcError
             let failed =
                 |error: ServerReadError| CallError::new(Code::ServerFailed, error.to_string());
             let parts = parts.map_err(failed);
+            let size = |part: &ServerText| match part {
+                ServerText::Text(text) => text.len() as u64,
+                ServerText::Bytes(bytes) => bytes.len() as u64,
+            };
             let bytes = parts.as_ref().map(|parts| parts.iter().map(size).sum());
             worker.view_read(&facts, bytes);
             let parts = parts.map_err(|error| RpcError::new(INVALID_PARAMS, error.message()))?;

@@ -139,7 +139,7 @@ impl ViewSpec {
         let plain = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit();
         let name = &self.name;
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.bytes().all(plain) {
-            return Err(ViewError::Name(bailiwick::escape(name).into()));
+            return Err(ViewError::Name(bailiwick::text::escape(name).into()));
         }
         Ok(())
     }

@@ -1,7 +1,6 @@
 //! Offers the tools of a page to the agent; calls are requests to the page.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 use rmcp::model::{CallToolResult, Tool};
@@ -11,19 +10,13 @@ use super::instance::Instance;
 use super::protocol::NoResponse;
 use super::wire::Fields;
 use crate::upstream::{
-    OfferedTool, ServerTool, ToolProvider, WithheldReason, classify, failure, remote_entry, reply,
+    ListedTool, OfferedTool, ToolProvider, classify, failure, remote_entry, reply,
 };
-use bailiwick::capability::{CallPermit, Interrupt};
-use bailiwick::error::{CallError, Code};
 use bailiwick::scope::Verb;
-use bailiwick::tool::{Entry, Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply};
-
-/// The classified tools of a page.
-#[derive(Default)]
-pub(super) struct ListedTools {
-    pub(super) seen: Vec<ServerTool>,
-    pub(super) offers: Vec<Arc<OfferedTool>>,
-}
+use bailiwick::tool::{
+    CallPermit, Entry, Interrupt, Remote, RemoteContext, RemoteFuture, RemoteJob, RemoteReply,
+};
+use bailiwick::{CallError, Code};
 
 /// Parses a listed tool, with a default schema; `None` if it is invalid.
 pub(super) fn read(mut tool: Value) -> Option<Tool> {
@@ -36,7 +29,7 @@ pub(super) fn read(mut tool: Value) -> Option<Tool> {
 
 /// Classifies all listed tools; tools beyond the limit are withheld. This is CPU-bound and must not run on an async
 /// thread.
-pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools {
+pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> Vec<ListedTool> {
     let preface = format!(
         "A tool of {}, with an unverified description: ",
         display_name(instance)
@@ -47,17 +40,7 @@ pub(super) fn classify_tools(instance: &Instance, tools: &[Tool]) -> ListedTools
         verbs: &BTreeMap::new(),
         description_prefix: &preface,
     };
-    let mut listed = ListedTools::default();
-    for (index, it) in classify(tools, provider).iter().enumerate() {
-        let within_limit = index < instance.limits.tools;
-        let offer = it
-            .offer
-            .clone()
-            .and_then(|offer| within_limit.then_some(offer).ok_or(WithheldReason::TooMany));
-        listed.seen.push(it.to_server_tool(&offer));
-        listed.offers.extend(offer);
-    }
-    listed
+    classify(tools, provider, instance.limits.tools)
 }
 
 /// The name of the app with what it reports about itself, for models.
@@ -93,19 +76,11 @@ pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<OfferedTool>) -> Entry
     })
 }
 
+#[derive(Debug)]
 struct AppToolCall {
     instance: Arc<Instance>,
     offer: Arc<OfferedTool>,
     arguments: Fields,
-}
-
-impl fmt::Debug for AppToolCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AppToolCall")
-            .field("tool", &self.offer.name)
-            .field("arguments", &self.arguments)
-            .finish_non_exhaustive()
-    }
 }
 
 impl RemoteJob for AppToolCall {

@@ -1,7 +1,7 @@
 //! JSON-RPC messages of MCP Apps.
 
-use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
 
 pub(super) const INVALID_REQUEST: i64 = -32600;
 pub(super) const METHOD_NOT_FOUND: i64 = -32601;
@@ -16,7 +16,8 @@ const MAX_ID_BYTES: usize = 128;
 pub(super) type Fields = Map<String, Value>;
 
 /// The id of a request of the page.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(untagged)]
 pub(super) enum Id {
     Number(i64),
     Text(Box<str>),
@@ -32,20 +33,14 @@ impl Id {
             _ => None,
         }
     }
-
-    fn write(&self) -> Value {
-        match self {
-            Self::Number(number) => (*number).into(),
-            Self::Text(text) => (**text).into(),
-        }
-    }
 }
 
 /// A JSON-RPC error.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct RpcError {
     pub(super) code: i64,
     pub(super) message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) data: Option<Value>,
 }
 
@@ -162,8 +157,7 @@ fn rpc_error(error: &Value) -> RpcError {
 fn message(rest: impl IntoIterator<Item = (&'static str, Value)>) -> Value {
     let version = ("jsonrpc", Value::from("2.0"));
     let fields = std::iter::once(version).chain(rest);
-    let fields = fields.map(|(key, value)| (key.to_owned(), value));
-    Value::Object(fields.collect())
+    Value::from_iter(fields)
 }
 
 pub(super) fn request(id: u64, method: &str, params: Value) -> Value {
@@ -179,23 +173,15 @@ pub(super) fn notification(method: &str, params: Value) -> Value {
 }
 
 pub(super) fn response(id: &Id, result: Result<Value, RpcError>) -> Value {
-    let answer = result.map_or_else(
-        |error| {
-            let mut object = Fields::new();
-            object.insert("code".into(), error.code.into());
-            object.insert("message".into(), error.message.into());
-            object.extend(error.data.map(|data| ("data".to_owned(), data)));
-            ("error", object.into())
-        },
-        |result| ("result", result),
-    );
-    message([("id", id.write()), answer])
+    let answer = match result {
+        Ok(result) => ("result", result),
+        Err(error) => ("error", json!(error)),
+    };
+    message([("id", json!(id)), answer])
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     const LIMIT: usize = 200;

@@ -2,17 +2,17 @@
 
 use super::at;
 use super::guest::{
-    Host, PATIENCE, apps, echo, listed, names, offered, offering, opened, quick, text_result, tool,
-    until, worker, yes,
+    Host, agent, apps, echo, initialized, list_changed, listed, listing, names, offered, offering,
+    opened, quick, text_result, tool, worker, yes,
 };
 use bailiwick::permission::Lifetime;
 use bailiwick::{Answer, Code, Origin, Policy, Scripted};
 use bailiwick_mcp::view::{DenyView, View, ViewError, ViewEvent, ViewSpec, ViewState};
-use bailiwick_test_support::cases;
+use bailiwick_test_support::{cases, wait};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::Notify;
 
 #[tokio::test]
 async fn agent_calls_app_tools_like_other_tools() {
@@ -56,8 +56,7 @@ async fn agent_calls_app_tools_like_other_tools() {
 
 #[tokio::test]
 async fn app_writes_need_approval_but_reads_do_not() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let tools = vec![tool("look", true), tool("push", false)];
     let (_view, _guest) = offered(&worker, "files", offering(tools, echo)).await;
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
@@ -92,8 +91,7 @@ async fn policy_selects_apps_by_name() {
 
 #[tokio::test]
 async fn two_views_of_one_app_have_separate_tools() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let whose = |name: &'static str| {
         let tools = vec![tool("who", true)];
         offering(tools, move |_, _| {
@@ -115,26 +113,27 @@ async fn two_views_of_one_app_have_separate_tools() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn tool_list_is_current_when_a_view_changes_state() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     for _ in 0..cases(50) {
-        let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-        let once = |is: fn(&View) -> bool| {
+        let host = Host::default();
+        let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
+        let offered = tokio::spawn({
             let (view, worker) = (view.clone(), worker.clone());
-            tokio::task::spawn_blocking(move || {
-                let began = Instant::now();
-                while !is(&view) {
-                    assert!(began.elapsed() < PATIENCE, "the call never got there");
-                    std::hint::spin_loop();
-                }
+            async move {
+                listed(&view, &host).await;
                 names(&worker)
-            })
-        };
-        let offered = once(|view| !view.tools().is_empty());
+            }
+        });
         guest.initialize(json!({"listChanged": true})).await;
         let _guest = guest.respond_with(offering(vec![tool("look", true)], echo));
         assert_eq!(offered.await.unwrap(), ["app_files__look"]);
-        let closed = once(|view| view.state() == ViewState::Closed);
+        let closed = tokio::spawn({
+            let (view, worker) = (view.clone(), worker.clone());
+            async move {
+                assert!(view.reached(ViewState::Closed).await);
+                names(&worker)
+            }
+        });
         view.close().await;
         assert!(closed.await.unwrap().is_empty());
     }
@@ -178,22 +177,17 @@ async fn grant_for_a_view_does_not_apply_to_its_successor() {
 
 #[tokio::test]
 async fn changed_tool_list_is_fetched_again() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(json!({"listChanged": true})).await;
-    let sender = guest.sender();
-    let mut looks = 0;
-    let _guest = guest.respond_with(move |method, _| {
-        looks += usize::from(method == "tools/list");
-        let name = if looks == 1 { "first" } else { "second" };
-        Some(json!({"result": {"tools": [tool(name, true)]}}))
-    });
-    listed(&view).await;
+    let (_stage, worker) = agent().await;
+    let host = Host::default();
+    let (view, sender) = listing(&worker, &host, |turn| {
+        let name = if turn == 1 { "first" } else { "second" };
+        json!({"result": {"tools": [tool(name, true)]}})
+    })
+    .await;
+    listed(&view, &host).await;
     assert_eq!(names(&worker), ["app_files__first"]);
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    sender.send(changed.to_string()).await;
-    until(|| names(&worker) == ["app_files__second"]).await;
+    list_changed(&sender).await;
+    wait::for_tools(&worker, || names(&worker) == ["app_files__second"]).await;
     let gone = worker
         .call("app_files__first", json!({}))
         .await
@@ -203,10 +197,8 @@ async fn changed_tool_list_is_fetched_again() {
 
 #[tokio::test]
 async fn app_without_tools_is_not_asked_for_them() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (_stage, worker) = agent().await;
+    let (view, guest) = initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     view.tool_input(serde_json::Map::new());
     assert!(view.reached(ViewState::Mounted).await);
     let seen = guest.respond_with(|_, _| Some(json!({"result": {}})));
@@ -224,8 +216,7 @@ async fn app_without_tools_is_not_asked_for_them() {
 
 #[tokio::test]
 async fn page_gets_tool_updates_after_initialization_in_order() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     let input = json!({"path": "/a"});
     view.tool_result(text_result("done").as_object().cloned().unwrap());
@@ -267,8 +258,7 @@ fn person() -> Scripted {
 async fn page_reads_freely_and_writes_with_approval() {
     let stage = apps(|builder| builder).await;
     let alone = worker(&stage).await;
-    let (_view, mut guest) = opened(&alone, quick("files"), Host::yes()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&alone, quick("files"), Host::yes(), Value::Null).await;
     for name in ["echo", "peek"] {
         let answer = guest.call_tool(name, at("x")).await;
         assert_eq!(
@@ -285,8 +275,8 @@ async fn page_reads_freely_and_writes_with_approval() {
 
     let stage = apps(|builder| builder.approver(person())).await;
     let watched = worker(&stage).await;
-    let (_view, mut guest) = opened(&watched, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) =
+        initialized(&watched, quick("files"), Host::default(), Value::Null).await;
     for asked in 1..=2 {
         let done = guest.call_tool("post", at("x")).await;
         assert_eq!(done["result"]["isError"], json!(false));
@@ -301,8 +291,7 @@ async fn page_reads_freely_and_writes_with_approval() {
 async fn approval_for_a_page_does_not_override_the_policy() {
     let stage = apps(|builder| builder.approver(person())).await;
     let worker = stage.worker(Policy::new().deny("write:file")).await;
-    let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&worker, quick("files"), Host::yes(), Value::Null).await;
     let refused = guest.call_tool("post", at("x")).await;
     assert_eq!(
         refused["result"]["structuredContent"]["code"],
@@ -317,8 +306,7 @@ async fn approval_for_a_page_does_not_override_the_policy() {
 
 #[tokio::test]
 async fn page_requests_reach_the_host_or_are_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let requests = [
         ("ui/open-link", json!({"url": "https://example.org"})),
         (
@@ -332,8 +320,7 @@ async fn page_requests_reach_the_host_or_are_rejected() {
         ("dev.bailiwick/request-pin", json!({})),
     ];
     let host = Host::yes();
-    let (view, mut guest) = opened(&worker, quick("yes"), host.clone()).await;
-    guest.initialize(Value::Null).await;
+    let (view, mut guest) = initialized(&worker, quick("yes"), host.clone(), Value::Null).await;
     for (method, params) in &requests {
         let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["result"].get("isError"), None, "{method}");
@@ -345,8 +332,7 @@ async fn page_requests_reach_the_host_or_are_rejected() {
         .await;
     assert_eq!(script["error"]["code"], json!(-32602));
 
-    let (view, mut guest) = opened(&worker, quick("no"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (view, mut guest) = initialized(&worker, quick("no"), Host::default(), Value::Null).await;
     for (method, params) in &requests[..3] {
         let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["result"], json!({"isError": true}), "{method}");
@@ -355,8 +341,7 @@ async fn page_requests_reach_the_host_or_are_rejected() {
     assert_eq!(pinned["result"], json!({"pinned": false}));
     assert!(view.suspend().await.is_ok());
 
-    let (_view, mut guest) = opened(&worker, quick("none"), DenyView).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&worker, quick("none"), DenyView, Value::Null).await;
     for (method, params) in &requests[..3] {
         let answer = guest.request(method, params.clone()).await;
         assert_eq!(answer["error"]["code"], json!(-32601), "{method}");
@@ -365,14 +350,18 @@ async fn page_requests_reach_the_host_or_are_rejected() {
 
 #[tokio::test]
 async fn display_mode_is_chosen_by_the_host() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let modes = [
         bailiwick_mcp::view::DisplayMode::Inline,
         bailiwick_mcp::view::DisplayMode::Fullscreen,
     ];
-    let (_view, mut guest) = opened(&worker, quick("files").modes(modes), Host::yes()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(
+        &worker,
+        quick("files").modes(modes),
+        Host::yes(),
+        Value::Null,
+    )
+    .await;
     let mut mode = async |wanted: &str| {
         let answer = guest
             .request("ui/request-display-mode", json!({"mode": wanted}))
@@ -387,11 +376,9 @@ async fn display_mode_is_chosen_by_the_host() {
 
 #[tokio::test]
 async fn model_context_update_replaces_the_previous_one() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let host = Host::default();
-    let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.initialize(Value::Null).await;
+    let (view, mut guest) = initialized(&worker, quick("files"), host.clone(), Value::Null).await;
     assert_eq!(view.model_context(), None);
     for text in ["one", "tw\u{202e}o"] {
         let content =
@@ -400,7 +387,7 @@ async fn model_context_update_replaces_the_previous_one() {
         assert_eq!(answer["result"], json!({}));
     }
     assert_eq!(view.model_context().unwrap().text(), "tw\\u{202e}o");
-    let events = host.events.lock().unwrap();
+    let events = host.events.borrow();
     assert_eq!(
         events
             .iter()
@@ -412,8 +399,7 @@ async fn model_context_update_replaces_the_previous_one() {
 
 #[tokio::test]
 async fn suspended_app_is_not_called_until_resumed() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let script = offering(vec![tool("look", true)], echo);
     let (view, _guest) = offered(&worker, "files", script).await;
     view.suspend().await.unwrap();
@@ -430,18 +416,17 @@ async fn suspended_app_is_not_called_until_resumed() {
 
 #[tokio::test]
 async fn closing_a_view_fails_its_calls_and_removes_its_tools() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let called = Arc::new(AtomicBool::new(false));
+    let (_stage, worker) = agent().await;
+    let called = Arc::new(Notify::new());
     let reached = Arc::clone(&called);
     let script = offering(vec![tool("look", true)], move |_, _| {
-        reached.store(true, Ordering::SeqCst);
+        reached.notify_one();
         None
     });
     let (view, guest) = offered(&worker, "files", script).await;
     let caller = worker.clone();
     let call = tokio::spawn(async move { caller.call("app_files__look", json!({})).await });
-    until(|| called.load(Ordering::SeqCst)).await;
+    called.notified().await;
     view.close().await;
     let error = call.await.unwrap().unwrap_err();
     assert_eq!(
@@ -457,13 +442,12 @@ async fn closing_a_view_fails_its_calls_and_removes_its_tools() {
 
 #[tokio::test]
 async fn view_ends_with_its_worker_or_page() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let host = Host::default();
     let (view, guest) = opened(&worker, quick("files"), host.clone()).await;
     drop(guest);
     view.reached(ViewState::Closed).await;
-    assert_eq!(*host.events.lock().unwrap(), [ViewEvent::Closed]);
+    assert_eq!(*host.events.borrow(), [ViewEvent::Closed]);
     let (view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
     worker.revoke().await;
     view.reached(ViewState::Closed).await;
@@ -474,19 +458,17 @@ async fn view_ends_with_its_worker_or_page() {
 
 #[tokio::test]
 async fn call_by_a_page_outlives_the_page() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (stage, worker) = agent().await;
+    let (view, guest) = initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     let hang = json!({"name": "hangs", "arguments": at("x")});
     guest
         .send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
         .await;
-    until(|| worker.status().in_flight == 1).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     view.close().await;
     assert_eq!(worker.status().in_flight, 1);
     stage.latch.open();
-    until(|| worker.status().in_flight == 0).await;
+    wait::for_calls(&stage.runtime, &worker, 0).await;
     assert_eq!(
         stage.texts("finished", "/event/tool").await,
         [Some("hangs".to_owned())]
@@ -495,33 +477,31 @@ async fn call_by_a_page_outlives_the_page() {
 
 #[tokio::test]
 async fn page_can_cancel_its_call() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (stage, worker) = agent().await;
+    let (_view, mut guest) =
+        initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     let hang = json!({"name": "hangs", "arguments": at("x")});
     guest
         .send(json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": hang}))
         .await;
-    until(|| worker.status().in_flight == 1).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     let back =
         json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
     guest.send(back).await;
-    until(|| worker.status().in_flight == 0).await;
+    wait::for_calls(&stage.runtime, &worker, 0).await;
     stage.latch.open();
     assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
 }
 
 #[tokio::test]
 async fn app_behind_two_tools_is_listed_called_and_judged() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (stage, worker) = agent().await;
     let spec = quick("files").behind_two_tools();
-    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.initialize(json!({})).await;
+    let host = Host::default();
+    let (view, guest) = initialized(&worker, spec, host.clone(), json!({})).await;
     let tools = vec![tool("look", true), tool("push", false)];
     let _guest = guest.respond_with(offering(tools, echo));
-    listed(&view).await;
+    listed(&view, &host).await;
     assert_eq!(names(&worker), ["list_app_tools", "call_app_tool"]);
     let listed = worker.call("list_app_tools", json!({})).await.unwrap();
     let listed = listed.structured().unwrap();
@@ -551,8 +531,7 @@ async fn app_behind_two_tools_is_listed_called_and_judged() {
 
 #[tokio::test]
 async fn host_can_call_app_tools_through_the_view() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let script = offering(vec![tool("push", false)], echo);
     let (view, _guest) = offered(&worker, "files", script).await;
     let listed = view.send_list_tools().await.unwrap();

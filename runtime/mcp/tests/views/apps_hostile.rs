@@ -5,19 +5,20 @@ use std::time::Duration;
 use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
 use bailiwick::{Answer, Call, Code, Deferred};
 use bailiwick_mcp::upstream::{Upstreams, WithheldReason};
-use bailiwick_mcp::view::{DenyView, View, ViewError, ViewLimits, ViewSpec, ViewState};
+use bailiwick_mcp::view::{DenyView, View, ViewError, ViewEvent, ViewLimits, ViewSpec, ViewState};
+use bailiwick_test_support::wait;
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 use super::at;
 use super::guest::{
-    Host, apps, echo, listed, names, offered, offering, opened, quick, text_result, tool, until,
-    worker,
+    Host, agent, apps, echo, initialized, list_changed, listed, listing, names, offered, offering,
+    opened, quick, text_result, tool, worker,
 };
 
 #[tokio::test]
 async fn page_requests_are_rejected_before_initialization() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let (view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
     let early = async |guest: &mut super::guest::Guest| {
         for (method, params) in [
@@ -54,12 +55,10 @@ async fn page_requests_are_rejected_before_initialization() {
 
 #[tokio::test]
 async fn page_cannot_call_tools_of_other_apps() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (stage, worker) = agent().await;
     let script = offering(vec![tool("look", true)], echo);
     let (_app, _other) = offered(&worker, "other", script).await;
-    let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&worker, quick("files"), Host::yes(), Value::Null).await;
     for name in ["app_other__look", "no_such", "call_app_tool", "", "look"] {
         let answer = guest.call_tool(name, at("x")).await;
         assert_eq!(answer["error"]["code"], json!(-32602), "{name}");
@@ -76,10 +75,8 @@ async fn page_cannot_call_tools_of_other_apps() {
 
 #[tokio::test]
 async fn unknown_page_methods_are_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (_view, mut guest) = opened(&worker, quick("files"), Host::yes()).await;
-    guest.initialize(Value::Null).await;
+    let (_stage, worker) = agent().await;
+    let (_view, mut guest) = initialized(&worker, quick("files"), Host::yes(), Value::Null).await;
     for method in [
         "sampling/createMessage",
         "tools/list",
@@ -94,8 +91,7 @@ async fn unknown_page_methods_are_rejected() {
 
 #[tokio::test]
 async fn tools_beyond_fifty_are_withheld() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let tools = (0..51).map(|n| tool(&format!("t{n:02}"), true)).collect();
     let (view, _guest) = offered(&worker, "files", offering(tools, echo)).await;
     assert_eq!(names(&worker).len(), 50);
@@ -108,8 +104,7 @@ async fn tools_beyond_fifty_are_withheld() {
 
 #[tokio::test]
 async fn endless_tool_list_is_cut() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let mut page = 0;
     let script = move |method: &str, _: &Value| {
         page += 1;
@@ -122,8 +117,7 @@ async fn endless_tool_list_is_cut() {
 
 #[tokio::test]
 async fn deceptive_colliding_and_invalid_tools_are_withheld() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let long = "x".repeat(80);
     let names_there = ["ok", "a.b", "a/b", "a\u{202e}b", "a b", "", &long];
     let mut tools: Vec<_> = names_there.iter().map(|name| tool(name, true)).collect();
@@ -138,10 +132,9 @@ async fn deceptive_colliding_and_invalid_tools_are_withheld() {
 
 #[tokio::test]
 async fn response_is_accepted_once_and_only_for_its_request() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(json!({})).await;
+    let (_stage, worker) = agent().await;
+    let host = Host::default();
+    let (view, mut guest) = initialized(&worker, quick("files"), host.clone(), json!({})).await;
     let list = guest.next().await.unwrap();
     assert_eq!(list["method"], "tools/list");
     let answer = |id: &Value, name: &str| json!({"jsonrpc": "2.0", "id": id, "result": {"tools": [tool(name, true)]}});
@@ -150,17 +143,16 @@ async fn response_is_accepted_once_and_only_for_its_request() {
     }
     guest.send(answer(&list["id"], "first")).await;
     guest.send(answer(&list["id"], "second")).await;
-    listed(&view).await;
+    listed(&view, &host).await;
     assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
     assert_eq!(names(&worker), ["app_files__first"]);
 }
 
 #[tokio::test]
 async fn duplicate_request_id_is_rejected_and_the_first_continues() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (stage, worker) = agent().await;
+    let (_view, mut guest) =
+        initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     let call = |name: &str| {
         let params = json!({"name": name, "arguments": at("x")});
         json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params})
@@ -178,10 +170,9 @@ async fn duplicate_request_id_is_rejected_and_the_first_continues() {
 
 #[tokio::test]
 async fn requests_beyond_the_limit_are_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (stage, worker) = agent().await;
+    let (_view, mut guest) =
+        initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     let params = json!({"name": "hangs", "arguments": at("x")});
     for id in 0..40 {
         guest
@@ -202,11 +193,9 @@ async fn requests_beyond_the_limit_are_rejected() {
 
 #[tokio::test]
 async fn page_requests_to_the_host_are_rate_limited() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let host = Host::default();
-    let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&worker, quick("files"), host.clone(), Value::Null).await;
     let requests = [
         ("ui/open-link", json!({"url": "https://example.org"})),
         ("ui/message", json!({"content": []})),
@@ -241,21 +230,20 @@ async fn page_requests_to_the_host_are_rate_limited() {
 
 #[tokio::test]
 async fn list_changes_are_rate_limited() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let spec = ViewSpec::new("files").limits(ViewLimits {
         pause: Duration::from_secs(3600),
         ..ViewLimits::default()
     });
-    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.initialize(json!({"listChanged": true})).await;
+    let host = Host::default();
+    let (view, guest) =
+        initialized(&worker, spec, host.clone(), json!({"listChanged": true})).await;
     let sender = guest.sender();
     let seen = guest.respond_with(offering(vec![tool("look", true)], echo));
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
     for _ in 0..5000 {
-        assert!(sender.send(changed.to_string()).await);
+        assert!(list_changed(&sender).await);
     }
-    listed(&view).await;
+    listed(&view, &host).await;
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
     view.close().await;
     let seen = seen.await.unwrap();
@@ -267,15 +255,13 @@ async fn list_changes_are_rate_limited() {
 
 #[tokio::test]
 async fn undeclared_list_changes_are_ignored() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(json!({})).await;
+    let (_stage, worker) = agent().await;
+    let host = Host::default();
+    let (view, guest) = initialized(&worker, quick("files"), host.clone(), json!({})).await;
     let sender = guest.sender();
     let seen = guest.respond_with(offering(vec![tool("look", true)], echo));
-    listed(&view).await;
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    sender.send(changed.to_string()).await;
+    listed(&view, &host).await;
+    list_changed(&sender).await;
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
     view.close().await;
     let looks = seen.await.unwrap();
@@ -290,23 +276,20 @@ async fn undeclared_list_changes_are_ignored() {
 
 #[tokio::test]
 async fn notification_flood_is_limited_before_the_host() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let host = Host::default();
-    let (_view, mut guest) = opened(&worker, quick("files"), host.clone()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&worker, quick("files"), host.clone(), Value::Null).await;
     for _ in 0..1000 {
         guest.notify("notifications/message").await;
     }
     assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));
-    let received = host.events.lock().unwrap().len();
+    let received = host.events.borrow().len();
     assert!((1..500).contains(&received), "{received} were received");
 }
 
 #[tokio::test]
 async fn oversized_results_and_requests_are_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let long = "x".repeat(11 << 20);
     let tools = vec![tool("long", true), tool("look", true)];
     let script = offering(tools, move |name, _| {
@@ -318,8 +301,7 @@ async fn oversized_results_and_requests_are_rejected() {
     assert_eq!(failed.code(), Code::ServerFailed);
     assert!(worker.call("app_files__look", json!({})).await.is_ok());
 
-    let (_other, mut guest) = opened(&worker, quick("other"), Host::yes()).await;
-    guest.initialize(Value::Null).await;
+    let (_other, mut guest) = initialized(&worker, quick("other"), Host::yes(), Value::Null).await;
     let text = "x".repeat(11 << 20);
     let refused = guest.call_tool("echo", json!({ "path": text })).await;
     assert_eq!(refused["error"]["code"], json!(-32600));
@@ -327,8 +309,7 @@ async fn oversized_results_and_requests_are_rejected() {
 
 #[tokio::test]
 async fn hanging_tool_times_out_and_is_cancelled() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let script = offering(
         vec![tool("hang", true), tool("look", true)],
         |name, arguments| (name == "look").then(|| echo(name, arguments)).flatten(),
@@ -347,10 +328,8 @@ async fn hanging_tool_times_out_and_is_cancelled() {
 
 #[tokio::test]
 async fn page_that_does_not_read_is_closed() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (_stage, worker) = agent().await;
+    let (view, guest) = initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     let sender = guest.sender();
     let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"}).to_string();
     let mut sent = 0;
@@ -363,8 +342,7 @@ async fn page_that_does_not_read_is_closed() {
 
 #[tokio::test]
 async fn invalid_messages_are_ignored() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let (_view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
     let deep = "[".repeat(100_000);
     for noise in [
@@ -383,8 +361,7 @@ async fn invalid_messages_are_ignored() {
 
 #[tokio::test]
 async fn invalid_results_are_rejected_and_text_is_escaped() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let mut promised = tool("promised", true);
     promised["outputSchema"] =
         json!({"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]});
@@ -433,8 +410,7 @@ async fn invalid_results_are_rejected_and_text_is_escaped() {
 
 #[tokio::test]
 async fn app_cannot_replace_another_tool() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (stage, worker) = agent().await;
     let tools = vec![tool("echo", true), tool("post", true)];
     let script = offering(tools, |_, _| {
         Some(json!({"result": text_result("the app")}))
@@ -449,95 +425,79 @@ async fn app_cannot_replace_another_tool() {
             .text(),
         "the app"
     );
-    until(|| worker.status().in_flight == 0).await;
+    wait::for_calls(&stage.runtime, &worker, 0).await;
 }
 
 #[tokio::test]
 async fn list_change_during_suspension_is_fetched_after_resume() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(json!({"listChanged": true})).await;
-    let sender = guest.sender();
-    let mut looks = 0;
-    let _guest = guest.respond_with(move |method, _| {
-        looks += usize::from(method == "tools/list");
-        let name = if looks == 1 { "first" } else { "second" };
-        Some(json!({"result": {"tools": [tool(name, true)]}}))
-    });
-    listed(&view).await;
+    let (_stage, worker) = agent().await;
+    let host = Host::default();
+    let (view, sender) = listing(&worker, &host, |turn| {
+        let name = if turn == 1 { "first" } else { "second" };
+        json!({"result": {"tools": [tool(name, true)]}})
+    })
+    .await;
+    listed(&view, &host).await;
     view.suspend().await.unwrap();
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    sender.send(changed.to_string()).await;
+    list_changed(&sender).await;
     // The view handles later messages after it.
     view.suspend().await.unwrap();
     assert_eq!(names(&worker), ["app_files__first"]);
     view.resume().await;
-    until(|| names(&worker) == ["app_files__second"]).await;
+    wait::for_tools(&worker, || names(&worker) == ["app_files__second"]).await;
 }
 
 #[tokio::test]
 async fn failed_list_refresh_keeps_the_tools() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(json!({"listChanged": true})).await;
-    let sender = guest.sender();
-    let mut looks = 0;
-    let _guest = guest.respond_with(move |method, _| {
-        looks += usize::from(method == "tools/list");
-        Some(match (method, looks) {
-            ("tools/list", 1) => json!({"result": {"tools": [tool("first", true)]}}),
-            ("tools/list", 2) => json!({"error": {"code": 1, "message": "no"}}),
-            ("tools/list", _) => json!({"result": {"tools": [tool("third", true)]}}),
-            _ => json!({"result": text_result(&looks.to_string())}),
-        })
-    });
-    listed(&view).await;
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    sender.send(changed.to_string()).await;
-    let mut looked = String::new();
-    while looked != "2" {
-        looked = worker
-            .call("app_files__first", json!({}))
-            .await
-            .unwrap()
-            .text();
-    }
-    sender.send(changed.to_string()).await;
-    until(|| names(&worker) == ["app_files__third"]).await;
+    let (_stage, worker) = agent().await;
+    let host = Host::default();
+    let (turns, mut turn_of_page) = watch::channel(0);
+    let (view, sender) = listing(&worker, &host, move |turn| {
+        turns.send_replace(turn);
+        match turn {
+            1 => json!({"result": {"tools": [tool("first", true)]}}),
+            2 => json!({"error": {"code": 1, "message": "no"}}),
+            _ => json!({"result": {"tools": [tool("third", true)]}}),
+        }
+    })
+    .await;
+    listed(&view, &host).await;
+    list_changed(&sender).await;
+    turn_of_page.wait_for(|turn| *turn == 2).await.unwrap();
+    worker.call("app_files__first", json!({})).await.unwrap();
+    list_changed(&sender).await;
+    wait::for_tools(&worker, || names(&worker) == ["app_files__third"]).await;
+    view.close().await;
+    let events = host.events.borrow();
+    let changes = events
+        .iter()
+        .filter(|event| **event == ViewEvent::ToolsChanged);
+    assert_eq!(changes.count(), 2, "the failed refresh changed the tools");
 }
 
 #[tokio::test]
 async fn oversized_tool_list_is_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let many = |count: usize| (0..count).map(|n| tool(&format!("t{n}"), true)).collect();
     let (view, _guest) = offered(&worker, "files", offering(many(200), echo)).await;
     assert_eq!((view.tools().len(), names(&worker).len()), (200, 50));
     view.close().await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(json!({"listChanged": true})).await;
-    let sender = guest.sender();
-    let mut looks = 0;
-    let _guest = guest.respond_with(move |method, _| {
-        looks += usize::from(method == "tools/list");
-        let tools: Vec<_> = if looks == 1 { many(201) } else { many(1) };
-        (method == "tools/list").then(|| json!({"result": {"tools": tools}}))
-    });
+    let host = Host::default();
+    let (view, sender) = listing(&worker, &host, move |turn| {
+        let tools: Vec<_> = if turn == 1 { many(201) } else { many(1) };
+        json!({"result": {"tools": tools}})
+    })
+    .await;
     assert!(view.reached(ViewState::Mounted).await);
-    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
-    sender.send(changed.to_string()).await;
-    listed(&view).await;
+    list_changed(&sender).await;
+    listed(&view, &host).await;
     assert_eq!(view.tools().len(), 1);
 }
 
 #[tokio::test]
 async fn closed_channel_ends_the_view() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (_stage, worker) = agent().await;
+    let (view, guest) = initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
     let sender = guest.sender();
     drop(guest);
@@ -553,22 +513,15 @@ async fn call_waiting_for_approval_ends_with_the_page() {
     let post = json!({"name": "post", "arguments": at("x")});
     let post = json!({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": post});
     for closes in [true, false] {
-        let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-        guest.initialize(Value::Null).await;
+        let (view, mut guest) =
+            initialized(&worker, quick("files"), Host::default(), Value::Null).await;
         guest.send(post.clone()).await;
-        let question = loop {
-            if let Some(question) = stage.grants.questions().await.unwrap().pop() {
-                break question.id;
-            }
-            tokio::task::yield_now().await;
-        };
+        let question = stage.question_of(1).await;
         if closes {
             view.close().await;
             // A question ends once its callers are gone.
-            while !stage.grants.questions().await.unwrap().is_empty() {
-                tokio::task::yield_now().await;
-            }
-            until(|| worker.status().in_flight == 0).await;
+            wait::for_questions(&stage.grants, |open| open.is_empty().then_some(())).await;
+            wait::for_calls(&stage.runtime, &worker, 0).await;
         }
         let answered = stage.grants.answer(question, Answer::ONCE).await;
         assert_eq!(answered.is_err(), closes);
@@ -583,8 +536,7 @@ async fn call_waiting_for_approval_ends_with_the_page() {
 
 #[tokio::test]
 async fn grant_for_an_absent_app_is_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (stage, worker) = agent().await;
     let grant = async |pattern: &str| {
         let grant = NewGrant {
             pattern: pattern.parse().unwrap(),
@@ -603,8 +555,7 @@ async fn grant_for_an_absent_app_is_rejected() {
 
 #[tokio::test]
 async fn view_of_an_unattached_server_is_rejected() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let others = Upstreams::builder().start().await.unwrap();
     let spec = quick("files").of_server(&others, "disk");
     let refused = View::open(&worker, spec, DenyView).await;
@@ -614,10 +565,9 @@ async fn view_of_an_unattached_server_is_rejected() {
 
 #[tokio::test]
 async fn closing_page_stays_suspended() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
-    let (view, mut guest) = opened(&worker, quick("files"), Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (_stage, worker) = agent().await;
+    let (view, mut guest) =
+        initialized(&worker, quick("files"), Host::default(), Value::Null).await;
     assert!(view.reached(ViewState::Mounted).await);
     view.suspend().await.unwrap();
     let closing = view.clone();
@@ -633,13 +583,12 @@ async fn closing_page_stays_suspended() {
 
 #[tokio::test]
 async fn call_through_two_tools_is_explained_as_the_app_tool() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let spec = quick("files").behind_two_tools();
-    let (view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.initialize(json!({})).await;
+    let host = Host::default();
+    let (view, guest) = initialized(&worker, spec, host.clone(), json!({})).await;
     let _guest = guest.respond_with(offering(vec![tool("push", false)], echo));
-    listed(&view).await;
+    listed(&view, &host).await;
     let by_two = Call::new("call_app_tool", json!({"name": "app_files__push"}));
     let by_two = worker.explain(&by_two).unwrap();
     let own = Call::new("app_files__push", json!({}));
@@ -651,14 +600,12 @@ async fn call_through_two_tools_is_explained_as_the_app_tool() {
 
 #[tokio::test]
 async fn oversized_message_is_not_sent() {
-    let stage = apps(|builder| builder).await;
-    let worker = worker(&stage).await;
+    let (_stage, worker) = agent().await;
     let spec = ViewSpec::new("files").limits(ViewLimits {
         message: 1024,
         ..ViewLimits::default()
     });
-    let (_view, mut guest) = opened(&worker, spec, Host::default()).await;
-    guest.initialize(Value::Null).await;
+    let (_view, mut guest) = initialized(&worker, spec, Host::default(), Value::Null).await;
     assert!(!guest.sender().send("x".repeat(2049)).await);
     assert!(guest.sender().send("x".repeat(2048)).await);
     assert_eq!(guest.request("ping", json!({})).await["result"], json!({}));

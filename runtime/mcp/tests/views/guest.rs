@@ -11,6 +11,7 @@ use bailiwick_mcp::view::{
 };
 use bailiwick_mcp::view::{ViewChannel, ViewSender};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
@@ -130,7 +131,7 @@ pub(super) fn text_result(text: &str) -> Value {
 pub(super) struct Host {
     pub(super) yes: bool,
     pub(super) requests: Arc<Mutex<Vec<ViewRequest>>>,
-    pub(super) events: Arc<Mutex<Vec<ViewEvent>>>,
+    pub(super) events: Arc<watch::Sender<Vec<ViewEvent>>>,
     pub(super) messages: Arc<Mutex<Vec<bool>>>,
 }
 
@@ -154,7 +155,7 @@ impl ViewHost for Host {
     }
 
     fn on_event(&self, event: ViewEvent) {
-        self.events.lock().unwrap().push(event);
+        self.events.send_modify(|events| events.push(event));
     }
 
     fn on_message(&self, of_app: bool, _: &str) {
@@ -189,33 +190,64 @@ pub(super) async fn opened(worker: &Worker, spec: ViewSpec, host: impl ViewHost)
     (view, Guest { link })
 }
 
+/// A view whose guest is initialized, offering these tools.
+pub(super) async fn initialized(
+    worker: &Worker,
+    spec: ViewSpec,
+    host: impl ViewHost,
+    tools: Value,
+) -> (View, Guest) {
+    let (view, mut guest) = opened(worker, spec, host).await;
+    guest.initialize(tools).await;
+    (view, guest)
+}
+
+/// Sends that the guest's tools have changed.
+pub(super) async fn list_changed(sender: &ViewSender) -> bool {
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"});
+    sender.send(changed.to_string()).await
+}
+
+/// A view `files` whose guest answers its `tools/list` number `turn`, from 1, with `list(turn)`.
+pub(super) async fn listing(
+    worker: &Worker,
+    host: &Host,
+    mut list: impl FnMut(usize) -> Value + Send + 'static,
+) -> (View, ViewSender) {
+    let tools = json!({"listChanged": true});
+    let (view, guest) = initialized(worker, quick("files"), host.clone(), tools).await;
+    let sender = guest.sender();
+    let mut turn = 0;
+    drop(guest.respond_with(move |method, _| {
+        if method != "tools/list" {
+            return Some(json!({"result": text_result("")}));
+        }
+        turn += 1;
+        Some(list(turn))
+    }));
+    (view, sender)
+}
+
 /// A view `files` with a scripted guest, once its tools are offered.
 pub(super) async fn offered(
     worker: &Worker,
     name: &str,
     script: impl FnMut(&str, &Value) -> Option<Value> + Send + 'static,
 ) -> (View, JoinHandle<Vec<Value>>) {
-    let (view, mut guest) = opened(worker, quick(name), Host::default()).await;
-    guest.initialize(json!({"listChanged": true})).await;
+    let host = Host::default();
+    let tools = json!({"listChanged": true});
+    let (view, guest) = initialized(worker, quick(name), host.clone(), tools).await;
     let guest = guest.respond_with(script);
-    listed(&view).await;
+    listed(&view, &host).await;
     (view, guest)
 }
 
 /// Waits until the guest's tools are offered.
-pub(super) async fn listed(view: &View) {
+pub(super) async fn listed(view: &View, host: &Host) {
     assert!(view.reached(ViewState::Mounted).await);
-    until(|| !view.tools().is_empty()).await;
-}
-
-/// Waits until a condition holds.
-pub(super) async fn until(so: impl Fn() -> bool) {
-    let reached = async {
-        while !so() {
-            tokio::task::yield_now().await;
-        }
-    };
-    timeout(PATIENCE, reached).await.unwrap();
+    let mut events = host.events.subscribe();
+    let listed = events.wait_for(|events| events.contains(&ViewEvent::ToolsChanged));
+    timeout(PATIENCE, listed).await.unwrap().unwrap();
 }
 
 /// A view with short timeouts.
@@ -230,6 +262,13 @@ pub(super) fn quick(name: &str) -> ViewSpec {
 
 pub(super) async fn worker(stage: &Stage) -> Worker {
     stage.worker(Policy::new()).await
+}
+
+/// A worker that may read from apps and is asked about everything else of theirs.
+pub(super) async fn agent() -> (Stage, Worker) {
+    let stage = apps(|builder| builder).await;
+    let worker = worker(&stage).await;
+    (stage, worker)
 }
 
 /// The names of the tools of apps that an agent is offered.

@@ -8,21 +8,18 @@ use axum::http::request::Parts;
 use axum::http::{StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use rmcp::model::{ErrorData, JsonRpcError, NumberOrString};
+use rmcp::model::{ErrorData, NumberOrString};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use tokio::task::JoinSet;
 
-use super::body::{blocking, forward, json_error};
+use super::body::{EVENT_STREAM, JSON, blocking, forward, json_error, media_type};
 use super::sessions::Sessions;
 use crate::gateway::message::{self, RejectedMessage};
 use crate::gateway::requests::array;
 
-/// One message of a batch.
-struct BatchMessage {
-    id: Option<NumberOrString>,
-    text: Result<Bytes, RejectedMessage>,
-}
+/// The id and text of a message, or why it is rejected.
+type BatchMessage = Result<(Option<NumberOrString>, Bytes), RejectedMessage>;
 
 /// Handles a batch if the session accepts batches.
 pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: Next) -> Response {
@@ -37,26 +34,24 @@ pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: 
         Some(false) => Some(Err(RejectedMessage::batch())),
         None => {
             let error = ErrorData::invalid_request("there is no such session", None);
-            return json_error(StatusCode::NOT_FOUND, None, error);
+            return json_error(StatusCode::NOT_FOUND, RejectedMessage::new(None, error));
         }
     };
     let messages = match messages {
         Some(Ok(messages)) => messages,
-        Some(Err(RejectedMessage { id, error })) => {
-            return json_error(StatusCode::BAD_REQUEST, id, *error);
-        }
+        Some(Err(rejected)) => return json_error(StatusCode::BAD_REQUEST, rejected),
         None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     };
     let mut tasks = JoinSet::new();
     let mut answers = Vec::new();
-    for BatchMessage { id, text } in messages {
-        match text {
-            Ok(text) => {
+    for message in messages {
+        match message {
+            Ok((id, text)) => {
                 let (mut head, next) = (head.clone(), next.clone());
                 head.headers.remove(header::CONTENT_LENGTH);
                 tasks.spawn(async move { answer_of(id, forward(head, text, next).await).await });
             }
-            Err(RejectedMessage { id, error }) => answers.extend(encode_error(id, *error)),
+            Err(rejected) => answers.push(rejected.encode()),
         }
     }
     while let Some(answered) = tasks.join_next().await {
@@ -65,7 +60,7 @@ pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: 
     if answers.is_empty() {
         return StatusCode::ACCEPTED.into_response();
     }
-    let kind = [(header::CONTENT_TYPE, "application/json")];
+    let kind = [(header::CONTENT_TYPE, JSON)];
     (kind, array(&answers)).into_response()
 }
 
@@ -73,41 +68,30 @@ fn messages(body: &Bytes) -> Result<Vec<BatchMessage>, RejectedMessage> {
     let mut values = 0;
     let texts = message::split(body)?.into_iter();
     let messages = texts.map(|text| {
-        let checked = message::check(text, &mut values);
-        BatchMessage {
-            id: message::id(text),
-            text: checked
-                .map(|repaired| repaired.map_or_else(|| body.slice_ref(text), Bytes::from)),
-        }
+        let repaired = message::check(text, &mut values)?;
+        let repaired = repaired.map_or_else(|| body.slice_ref(text), Bytes::from);
+        Ok((message::id(text), repaired))
     });
     Ok(messages.collect())
 }
 
-fn encode_error(id: Option<NumberOrString>, error: ErrorData) -> Option<Vec<u8>> {
-    serde_json::to_vec(&JsonRpcError::new(id, error)).ok()
-}
-
 /// The answer in a response; `None` for notifications and cancelled requests.
 async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec<u8>> {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let (is_json, is_stream) = (
-        kind.starts_with("application/json"),
-        kind.starts_with("text/event-stream"),
-    );
+    let kind = media_type(response.headers()).to_owned();
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
     let body = body.unwrap_or_default();
-    if is_json {
+    if kind == JSON {
         return Some(body.into());
     }
-    if is_stream {
+    if kind == EVENT_STREAM {
         let lines = body.split(|byte| *byte == b'\n');
         let mut texts = lines.filter_map(|line| line.strip_prefix(b"data:"));
         return texts.find(|text| is_answer(text)).map(<[u8]>::to_vec);
     }
     // The SDK rejects some requests in plain text.
     let reason = String::from_utf8_lossy(&body).into_owned();
-    encode_error(Some(id?), ErrorData::invalid_request(reason, None))
+    let error = ErrorData::invalid_request(reason, None);
+    Some(RejectedMessage::new(Some(id?), error).encode())
 }
 
 fn is_answer(text: &[u8]) -> bool {

@@ -12,12 +12,16 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bailiwick_http::read_all;
-use rmcp::model::{ErrorData, JsonRpcError, NumberOrString};
+use rmcp::model::ErrorData;
 
 use super::batch;
 use super::sessions::Sessions;
 use crate::gateway::line_transport::LONG_MESSAGE;
 use crate::gateway::message::{self, RejectedMessage};
+
+/// Media types of Streamable HTTP.
+pub(super) const JSON: &str = "application/json";
+pub(super) const EVENT_STREAM: &str = "text/event-stream";
 
 /// Limits of request bodies.
 #[derive(Clone, Debug)]
@@ -37,7 +41,7 @@ pub(super) async fn read(
     let (mut head, body) = request.into_parts();
     // Only POST requests have a message.
     let is_message = head.method == Method::POST;
-    if is_message && !is_json(&head.headers) {
+    if is_message && !media_type(&head.headers).eq_ignore_ascii_case(JSON) {
         let reason = "Content-Type must be application/json".to_owned();
         return reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason);
     }
@@ -60,9 +64,7 @@ pub(super) async fn read(
                 head.headers.remove(header::CONTENT_LENGTH);
                 bytes = repaired.into();
             }
-            Err(RejectedMessage { id, error }) => {
-                return json_error(StatusCode::BAD_REQUEST, id, *error);
-            }
+            Err(rejected) => return json_error(StatusCode::BAD_REQUEST, rejected),
         }
     }
     forward(head, bytes, next).await
@@ -89,16 +91,17 @@ pub(super) async fn forward(head: Parts, bytes: Bytes, next: Next) -> Response {
     }
 }
 
-fn is_json(headers: &HeaderMap) -> bool {
+/// The media type of a body without its parameters; empty if there is none.
+pub(super) fn media_type(headers: &HeaderMap) -> &str {
     let kind = headers.get(header::CONTENT_TYPE);
     let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    let essence = kind.split(';').next().unwrap_or_default();
-    essence.trim().eq_ignore_ascii_case("application/json")
+    kind.split(';').next().unwrap_or_default().trim()
 }
 
 /// Rejects a request with an unread body, and closes the connection.
 fn reject(status: StatusCode, reason: String) -> Response {
-    let mut response = json_error(status, None, ErrorData::invalid_request(reason, None));
+    let error = ErrorData::invalid_request(reason, None);
+    let mut response = json_error(status, RejectedMessage::new(None, error));
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(header::CONNECTION, close);
     response
@@ -123,12 +126,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 }
 
 /// A JSON-RPC error response.
-pub(super) fn json_error(
-    status: StatusCode,
-    id: Option<NumberOrString>,
-    error: ErrorData,
-) -> Response {
-    let text = serde_json::to_vec(&JsonRpcError::new(id, error)).unwrap_or_default();
-    let kind = [(header::CONTENT_TYPE, "application/json")];
-    (status, kind, text).into_response()
+pub(super) fn json_error(status: StatusCode, rejected: RejectedMessage) -> Response {
+    let kind = [(header::CONTENT_TYPE, JSON)];
+    (status, kind, rejected.encode()).into_response()
 }

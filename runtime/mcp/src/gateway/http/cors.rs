@@ -29,25 +29,15 @@ const EXPOSED: &str = "mcp-session-id, retry-after, www-authenticate";
 /// Seconds for which browsers may cache a preflight response.
 const MAX_AGE: &str = "600";
 
-/// The names and allowed origins of this server.
-#[derive(Clone, Debug)]
-pub(super) struct Cors(Arc<RequestGuard>);
-
-impl Cors {
-    pub(super) fn new(hosts: Vec<String>, origins: Vec<String>) -> Self {
-        Self(Arc::new(RequestGuard {
-            hosts,
-            origins,
-            token: None,
-        }))
-    }
-}
-
 /// Answers preflight requests, which have no token, and adds CORS headers to other responses.
-pub(super) async fn handle(State(cors): State<Cors>, request: Request, next: Next) -> Response {
+pub(super) async fn handle(
+    State(guard): State<Arc<RequestGuard>>,
+    request: Request,
+    next: Next,
+) -> Response {
     let origin = request.headers().get(header::ORIGIN).cloned();
-    let allowed_origin = cors.0.check(request.uri(), request.headers()).is_ok();
-    let Some(origin) = origin.filter(|_| allowed_origin) else {
+    let is_allowed = guard.check_names(request.uri(), request.headers()).is_ok();
+    let Some(origin) = origin.filter(|_| is_allowed) else {
         return next.run(request).await;
     };
     let is_preflight = request

@@ -6,13 +6,13 @@ use axum::response::{IntoResponse, Response};
 use futures_util::StreamExt;
 use serde_json::Value;
 
+use super::body::{EVENT_STREAM, JSON, media_type};
 use crate::gateway::decorate::decorate;
 
 /// Decorates the messages of a response.
 pub(super) async fn decorate_response(response: Response) -> Response {
-    let kind = response.headers().get(header::CONTENT_TYPE);
-    let kind = kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default();
-    if kind.starts_with("text/event-stream") {
+    let kind = media_type(response.headers());
+    if kind == EVENT_STREAM {
         let (parts, body) = response.into_parts();
         let mut events = EventStreamDecorator::default();
         let stream = body
@@ -20,7 +20,7 @@ pub(super) async fn decorate_response(response: Response) -> Response {
             .map(move |chunk| chunk.map(|bytes| events.push(&bytes)));
         return Response::from_parts(parts, Body::from_stream(stream));
     }
-    if !kind.starts_with("application/json") {
+    if kind != JSON {
         return response;
     }
     let (mut parts, body) = response.into_parts();

@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::{Mutex as StdMutex, PoisonError, Weak};
+use std::sync::Weak;
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -11,7 +11,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use futures_util::{Stream, StreamExt};
 use rmcp::RoleServer;
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, NumberOrString, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use rmcp::transport::streamable_http_server::session::local::{
@@ -24,7 +24,8 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::body::json_error;
-use crate::gateway::requests::{OpenRequests, RequestRefusal, RequestsInner};
+use crate::gateway::message::RejectedMessage;
+use crate::gateway::requests::{OpenRequests, RequestsInner};
 
 tokio::task_local! {
     /// Response for a rejected request of this task, since rmcp answers all errors of a session manager with 500.
@@ -39,10 +40,8 @@ const RETRY_AFTER_REQUESTS: &str = "1";
 /// Error of the session manager.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    #[error("all {0} sessions are taken")]
-    Full(usize),
-    #[error("a request was refused: {0:?}")]
-    Request(RequestRefusal),
+    #[error("a request was rejected")]
+    Rejected,
     #[error(transparent)]
     Local(#[from] LocalSessionManagerError),
 }
@@ -55,7 +54,7 @@ pub(super) struct Sessions {
     /// Held while a session is created, so that the limit cannot be exceeded.
     creating: Mutex<()>,
     /// Open requests of each live session.
-    open: StdMutex<HashMap<SessionId, Weak<RequestsInner>>>,
+    open: parking_lot::Mutex<HashMap<SessionId, Weak<RequestsInner>>>,
 }
 
 impl Sessions {
@@ -66,62 +65,28 @@ impl Sessions {
             local,
             max_sessions,
             creating: Mutex::default(),
-            open: StdMutex::default(),
+            open: parking_lot::Mutex::default(),
         }
     }
 
     fn open(&self, id: &SessionId) -> Option<OpenRequests> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.get(id).and_then(OpenRequests::of)
+        self.open.lock().get(id).and_then(OpenRequests::of)
     }
 
     /// Whether a session accepts batches; `None` if it does not exist.
     pub(super) fn batches(&self, id: &SessionId) -> Option<bool> {
         self.open(id).map(|open| open.batches())
     }
-
-    /// Registers a request of a session.
-    async fn register(
-        &self,
-        session: &SessionId,
-        message: &mut ClientJsonRpcMessage,
-    ) -> Result<Option<RegisteredRequest>, SessionsError> {
-        let (JsonRpcMessage::Request(request), Some(open)) = (message, self.open(session)) else {
-            return Ok(None);
-        };
-        match open.begin_after_answer(request).await {
-            Ok(stop) => Ok(Some(RegisteredRequest {
-                id: request.id.clone(),
-                open,
-                stop,
-            })),
-            Err(refusal) => {
-                reject(rejection(refusal, &request.id));
-                Err(SessionsError::Request(refusal))
-            }
-        }
-    }
 }
 
-/// A registered request.
-struct RegisteredRequest {
-    open: OpenRequests,
-    id: NumberOrString,
-    /// Cancelled with the request.
-    stop: CancellationToken,
-}
-
-/// The response for a refused request.
-fn rejection(refusal: RequestRefusal, id: &NumberOrString) -> Response {
-    let (status, id) = match refusal {
-        RequestRefusal::InUse => (StatusCode::CONFLICT, None),
-        RequestRefusal::TooMany => (StatusCode::TOO_MANY_REQUESTS, Some(id.clone())),
-    };
-    let mut response = json_error(status, id, refusal.error());
-    if refusal == RequestRefusal::TooMany {
-        let after = HeaderValue::from_static(RETRY_AFTER_REQUESTS);
-        response.headers_mut().insert(header::RETRY_AFTER, after);
+/// The response for a rejected request: without an id, its id is in use; else too many are open.
+fn rejection(rejected: RejectedMessage) -> Response {
+    if rejected.id.is_none() {
+        return json_error(StatusCode::CONFLICT, rejected);
     }
+    let mut response = json_error(StatusCode::TOO_MANY_REQUESTS, rejected);
+    let after = HeaderValue::from_static(RETRY_AFTER_REQUESTS);
+    response.headers_mut().insert(header::RETRY_AFTER, after);
     response
 }
 
@@ -186,11 +151,11 @@ impl SessionManager for Sessions {
             let reason = "all sessions are taken; end one by DELETE, or wait until one was idle for long enough";
             let headers = [(header::RETRY_AFTER, RETRY_AFTER_SESSIONS)];
             reject((StatusCode::SERVICE_UNAVAILABLE, headers, reason).into_response());
-            return Err(SessionsError::Full(self.max_sessions));
+            return Err(SessionsError::Rejected);
         }
         let (id, transport) = self.local.create_session().await?;
         let open = OpenRequests::default();
-        let mut all = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.open.lock();
         all.retain(|_, open| open.strong_count() > 0);
         all.insert(id.clone(), open.downgrade());
         Ok((id, TrackedTransport { transport, open }))
@@ -221,14 +186,20 @@ impl SessionManager for Sessions {
         id: &SessionId,
         mut message: ClientJsonRpcMessage,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
-        let registered = self.register(id, &mut message).await?;
-        let stream = self.local.create_stream(id, message).await;
-        if let (Err(_), Some(registered)) = (&stream, &registered) {
-            registered.open.end_id(&registered.id);
+        let mut registered = None;
+        // Cancelled with the request.
+        let mut stop = CancellationToken::new();
+        if let (JsonRpcMessage::Request(request), Some(open)) = (&mut message, self.open(id)) {
+            stop = open.begin_after_answer(request).await.map_err(|rejected| {
+                reject(rejection(rejected));
+                SessionsError::Rejected
+            })?;
+            registered = Some((open, request.id.clone()));
         }
-        let stop = registered
-            .map(|registered| registered.stop)
-            .unwrap_or_default();
+        let stream = self.local.create_stream(id, message).await;
+        if let (Err(_), Some((open, request))) = (&stream, registered) {
+            open.end_id(&request);
+        }
         Ok(stream?.take_until(stop.cancelled_owned()))
     }
 

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use reqwest::Url;
-use rmcp::transport::streamable_http_client::{InsufficientScopeError, StreamableHttpError};
+use rmcp::transport::streamable_http_client::StreamableHttpError;
 use tokio::runtime::Handle;
 use tokio::time::{Instant, timeout};
 
 use super::super::address;
 use super::super::classify::truncate;
 use super::super::spec::HttpConfig;
-use super::authorization_response::{AuthorizationResponse, single_param};
 use super::credentials::CredentialCache;
-use super::flow::OAuthFlow;
+use super::flow::{AuthorizationResponse, OAuthFlow, single_param};
 use super::sign_in_audit::SignInAudit;
 use super::{OAuth, SignInError};
 use bailiwick::audit::SignedInStep;
@@ -40,7 +40,7 @@ const MAX_SCOPES: (usize, usize) = (64, 128);
 
 /// A request that the server rejected because it requires a sign-in.
 #[derive(Clone)]
-pub(super) struct Challenge {
+pub(in crate::upstream) struct Challenge {
     pub(super) header: String,
     /// The additional scopes, if a person is signed in already.
     pub(super) additional_scope: Option<String>,
@@ -49,12 +49,24 @@ pub(super) struct Challenge {
 }
 
 impl Challenge {
-    pub(super) fn insufficient_scope(error: &InsufficientScopeError, tool: Option<&str>) -> Self {
-        Self {
-            header: error.www_authenticate_header.clone(),
-            additional_scope: Some(error.required_scope.clone().unwrap_or_default()),
-            tool: tool.map(|tool| truncate(&bailiwick::escape(tool), MAX_TEXT_BYTES)),
-        }
+    /// The challenge in an error, if there is one. `tool` is the called tool.
+    pub(in crate::upstream) fn of(
+        error: &StreamableHttpError<reqwest::Error>,
+        tool: Option<&str>,
+    ) -> Option<Self> {
+        let (header, additional_scope) = match error {
+            StreamableHttpError::AuthRequired(error) => (&error.www_authenticate_header, None),
+            StreamableHttpError::InsufficientScope(error) => {
+                let scope = error.required_scope.clone().unwrap_or_default();
+                (&error.www_authenticate_header, Some(scope))
+            }
+            _ => return None,
+        };
+        Some(Self {
+            header: header.clone(),
+            additional_scope,
+            tool: tool.map(|tool| truncate(&bailiwick::text::escape(tool), MAX_TEXT_BYTES)),
+        })
     }
 }
 
@@ -128,7 +140,7 @@ fn display_url(url: &Url) -> String {
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url.set_query(None);
-    bailiwick::escape(url.as_str()).into_owned()
+    bailiwick::text::escape(url.as_str()).into_owned()
 }
 
 impl Account {
@@ -158,17 +170,13 @@ impl Account {
         }))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether calls may wait for a person, which requires an established connection.
-    pub(super) fn is_connected(&self) -> bool {
-        self.state().connected
+    pub(in crate::upstream) fn is_connected(&self) -> bool {
+        self.state.lock().connected
     }
 
     pub(in crate::upstream) fn set_connected(&self, connected: bool) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.connected = connected;
         if connected {
             state.challenge = None;
@@ -177,7 +185,7 @@ impl Account {
 
     /// Allows all questions again, because a person retries the server.
     pub(in crate::upstream) fn reset_prompts(&self) {
-        self.state().prompts.clear();
+        self.state.lock().prompts.clear();
     }
 
     /// The OAuth flow, unless it is busy for too long.
@@ -186,7 +194,7 @@ impl Account {
     }
 
     /// The access token, if there is one.
-    pub(super) async fn token(self: &Arc<Self>) -> Option<String> {
+    pub(in crate::upstream) async fn token(self: &Arc<Self>) -> Option<String> {
         let account = Arc::clone(self);
         let token = async move {
             // A valid token needs no authorization server, which may be slow.
@@ -199,32 +207,31 @@ impl Account {
     }
 
     /// A new token after the server rejected `refused`.
-    pub(super) async fn refresh_token(self: &Arc<Self>, refused: String) -> Option<String> {
+    pub(in crate::upstream) async fn refresh_token(
+        self: &Arc<Self>,
+        refused: String,
+    ) -> Option<String> {
         let account = Arc::clone(self);
         let refreshed = async move { account.flow().await?.refresh(&refused).await };
         self.runtime.spawn(refreshed).await.ok().flatten()
     }
 
     /// Stores a challenge until the connection has ended.
-    pub(super) fn record_challenge(&self, error: &StreamableHttpError<reqwest::Error>) {
-        let challenge = match error {
-            StreamableHttpError::AuthRequired(error) => Challenge {
-                header: error.www_authenticate_header.clone(),
-                additional_scope: None,
-                tool: None,
-            },
-            StreamableHttpError::InsufficientScope(error) => {
-                Challenge::insufficient_scope(error, None)
-            }
-            _ => return,
-        };
-        if challenge.header.len() <= MAX_TEXT_BYTES {
-            self.state().challenge = Some(challenge);
+    pub(in crate::upstream) fn record_challenge(
+        &self,
+        error: &StreamableHttpError<reqwest::Error>,
+    ) {
+        let challenge = Challenge::of(error, None);
+        if let Some(challenge) = challenge.filter(|it| it.header.len() <= MAX_TEXT_BYTES) {
+            self.state.lock().challenge = Some(challenge);
         }
     }
 
     /// Asks a person for the additional scopes that a connected server requires.
-    pub(super) async fn request_scopes(self: &Arc<Self>, challenge: Challenge) -> bool {
+    pub(in crate::upstream) async fn request_scopes(
+        self: &Arc<Self>,
+        challenge: Challenge,
+    ) -> bool {
         let account = Arc::clone(self);
         // The prompt continues if the call times out; the next call uses the granted scopes.
         let task = self.runtime.spawn(async move {
@@ -240,12 +247,12 @@ impl Account {
 
     /// Whether the server rejected the connection and requires a sign-in.
     pub(in crate::upstream) fn needs_sign_in(&self) -> bool {
-        self.state().challenge.is_some()
+        self.state.lock().challenge.is_some()
     }
 
     /// Runs the sign-in that the server requires for a connection.
     pub(in crate::upstream) async fn sign_in(&self) -> SignInOutcome {
-        let Some(challenge) = self.state().challenge.take() else {
+        let Some(challenge) = self.state.lock().challenge.take() else {
             return SignInOutcome::NotNeeded;
         };
         let Err(error) = self.prompt_once(&challenge).await else {
@@ -268,7 +275,7 @@ impl Account {
         };
         let key = (request.issuer.clone(), challenge.additional_scope.clone());
         let tries = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state
                 .prompts
                 .retain(|_, prompt| prompt.at.elapsed() < REPEAT_AFTER);
@@ -286,7 +293,7 @@ impl Account {
         let answer = self.prompt(request, &expected).await;
         let at = Instant::now();
         let prompt = Prompt { at, tries, answer };
-        self.state().prompts.insert(key, prompt);
+        self.state.lock().prompts.insert(key, prompt);
         answer
     }
 
@@ -346,12 +353,15 @@ impl Account {
         let mut request = SignIn::new(
             self.server.clone(),
             self.address.clone(),
-            truncate(&bailiwick::escape(&wanted.issuer), MAX_TEXT_BYTES),
-            truncate(&bailiwick::escape(wanted.url.authority()), MAX_TEXT_BYTES),
-            bailiwick::escape(wanted.url.as_str()).into_owned(),
+            truncate(&bailiwick::text::escape(&wanted.issuer), MAX_TEXT_BYTES),
+            truncate(
+                &bailiwick::text::escape(wanted.url.authority()),
+                MAX_TEXT_BYTES,
+            ),
+            bailiwick::text::escape(wanted.url.as_str()).into_owned(),
         );
         request.scopes = scopes
-            .map(|scope| bailiwick::escape(scope).into_owned())
+            .map(|scope| bailiwick::text::escape(scope).into_owned())
             .collect();
         request.more = challenge.additional_scope.is_some();
         request.tool = challenge.tool.clone();

@@ -20,16 +20,8 @@ pub(super) struct CredentialCache {
     /// The name of the server with its mark, so that another address has no credentials.
     label: String,
     store: Option<Arc<dyn TokenStore>>,
-    cached: Mutex<CachedCredentials>,
-}
-
-#[derive(Default)]
-enum CachedCredentials {
-    /// The store has not been read yet.
-    #[default]
-    Unknown,
-    Nothing,
-    Credentials(Box<StoredCredentials>),
+    /// `None` until the store has been read.
+    cached: Mutex<Option<Option<StoredCredentials>>>,
 }
 
 impl CredentialCache {
@@ -43,21 +35,15 @@ impl CredentialCache {
 
     pub(super) async fn load(&self) -> Option<StoredCredentials> {
         let mut cached = self.cached.lock().await;
-        if let CachedCredentials::Unknown = *cached {
+        if cached.is_none() {
             let text = match &self.store {
                 Some(store) => store.load(self.label.clone()).await,
                 None => None,
             };
             // Invalid text counts as none, and a person signs in again.
-            let read = text.and_then(|text| serde_json::from_str(&text).ok());
-            *cached = read.map_or(CachedCredentials::Nothing, |read| {
-                CachedCredentials::Credentials(Box::new(read))
-            });
+            *cached = Some(text.and_then(|text| serde_json::from_str(&text).ok()));
         }
-        match &*cached {
-            CachedCredentials::Credentials(credentials) => Some((**credentials).clone()),
-            CachedCredentials::Unknown | CachedCredentials::Nothing => None,
-        }
+        cached.clone().flatten()
     }
 
     /// The access token, if it does not need a refresh.
@@ -83,9 +69,7 @@ impl CredentialCache {
             let text = text.and_then(|credentials| serde_json::to_string(credentials).ok());
             store.save(self.label.clone(), text).await;
         }
-        *cached = credentials.map_or(CachedCredentials::Nothing, |credentials| {
-            CachedCredentials::Credentials(Box::new(credentials))
-        });
+        *cached = Some(credentials);
     }
 }
 

@@ -13,7 +13,6 @@ use tracing::subscriber::NoSubscriber;
 use super::super::address::{self, AddressPolicy, Zone};
 use super::super::spec::HttpConfig;
 use super::account::Challenge;
-use super::authorization_response::AuthorizationResponse;
 use super::credentials::{CredentialCache, CredentialStoreAdapter, LastState};
 use super::fetch::BoundedHttpClient;
 use super::{OAuth, SignInError};
@@ -42,6 +41,44 @@ pub(super) struct AuthorizationRequest {
     pub(super) scopes: Vec<String>,
 }
 
+/// The longest URL, in bytes.
+const MAX_URL_BYTES: usize = 16 << 10;
+
+/// The parameters of a successful authorization response.
+pub(super) struct AuthorizationResponse {
+    pub(super) code: String,
+    pub(super) issuer: Option<String>,
+}
+
+impl AuthorizationResponse {
+    /// Parses the redirected URL and compares its state with `state`.
+    pub(super) fn read(address: &str, state: &str) -> Result<Self, SignInError> {
+        let url = Url::parse(address).map_err(|_| SignInError::State)?;
+        if address.len() > MAX_URL_BYTES || single_param(&url, "state")?.as_deref() != Some(state) {
+            return Err(SignInError::State);
+        }
+        match single_param(&url, "error")?.as_deref() {
+            None => {}
+            Some("access_denied") => return Err(SignInError::Declined),
+            Some(_) => return Err(SignInError::Rejected),
+        }
+        Ok(Self {
+            code: single_param(&url, "code")?.ok_or(SignInError::State)?,
+            issuer: single_param(&url, "iss")?,
+        })
+    }
+}
+
+/// A query parameter, which must not occur twice.
+pub(super) fn single_param(url: &Url, key: &str) -> Result<Option<String>, SignInError> {
+    let mut values = url.query_pairs().filter(|(name, _)| name == key);
+    let first = values.next();
+    if values.next().is_some() {
+        return Err(SignInError::State);
+    }
+    Ok(first.map(|(_, value)| value.into_owned()))
+}
+
 /// Query parameters of an authorization request, which the authorization endpoint must not contain already.
 const RESERVED_PARAMS: &[&str] = &[
     "authorization_details",
@@ -58,6 +95,13 @@ const RESERVED_PARAMS: &[&str] = &[
     "state",
 ];
 
+/// The endpoints of an authorization server; an invalid one is `None`.
+fn endpoints(metadata: &AuthorizationMetadata) -> impl Iterator<Item = Option<Url>> {
+    let required = [&metadata.authorization_endpoint, &metadata.token_endpoint];
+    let all = required.into_iter().chain(&metadata.registration_endpoint);
+    all.map(|endpoint| address::parse_http_url(endpoint))
+}
+
 /// Whether all endpoints have the origin of the issuer, unless the host configured the issuer (`named`). Otherwise a
 /// server could send people to the page of another authorization server and receive the code.
 fn endpoints_match_issuer(metadata: &AuthorizationMetadata, named: bool) -> bool {
@@ -68,17 +112,9 @@ fn endpoints_match_issuer(metadata: &AuthorizationMetadata, named: bool) -> bool
     ) else {
         return false;
     };
-    let same_origin = |endpoint: &String| {
-        named
-            || address::parse_http_url(endpoint).is_some_and(|url| url.origin() == issuer.origin())
-    };
+    let same_origin = |url: Option<Url>| url.is_some_and(|url| url.origin() == issuer.origin());
     let mut params = page.query_pairs();
-    same_origin(&metadata.authorization_endpoint)
-        && same_origin(&metadata.token_endpoint)
-        && metadata
-            .registration_endpoint
-            .as_ref()
-            .is_none_or(same_origin)
+    (named || endpoints(metadata).all(same_origin))
         && !params.any(|(key, _)| RESERVED_PARAMS.contains(&key.to_ascii_lowercase().as_str()))
 }
 
@@ -228,15 +264,8 @@ impl OAuthFlow {
         let found = untraced(self.manager.resolve_metadata_from_challenge(Some(header))).await;
         let found = found.map_err(|_| SignInError::Discovery)?;
         let metadata = found.metadata;
-        let is_allowed = |endpoint: &String| {
-            address::parse_http_url(endpoint).is_some_and(|url| self.policy.allows_url(&url))
-        };
-        let allowed = is_allowed(&metadata.authorization_endpoint)
-            && is_allowed(&metadata.token_endpoint)
-            && metadata
-                .registration_endpoint
-                .as_ref()
-                .is_none_or(is_allowed);
+        let is_allowed = |url: Option<Url>| url.is_some_and(|url| self.policy.allows_url(&url));
+        let allowed = endpoints(&metadata).all(is_allowed);
         if !found.source.is_discovered() || metadata.issuer.is_none() || !allowed {
             return Err(SignInError::Discovery);
         }
@@ -309,5 +338,42 @@ impl OAuthFlow {
         untraced(registering)
             .await
             .map_err(|_| SignInError::NotRegistered)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(query: &str, expected: Result<(&str, Option<&str>), SignInError>) {
+        let read = AuthorizationResponse::read(&format!("http://127.0.0.1:1/x?{query}"), "s1");
+        let read = read.map(|back| (back.code, back.issuer));
+        let expected = expected.map(|(code, issuer)| (code.into(), issuer.map(Into::into)));
+        assert_eq!(read, expected, "{query}");
+    }
+
+    #[test]
+    fn code_requires_the_requested_state() {
+        check("code=c%201&state=s1", Ok(("c 1", None)));
+        check(
+            "iss=https%3A%2F%2Fa&state=s1&code=c",
+            Ok(("c", Some("https://a"))),
+        );
+        for query in [
+            "",
+            "code=c",
+            "state=s1",
+            "code=c&state=s2",
+            "code=c&state=",
+            "code=c&state=s1&state=s1",
+            "code=c&code=d&state=s1",
+            "error=access_denied&state=s2",
+        ] {
+            check(query, Err(SignInError::State));
+        }
+        check("error=access_denied&state=s1", Err(SignInError::Declined));
+        check("error=x&code=c&state=s1", Err(SignInError::Rejected));
+        assert!(AuthorizationResponse::read("?code=c&state=s1", "s1").is_err());
     }
 }

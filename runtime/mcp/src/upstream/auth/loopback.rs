@@ -1,29 +1,30 @@
 //! Local HTTP listener that receives OAuth redirects.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use axum::Router;
+use axum::http::header::{CACHE_CONTROL, CONNECTION, REFERRER_POLICY};
+use axum::http::{StatusCode, Uri};
+use axum::response::IntoResponse;
+use axum::routing::get;
+use bailiwick_http::ConnectionLimits;
+use parking_lot::Mutex;
 use reqwest::Url;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{sleep, timeout};
+use tokio::net::TcpListener;
+use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::authorization_response::single_param;
+use super::flow::single_param;
 use bailiwick::requests::{SignIn, SignInAnswer};
 
-/// The longest request head, in bytes, and its timeout.
-const MAX_HEAD: (usize, Duration) = (16 << 10, Duration::from_secs(2));
-/// The largest number of concurrent connections.
-const MAX_CONNECTIONS: usize = 16;
-/// The pause after a failed `accept`.
-const ACCEPT_RETRY: Duration = Duration::from_millis(100);
-/// The page shown after a redirect.
-const SUCCESS_PAGE: &str = "HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: 29\r\n\
-    Cache-Control: no-store\r\nReferrer-Policy: no-referrer\r\nConnection: close\r\n\r\nYou can close this page now.\n";
-const NOT_FOUND_PAGE: &str =
-    "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+const PATH: &str = "/signed-in";
+const LIMITS: ConnectionLimits = ConnectionLimits {
+    max_connections: 16,
+    head_timeout: Duration::from_secs(2),
+    authorization_timeout: Duration::from_secs(2),
+};
 
 /// A loopback listener for OAuth redirects, for hosts without a redirect URI of their own.
 ///
@@ -51,9 +52,8 @@ const NOT_FOUND_PAGE: &str =
 /// ```
 #[derive(Debug)]
 pub struct LoopbackRedirect {
-    listener: TcpListener,
+    listener: std::net::TcpListener,
     pending: Arc<PendingCallbacks>,
-    connection_slots: Arc<Semaphore>,
 }
 
 impl LoopbackRedirect {
@@ -62,16 +62,12 @@ impl LoopbackRedirect {
     /// # Errors
     /// An I/O error if binding fails.
     pub async fn bind() -> std::io::Result<Self> {
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
-        let redirect_uri = format!("http://{}/signed-in", listener.local_addr()?);
-        Ok(Self {
-            listener,
-            pending: Arc::new(PendingCallbacks {
-                redirect_uri,
-                senders: Mutex::default(),
-            }),
-            connection_slots: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
-        })
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await?.into_std()?;
+        let pending = Arc::new(PendingCallbacks {
+            redirect_uri: format!("http://{}{PATH}", listener.local_addr()?),
+            senders: Mutex::default(),
+        });
+        Ok(Self { listener, pending })
     }
 
     /// The redirect URI for [`OAuth::new`](super::OAuth::new).
@@ -80,59 +76,49 @@ impl LoopbackRedirect {
         &self.pending.redirect_uri
     }
 
-    /// Waits for the redirect that answers `request`. Other redirects are ignored.
+    /// Waits for the redirect that answers `request`. Other redirects are ignored. One that came before this call waits
+    /// for it.
     pub async fn wait_for_callback(&self, request: &SignIn) -> SignInAnswer {
         let url = Url::parse(&request.url).ok();
         let Some(state) = url.and_then(|url| single_param(&url, "state").ok().flatten()) else {
             return SignInAnswer::Unavailable;
         };
-        let (sender, mut callback) = oneshot::channel();
-        let _guard = CallbackGuard::new(&self.pending, state, sender);
-        loop {
-            tokio::select! {
-                redirect_uri = &mut callback => {
-                    return redirect_uri.map_or(SignInAnswer::Unavailable, SignInAnswer::Completed);
-                }
-                accept = self.accept() => {
-                    let Some((browser, slot)) = accept else { continue };
-                    let pending = Arc::clone(&self.pending);
-                    tokio::spawn(async move {
-                        let _slot = slot;
-                        // Slow connections time out.
-                        let _ = timeout(MAX_HEAD.1, receive(browser, &pending)).await;
-                    });
-                }
-            }
-        }
+        let (sender, callback) = oneshot::channel();
+        self.pending.senders.lock().insert(state.clone(), sender);
+        let _guard = CallbackGuard(&self.pending, state);
+        let Ok(_stop) = self.serve() else {
+            return SignInAnswer::Unavailable;
+        };
+        let redirected = callback.await;
+        redirected.map_or(SignInAnswer::Unavailable, SignInAnswer::Completed)
     }
 
-    async fn accept(&self) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-        let slot = Arc::clone(&self.connection_slots)
-            .acquire_owned()
-            .await
-            .ok()?;
-        match self.listener.accept().await {
-            Ok((browser, _)) => Some((browser, slot)),
-            Err(_) => {
-                sleep(ACCEPT_RETRY).await;
-                None
-            }
-        }
+    /// Accepts connections until the guard is dropped. Others stay in the queue of the listener, so that no redirect is
+    /// rejected before anybody waits for it.
+    fn serve(&self) -> std::io::Result<DropGuard> {
+        let listener = TcpListener::from_std(self.listener.try_clone()?)?;
+        let callbacks = Arc::clone(&self.pending);
+        let router =
+            Router::new().route(PATH, get(async move |uri: Uri| receive(&callbacks, &uri)));
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tokio::spawn(async move {
+            bailiwick_http::serve(listener, router, LIMITS, &stopped).await;
+        });
+        Ok(stop.drop_guard())
     }
 }
 
-async fn receive(mut browser: TcpStream, pending: &PendingCallbacks) -> std::io::Result<()> {
-    let mut head = Vec::new();
-    let mut limited = (&mut browser).take(MAX_HEAD.0 as u64);
-    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
-        if limited.read_buf(&mut head).await? == 0 {
-            return Ok(());
-        }
+fn receive(pending: &PendingCallbacks, uri: &Uri) -> impl IntoResponse + use<> {
+    let headers = [
+        (CACHE_CONTROL, "no-store"),
+        (REFERRER_POLICY, "no-referrer"),
+        (CONNECTION, "close"),
+    ];
+    match pending.deliver(uri.query().unwrap_or_default()) {
+        Some(()) => (StatusCode::OK, headers, "You can close this page now.\n"),
+        None => (StatusCode::NOT_FOUND, headers, ""),
     }
-    let known = pending.deliver(&String::from_utf8_lossy(&head)).is_some();
-    let page = if known { SUCCESS_PAGE } else { NOT_FOUND_PAGE };
-    browser.write_all(page.as_bytes()).await?;
-    browser.shutdown().await
 }
 
 /// Pending requests by their `state` parameter.
@@ -144,39 +130,50 @@ struct PendingCallbacks {
 
 impl PendingCallbacks {
     /// Delivers a redirect to the request that it belongs to.
-    fn deliver(&self, head: &str) -> Option<()> {
-        let target = head.strip_prefix("GET ")?.split(' ').next()?;
-        let (path, query) = target.split_once('?')?;
-        if path != "/signed-in" {
-            return None;
-        }
+    fn deliver(&self, query: &str) -> Option<()> {
         let url = Url::parse(&format!("{}?{query}", self.redirect_uri)).ok()?;
         let state = single_param(&url, "state").ok()??;
-        let sender = self.lock().remove(&state)?;
+        let sender = self.senders.lock().remove(&state)?;
         sender.send(url.into()).ok()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, oneshot::Sender<String>>> {
-        self.senders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Removes a pending request when it is dropped.
 struct CallbackGuard<'l>(&'l PendingCallbacks, String);
 
-impl<'l> CallbackGuard<'l> {
-    fn new(
-        callbacks: &'l PendingCallbacks,
-        state: String,
-        sender: oneshot::Sender<String>,
-    ) -> Self {
-        callbacks.lock().insert(state.clone(), sender);
-        Self(callbacks, state)
+impl Drop for CallbackGuard<'_> {
+    fn drop(&mut self) {
+        self.0.senders.lock().remove(&self.1);
     }
 }
 
-impl Drop for CallbackGuard<'_> {
-    fn drop(&mut self) {
-        self.0.lock().remove(&self.1);
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpStream;
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn redirect_before_the_wait_is_not_lost() {
+        let redirect = LoopbackRedirect::bind().await.unwrap();
+        let url = Url::parse(redirect.redirect_uri()).unwrap();
+        let port = url.port().unwrap();
+        let mut browser = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        let head = format!("GET {PATH}?state=s&code=c HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n");
+        browser.write_all(head.as_bytes()).await.unwrap();
+        let mut page = [0; 12];
+        // The person may be faster than the host, which waits after it has opened the page.
+        let early = timeout(Duration::from_millis(300), browser.read_exact(&mut page)).await;
+        assert!(early.is_err(), "answered before anybody waits");
+        let asked = "https://example.org/authorize?state=s".to_owned();
+        let text = String::new;
+        let request = SignIn::new(text(), text(), text(), text(), asked);
+        let answer = redirect.wait_for_callback(&request).await;
+        let expected = format!("{}?state=s&code=c", redirect.redirect_uri());
+        assert_eq!(answer, SignInAnswer::Completed(expected));
+        browser.read_exact(&mut page).await.unwrap();
+        assert_eq!(&page, b"HTTP/1.1 200");
     }
 }

@@ -1,6 +1,8 @@
 //! Records sign-in decisions in the audits of all runtimes that use the servers.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use bailiwick::audit::{Audit, AuditError, AuditEvent, SignedInStep, Step, WeakAudit};
 use bailiwick::call::Origin;
@@ -40,15 +42,10 @@ impl SignInAuditState {
 }
 
 impl SignInAudit {
-    fn state(&self) -> MutexGuard<'_, SignInAuditState> {
-        // Nothing that can panic runs under the lock.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Attaches the audit of a runtime, which records all pending decisions. They stay pending if that fails.
     pub(in crate::upstream) async fn attach(&self, audit: &Audit) -> Result<(), AuditError> {
         {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             if state.pending.is_empty() {
                 state.audits.push(audit.downgrade());
                 return Ok(());
@@ -57,14 +54,14 @@ impl SignInAudit {
         // Makes room in the queue.
         audit.flush().await?;
         let mut pending = {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             audit.record_all(state.pending.clone())?;
             state.audits.push(audit.downgrade());
             std::mem::take(&mut state.pending)
         };
         let written = audit.flush().await;
         if written.is_err() {
-            let mut state = self.state();
+            let mut state = self.0.lock();
             pending.append(&mut state.pending);
             state.pending = pending;
         }
@@ -74,7 +71,7 @@ impl SignInAudit {
     /// Records a decision in all audits. The decision must not take effect if this fails.
     pub(super) async fn record(&self, step: SignedInStep) -> Result<(), AuditError> {
         // Makes room in the queues. If this fails, no audit contains the decision.
-        let audits = self.state().audits();
+        let audits = self.0.lock().audits();
         for audit in audits {
             audit.flush().await?;
         }
@@ -101,7 +98,7 @@ impl SignInAudit {
 
     /// Submits an event to all audits and returns those that accepted it; without any, the event stays pending.
     fn submit(&self, event: AuditEvent) -> (Vec<Audit>, Result<(), AuditError>) {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let audits = state.audits();
         if audits.is_empty() {
             if state.pending.len() >= MAX_PENDING {

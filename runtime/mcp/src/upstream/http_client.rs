@@ -1,32 +1,40 @@
-//! HTTP client that adds access tokens to requests and reports sign-in challenges.
+//! HTTP client of a server: adds access tokens, reports sign-in challenges, and limits responses and streams.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use futures_util::StreamExt;
 use futures_util::stream::BoxStream;
 use reqwest::header::{HeaderName, HeaderValue};
 use rmcp::ErrorData;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, ClientRequest, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_client::{
     AuthRequiredError, InsufficientScopeError, SseError, StreamableHttpClient, StreamableHttpError,
     StreamableHttpPostResponse,
 };
 use sse_stream::Sse;
 
-use super::Account;
-use super::account::Challenge;
-use crate::upstream::failure::bare_status;
-use crate::upstream::session::MAX_EVENT_BYTES;
+use super::auth::{Account, Challenge};
+use super::connection_state::ConnectionState;
+use super::failure::{ServerFailure, bare_status};
+use super::line_reader::ValueCounter;
+use super::pagination::SizeCounter;
+use super::session::SessionStreams;
+
+/// The default size limit of an event, in bytes.
+const MAX_EVENT_BYTES: usize = 8 << 20;
 
 type Headers = HashMap<HeaderName, HeaderValue>;
 type Failed = StreamableHttpError<reqwest::Error>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
 
-/// An HTTP client with an access token.
+/// The HTTP client of one connection.
 #[derive(Clone, Debug)]
-pub(in crate::upstream) struct AuthenticatedClient {
+pub(super) struct HttpClient {
     client: reqwest::Client,
     account: Option<Arc<Account>>,
+    streams: SessionStreams,
+    state: Arc<ConnectionState>,
 }
 
 /// A message with its request parameters.
@@ -39,35 +47,25 @@ struct OutgoingMessage {
     limit: usize,
 }
 
-impl AuthenticatedClient {
-    pub(in crate::upstream) fn new(client: reqwest::Client, account: Option<Arc<Account>>) -> Self {
-        Self { client, account }
+impl HttpClient {
+    pub(super) fn new(
+        client: reqwest::Client,
+        account: Option<Arc<Account>>,
+        state: &Arc<ConnectionState>,
+    ) -> Self {
+        Self {
+            client,
+            account,
+            streams: SessionStreams::default(),
+            state: Arc::clone(state),
+        }
     }
 
     async fn token(&self) -> Option<String> {
         self.account.as_ref()?.token().await
     }
 
-    /// Sends with a token. A 401 without a challenge is converted into one, because the authorization server can be
-    /// found at a well-known URL.
-    async fn send_with_token(
-        &self,
-        outgoing: OutgoingMessage,
-        token: Option<String>,
-    ) -> Result<StreamableHttpPostResponse, Failed> {
-        let answer = self.send_once(outgoing, token).await;
-        match answer {
-            Err(StreamableHttpError::UnexpectedServerResponse(text))
-                if bare_status(&text) == Some(401) =>
-            {
-                let challenge = AuthRequiredError::new(String::new());
-                Err(StreamableHttpError::AuthRequired(challenge))
-            }
-            answer => answer,
-        }
-    }
-
-    async fn send_once(
+    async fn send(
         &self,
         outgoing: OutgoingMessage,
         token: Option<String>,
@@ -83,6 +81,24 @@ impl AuthenticatedClient {
         client
             .post_message_with_max_sse_event_size(to, message, session, token, headers, limit)
             .await
+    }
+
+    /// Sends with a token. A 401 without a challenge is converted into one, because the authorization server can be
+    /// found at a well-known URL.
+    async fn send_with_token(
+        &self,
+        outgoing: OutgoingMessage,
+        token: Option<String>,
+    ) -> Result<StreamableHttpPostResponse, Failed> {
+        match self.send(outgoing, token).await {
+            Err(StreamableHttpError::UnexpectedServerResponse(text))
+                if bare_status(&text) == Some(401) =>
+            {
+                let challenge = AuthRequiredError::new(String::new());
+                Err(StreamableHttpError::AuthRequired(challenge))
+            }
+            answer => answer,
+        }
     }
 
     /// Sends with the current token, and retries once with a refreshed token after a 401.
@@ -104,13 +120,13 @@ impl AuthenticatedClient {
 
     async fn post(&self, outgoing: OutgoingMessage) -> Result<StreamableHttpPostResponse, Failed> {
         let Some(account) = &self.account else {
-            return self.send_once(outgoing, None).await.map_err(redacted);
+            return self.send(outgoing, None).await.map_err(redacted);
         };
         let mut answer = self.send_authenticated(account, &outgoing).await;
-        if let Err(StreamableHttpError::InsufficientScope(error)) = &answer
+        if let Err(error @ StreamableHttpError::InsufficientScope(_)) = &answer
             && account.is_connected()
+            && let Some(challenge) = Challenge::of(error, called_tool(&outgoing.message))
         {
-            let challenge = Challenge::insufficient_scope(error, called_tool(&outgoing.message));
             if account.request_scopes(challenge).await {
                 answer = self.send_authenticated(account, &outgoing).await;
             }
@@ -169,7 +185,7 @@ fn redacted(error: Failed) -> Failed {
     }
 }
 
-impl StreamableHttpClient for AuthenticatedClient {
+impl StreamableHttpClient for HttpClient {
     type Error = reqwest::Error;
 
     async fn post_message(
@@ -194,6 +210,9 @@ impl StreamableHttpClient for AuthenticatedClient {
         headers: Headers,
         limit: usize,
     ) -> Result<StreamableHttpPostResponse, Failed> {
+        if let (JsonRpcMessage::Request(_), Some(session)) = (&message, &session) {
+            self.streams.wait_until_open(session).await;
+        }
         let outgoing = OutgoingMessage {
             to,
             message,
@@ -201,7 +220,22 @@ impl StreamableHttpClient for AuthenticatedClient {
             headers,
             limit,
         };
-        self.post(outgoing).await
+        let answer = self.post(outgoing).await;
+        let failure = answer.as_ref().err().map(ServerFailure::of_http);
+        self.state.set_request_failure(failure);
+        match answer? {
+            StreamableHttpPostResponse::Json(answer, _)
+                if !SizeCounter::with_limit(limit).add(&answer) =>
+            {
+                let why = "it is longer than a message may be".into();
+                Err(StreamableHttpError::UnexpectedServerResponse(why))
+            }
+            StreamableHttpPostResponse::Sse(events, session) => {
+                let events = limit_values(events, &self.state);
+                Ok(StreamableHttpPostResponse::Sse(events, session))
+            }
+            answer => Ok(answer),
+        }
     }
 
     async fn delete_session(
@@ -238,10 +272,54 @@ impl StreamableHttpClient for AuthenticatedClient {
         headers: Headers,
         limit: usize,
     ) -> Result<Events, Failed> {
-        let token = self.token().await;
-        let client = &self.client;
-        let events =
-            client.get_stream_with_max_sse_event_size(to, session, last, token, headers, limit);
-        events.await.map_err(redacted)
+        let open = async {
+            let (token, session, client) = (self.token().await, session.clone(), &self.client);
+            client
+                .get_stream_with_max_sse_event_size(to, session, last, token, headers, limit)
+                .await
+        };
+        let events = self.streams.open(session.clone(), open).await;
+        Ok(limit_values(events.map_err(redacted)?, &self.state))
+    }
+}
+
+/// Ends the connection and the stream at an event with too many values, before it is parsed.
+fn limit_values(events: Events, state: &Arc<ConnectionState>) -> Events {
+    let state = Arc::clone(state);
+    let fits = move |event: &Result<Sse, SseError>| {
+        let mut values = ValueCounter::default();
+        if let Ok(Sse {
+            data: Some(data), ..
+        }) = event
+        {
+            values.feed(data.as_bytes());
+        }
+        if values.exceeds_limit() {
+            state.end(ServerFailure::TooManyValues);
+        }
+        std::future::ready(!values.exceeds_limit())
+    };
+    events.take_while(fits).boxed()
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::stream;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn event_with_too_many_values_closes_the_connection() {
+        for (values, cause) in [(1000, None), (100_000, Some(ServerFailure::TooManyValues))] {
+            let event = |data: String| Ok(Sse::default().data(data));
+            let array = format!("[{}]", vec!["1"; values].join(","));
+            let events = [event("{}".to_owned()), event(array), event("{}".to_owned())];
+            let state = Arc::default();
+            let seen = limit_values(stream::iter(events).boxed(), &state)
+                .count()
+                .await;
+            assert_eq!(seen, if cause.is_none() { 3 } else { 1 });
+            assert_eq!(state.end_cause(), cause);
+        }
     }
 }
