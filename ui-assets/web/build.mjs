@@ -7,15 +7,27 @@ import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
 
 import { build } from "esbuild";
-import { minify } from "terser";
 
-import { budgets, examples, total } from "./sizes.mjs";
+import { budgets, examples } from "./sizes.mjs";
 
 const here = dirname(fileURLToPath(import.meta.url));
 const out = resolve(process.argv[2] ?? join(here, "../dist"));
 const shown = resolve(process.argv[3] ?? join(here, "../../examples/mcp/examples"));
 
-async function bundled(entry, format) {
+/** Removes the only place where Preact parses markup, so no page can turn text into elements. */
+const withoutMarkup = {
+  name: "without-markup",
+  setup({ onLoad }) {
+    onLoad({ filter: /\/preact\/dist\/preact\.mjs$/ }, async ({ path }) => {
+      const source = await readFile(path, "utf8");
+      if (!source.includes(".innerHTML")) throw new Error("`dangerouslySetInnerHTML` of Preact was not found");
+      return { contents: source.replaceAll(".innerHTML", ".textContent"), loader: "js" };
+    });
+  },
+};
+
+async function bundled(folder, name, format) {
+  const entry = ["ts", "tsx"].map((extension) => join(folder, `${name}.${extension}`)).find(existsSync);
   const result = await build({
     entryPoints: [entry],
     absWorkingDir: here,
@@ -25,20 +37,18 @@ async function bundled(entry, format) {
     charset: "utf8",
     target: "es2022",
     format,
+    // Smaller than calls with all children in a property, which is what `react-jsx` in tsconfig.json stands for.
+    jsx: "transform",
+    jsxFactory: "h",
+    jsxFragment: "Fragment",
+    inject: entry.endsWith("x") ? [join(here, "lib/component.ts")] : [],
+    tsconfigRaw: {},
     conditions: ["browser"],
     write: false,
-  });
-  // The options `pure_getters`, `keep_fargs`, `unsafe` and `unsafe_arrows` are safe for this code: getters and
-  // arguments have no side effects, `this` is used only in classes, and built-ins are not replaced.
-  const { code = "" } = await minify(result.outputFiles[0].text, {
-    ecma: 2022,
-    module: format === "esm",
-    toplevel: true,
-    compress: { passes: 4, keep_fargs: false, pure_getters: true, unsafe: true, unsafe_arrows: true },
-    format: { comments: false },
+    plugins: [withoutMarkup],
   });
   // The HTML parser ends a script element at the first `</script`, even inside a string.
-  return code.replaceAll("</script", "<\\/script");
+  return result.outputFiles[0].text.trimEnd().replaceAll("</script", "<\\/script");
 }
 
 async function style(entry) {
@@ -60,7 +70,7 @@ const allowed = (text) => `'sha256-${createHash("sha256").update(text).digest("b
  * Builds a page: inlines script and style into `index.html`, and puts their hashes into its Content Security Policy.
  */
 async function page(folder) {
-  const script = await bundled(join(folder, "main.ts"), "iife");
+  const script = await bundled(folder, "main", "iife");
   const css = await style(join(folder, "style.css"));
   const html = await readFile(join(folder, "index.html"), "utf8");
   const replaced = html
@@ -85,7 +95,7 @@ async function main() {
     made.set(`${name}.html`, await page(join(here, "pages", name)));
   }
   for (const name of await folders("components")) {
-    const script = await bundled(join(here, "components", name, "index.ts"), "esm");
+    const script = await bundled(join(here, "components", name), "index", "esm");
     made.set(`${name}.js`, { text: `${script}\n`, script });
     const sheet = join(here, "components", name, "style.css");
     if (existsSync(sheet)) sheets.set(`${name}.css`, `${await style(sheet)}\n`);
@@ -93,19 +103,16 @@ async function main() {
   await rm(out, { recursive: true, force: true });
   await mkdir(out, { recursive: true });
   for (const [name, text] of sheets) await writeFile(join(out, name), text);
-  let sum = 0;
   const over = [];
   for (const [name, { text, script }] of made) {
     await writeFile(join(out, name), text);
     const size = Buffer.byteLength(script);
-    sum += size;
     const budget = budgets[name];
     console.log(`${name.padEnd(24)} script ${String(size).padStart(7)} of ${budget ?? "?"}, file ${Buffer.byteLength(text)}`);
     if (budget === undefined || size > budget) {
       over.push(`${name}: ${size} bytes of script, ${budget === undefined ? "and sizes.mjs names no most" : `at most ${budget}`}`);
     }
   }
-  console.log(`all scripts ${sum} of ${total}`);
   for (const [name, most] of Object.entries(examples)) {
     const { text, script } = await page(join(here, "examples", name));
     await mkdir(join(shown, name), { recursive: true });
@@ -114,7 +121,6 @@ async function main() {
     console.log(`${name.padEnd(24)} script ${String(size).padStart(7)} of ${most}, an example's`);
     if (size > most) over.push(`${name}: ${size} bytes of script, at most ${most}`);
   }
-  if (sum > total) over.push(`all together: ${sum} bytes of script, at most ${total}`);
   if (over.length > 0) throw new Error(`too large:\n  ${over.join("\n  ")}`);
 }
 

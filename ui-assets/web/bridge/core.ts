@@ -1,6 +1,6 @@
 // Client side of MCP Apps for a page in a frame: handshake, host notifications and requests to the host.
-import { isFields } from "../lib/kinds.ts";
-import type { Fields } from "../lib/kinds.ts";
+import { isFields } from "../lib/json.ts";
+import type { Fields } from "../lib/json.ts";
 import { METHOD_NOT_FOUND, parsed, peer, rpcError } from "../lib/rpc.ts";
 import type { Extra, Peer, RequestOptions } from "../lib/rpc.ts";
 import { look, root, watchSize } from "./look.ts";

@@ -1,5 +1,5 @@
 // MCP Apps bridge with app-provided tools that the host can call.
-import type { Fields } from "../lib/kinds.ts";
+import type { Fields } from "../lib/json.ts";
 import { TOOLS_CHANGED } from "../lib/rpc.ts";
 import type { Extra } from "../lib/rpc.ts";
 import { core } from "./core.ts";

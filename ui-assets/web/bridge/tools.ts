@@ -1,6 +1,6 @@
 // Registry of app-provided tools: lists them and handles `tools/call` requests from the host.
-import { isFields } from "../lib/kinds.ts";
-import type { Fields } from "../lib/kinds.ts";
+import { isFields } from "../lib/json.ts";
+import type { Fields } from "../lib/json.ts";
 import { INTERNAL, INVALID_PARAMS, rpcError } from "../lib/rpc.ts";
 import type { Extra } from "../lib/rpc.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";

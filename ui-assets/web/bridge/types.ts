@@ -1,5 +1,5 @@
 // Types of the bridge API. The wire format is MCP Apps 2026-01-26.
-import type { Fields } from "../lib/kinds.ts";
+import type { Fields } from "../lib/json.ts";
 import type { Extra, RequestOptions } from "../lib/rpc.ts";
 
 export type { Extra, Fields, RequestOptions };

@@ -1,6 +1,6 @@
 // Builds a Content Security Policy and an `allow` attribute from a page's declared domains and permissions.
-import { listOf } from "./kinds.ts";
-import type { Fields } from "./kinds.ts";
+import { listOf } from "./json.ts";
+import type { Fields } from "./json.ts";
 
 /**
  * The policy for `_meta.ui.csp`; without it, all network access is blocked. Sources that fall back to `default-src`

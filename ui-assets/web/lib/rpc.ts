@@ -1,6 +1,6 @@
 // JSON-RPC 2.0 connection to another window.
-import { isFields, isText } from "./kinds.ts";
-import type { Fields } from "./kinds.ts";
+import { isFields, isText } from "./json.ts";
+import type { Fields } from "./json.ts";
 
 export type Id = string | number;
 

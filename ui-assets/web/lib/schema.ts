@@ -1,6 +1,6 @@
 // Minimal JSON Schema validator for the keywords that tools use. It reports unsupported keywords.
-import { isFields } from "./kinds.ts";
-import type { Fields } from "./kinds.ts";
+import { isFields } from "./json.ts";
+import type { Fields } from "./json.ts";
 
 // Returns `false` if the value violates the rule, or a message about a nested value.
 type Rule = (rule: unknown, value: unknown, at: string, schema: Fields) => boolean | string | undefined;

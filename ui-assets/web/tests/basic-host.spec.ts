@@ -64,7 +64,7 @@ test("basic-host shows a review", async ({ page, sites }) => {
   const result = { content: [{ type: "resource_link", uri: edit.uri, name: "review", mimeType: "text/html" }] };
   const [frame, requests] = await shown(page, sites, await built("review.html"), {}, (uri) => JSON.stringify(texts[uri]), result);
   await expect(frame.locator("html")).toHaveAttribute("data-review", "ready");
-  await expect(frame.locator("#intent")).toHaveText(edit.intent);
+  await expect(frame.locator("h1")).toHaveText(edit.intent);
   await expect(frame.locator(".file h2")).toContainText([edit.changes[0]?.path ?? ""]);
   await expect(frame.locator("html")).toHaveCSS("color-scheme", "dark");
   expect(await barriers(frame)).toEqual([]);

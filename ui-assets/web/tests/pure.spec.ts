@@ -2,9 +2,10 @@
 import { readFile } from "node:fs/promises";
 
 import { allowed, policyOf } from "../lib/csp.ts";
-import { marks } from "../lib/patch.ts";
+import { planned } from "../lib/diff/change.ts";
+import { fromPatch } from "../lib/diff/patch.ts";
 import { parsed, peer } from "../lib/rpc.ts";
-import type { Fields } from "../lib/kinds.ts";
+import type { Fields } from "../lib/json.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
 import { visible } from "../lib/visible.ts";
 import { expect, test } from "./fixtures.ts";
@@ -71,13 +72,34 @@ test("only MCP Apps permissions are delegated", () => {
   expect(allowed(undefined)).toBe("");
 });
 
-test("diff lines are classified by hunk position", () => {
-  const of = (text: string) => marks(text.split("\n"));
-  expect(of("diff --git a/x b/x\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n--- x\n+++ x\n+@@ -1 +1 @@\n kept\n\\ No newline at end of file\n--- a/y\n+++ b/y\n@@ -1 +1 @@\n-a\n+b")).toEqual(
-    ["head", "head", "head", "head", "removed", "added", "added", "", "", "head", "head", "head", "removed", "added"],
-  );
-  // Additions and removals are recognized even if the counts are wrong.
-  expect(of("@@ -1 +1 @@\n-a\n+b\n+more\n-less\n@@ nonsense\n+c")).toEqual(["head", "removed", "added", "added", "removed", "head", "added"]);
+test("lines of a patch are classified by hunk position", () => {
+  const of = (text: string) => fromPatch(text).map(({ path, to, op, notes, rows }) => [path, to, op, notes, rows.map(([kind, old, now, text]) => `${kind}${old},${now} ${text}`)]);
+  expect(of("diff --git a/x b/x\nindex 1..2\n--- a/x\n+++ b/x\n@@ -1,2 +1,3 @@ fn\n--- x\n+++ x\n+@@ -1 +1 @@\n kept\n\\ No newline at end of file\n--- /dev/null\n+++ b/y\n@@ -0,0 +1 @@\n+b")).toEqual([
+    ["x", "", "modify", [], ["-1,0 -- x", "+0,1 ++ x", "+0,2 @@ -1 +1 @@", " 2,3 kept"]],
+    ["y", "", "create", [], ["+0,1 b"]],
+  ]);
+  // Additions and removals are recognized even if the counts are wrong, and other lines are kept.
+  expect(of("@@ -1 +1 @@\n-a\n+b\n+more\n-less\n@@ nonsense\n+c")).toEqual([["", "", "", ["@@ nonsense"], ["-1,0 a", "-2,0 less", "+0,1 b", "+0,2 more", "+0,3 c"]]]);
+  // Facts that are no lines become notes, and belong to their file.
+  expect(of("# Delete directory old\n#   a.txt\ndiff --git a/p b/q\nold mode 100644\nnew mode 100755\nrename from p\nrename to q\n--- a/p\n+++ b/q\n@@ -1 +1 @@\n-a\n+b\n")).toEqual([
+    ["", "", "", ["Delete directory old", "  a.txt"], []],
+    ["p", "q", "move", ["Mode: 100644 → 100755."], ["-1,0 a", "+0,1 b"]],
+  ]);
+});
+
+test("changed words of local diffs are marked, and missing line ends are known", () => {
+  const lines = (...all: string[]) => all.map((text) => ({ op: text[0], text: text.slice(1) }));
+  const hunk = { old_start: 1, new_start: 1, lines: lines(" kept\n", "-the old word\n", "-gone\n", "+the new word\n", "+other 😀") };
+  const { rows, hunks } = planned({ path: "a", op: "modify", hunks: [hunk] });
+  expect(hunks).toEqual([[1, 3, 1, 3, 1, 2, 2]]);
+  expect(rows.map((row) => [row[3], row[4], row[6]])).toEqual([
+    ["kept", [], false],
+    ["the old word", [[4, 3]], false],
+    ["gone", [], false],
+    ["the new word", [[4, 3]], false],
+    ["other 😀", [], true],
+  ]);
+  expect(planned({ path: 7, hunks: "none" })).toMatchObject({ path: "", hunks: [], rows: [] });
 });
 
 test("limits concurrent requests in both directions", async () => {

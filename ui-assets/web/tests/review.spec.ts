@@ -67,25 +67,25 @@ test("n and p move between changes", async ({ page, site }) => {
   await page.goto(site.origin);
   await page.keyboard.press("n");
   await expect(page.locator(".here")).toHaveText(/# New/);
-  await expect(page.locator("#where")).toHaveText("1 of 4");
+  await expect(page.locator(".where")).toHaveText("1 of 4");
   await page.keyboard.press("n");
   await expect(page.locator(".here")).toBeFocused();
   await expect(page.locator(".here")).toHaveText(/going/);
   await page.keyboard.press("p");
   await expect(page.locator(".here")).toHaveText(/# New/);
   await page.keyboard.press("p");
-  await expect(page.locator("#where")).toHaveText("1 of 4");
+  await expect(page.locator(".where")).toHaveText("1 of 4");
   await page.keyboard.press("w");
   await expect(page.getByRole("button", { name: "Wrap" })).toHaveAttribute("aria-pressed", "false");
   await page.getByRole("button", { name: "Next change" }).press("Enter");
-  await expect(page.locator("#where")).toHaveText("2 of 4");
+  await expect(page.locator(".where")).toHaveText("2 of 4");
 });
 
 test("every kind of change is labeled", async ({ page, site }) => {
   site.put("/", await embedded(samples.batch));
   await page.setViewportSize({ width: 1000, height: 3000 });
   await page.goto(site.origin);
-  await expect(page.locator("#files li")).toHaveCount(11);
+  await expect(page.locator(".files li")).toHaveCount(11);
   for (const [path, badge, text] of [
     ["/repo/docs/new.md", "New", "Some text\\u{202e}txt.exe."],
     ["/repo/old.txt", "Deleted", "gone"],
@@ -152,7 +152,7 @@ test("missing lines are loaded with queries that the runtime supports", async ({
   await expect(frame.getByText("line 94 has a word in it")).toBeVisible();
   expect(queries).toEqual(["old=94&count=500"]);
   for (let presses = 0; presses < 51; presses += 1) await frame.locator("body").press("n");
-  await expect(frame.locator("#where")).toHaveText("51 of 88");
+  await expect(frame.locator(".where")).toHaveText("51 of 88");
   // The line arrives after a person has scrolled there.
   there();
   await expect(frame.locator(".here .t")).toHaveText("line 4590 has a word in it");
@@ -243,7 +243,7 @@ test("reports files that changed since the preview", async ({ page, site }) => {
     expect(uri).toBe(`${samples.edit.uri}.state`);
     return contents({ changes: state });
   });
-  const banner = frame.locator("#stale");
+  const banner = frame.locator(".stale");
   await expect(banner).toBeHidden();
   state = ["changed"];
   await frame.evaluate(() => dispatchEvent(new Event("focus")));
@@ -257,7 +257,7 @@ test("reports files that changed since the preview", async ({ page, site }) => {
 test("hunks can be excluded only in a permission request, and the host is notified", async ({ page, site }) => {
   const { frame, said, tell } = await hosted(page, site, await built("review.html"), () => contents({ changes: [] }));
   const told = async () => (await said()).filter(({ method }) => method === "dev.bailiwick/notifications/left-out").map(({ params }) => params);
-  await expect(frame.locator("#none")).toHaveText("Waiting for the call…");
+  await expect(frame.locator("p.none")).toHaveText("Waiting for the call…");
   await tell("dev.bailiwick/notifications/review", { review: samples.edit });
   await expect(rows(frame).first()).toBeVisible();
   await expect(frame.getByRole("checkbox")).toHaveCount(0);
@@ -265,13 +265,17 @@ test("hunks can be excluded only in a permission request, and the host is notifi
   await expect(frame.getByRole("checkbox").first()).toBeChecked();
   expect(await told()).toEqual([]);
   await frame.getByRole("checkbox", { name: "Make this change (2 of 4)" }).press("Space");
-  await expect(frame.locator("#left")).toHaveText("1 of 4 changes are left out.");
+  await expect(frame.locator(".left-out")).toHaveText("1 of 4 changes are left out.");
   expect(await told()).toEqual([{ left_out: [{ path: "/repo/src/parser.rs", hunks: [1] }] }]);
+  // The lines of an excluded hunk are dimmed, and are not counted.
+  await expect(frame.locator(".bar .counts")).toHaveText("+3−3");
+  await expect(frame.locator(".file > summary .counts")).toHaveText("+3−3");
+  await expect(frame.locator(".out .t.add")).toHaveText(["line 140 has a change in it", "line 141 had", "and one more line that never was there before has a word in it"]);
   await frame.getByRole("button", { name: "Side by side" }).click();
   await expect(frame.getByRole("checkbox", { name: "Make this change (2 of 4)" })).not.toBeChecked();
   await frame.getByRole("checkbox", { name: "Make this change (2 of 4)" }).check();
   await expect.poll(told).toEqual([{ left_out: [{ path: "/repo/src/parser.rs", hunks: [1] }] }, { left_out: [] }]);
-  await expect(frame.locator("#left")).toBeHidden();
+  await expect(frame.locator(".left-out")).toBeHidden();
 });
 
 test("a pending call shows its preview, a finished call its result", async ({ page, site }) => {
@@ -299,18 +303,18 @@ test("a pending call shows its preview, a finished call its result", async ({ pa
   });
   await expect(frame.getByText("Done", { exact: true })).toBeVisible();
   await tell("ui/notifications/tool-result", { content: [{ type: "text", text: "NO_MATCH: nothing" }], isError: true });
-  await expect(frame.locator("#none")).toHaveText("NO_MATCH: nothing");
+  await expect(frame.locator("p.none")).toHaveText("NO_MATCH: nothing");
   await tell("ui/notifications/tool-cancelled", { reason: "x" });
-  await expect(frame.locator("#none")).toHaveText("The call was cancelled.");
+  await expect(frame.locator("p.none")).toHaveText("The call was cancelled.");
 });
 
 test("accepts messages only from the embedding host", async ({ page, site }) => {
   site.put("/", await built("review.html"));
   await page.goto(site.origin);
-  await expect(page.locator("#none")).toHaveText("Nothing to review.");
+  await expect(page.locator("p.none")).toHaveText("Nothing to review.");
   await page.evaluate((review) => postMessage({ jsonrpc: "2.0", method: "dev.bailiwick/notifications/review", params: { review } }), samples.edit);
   await page.evaluate(() => new Promise((done) => setTimeout(done)));
-  await expect(page.locator("#none")).toBeVisible();
+  await expect(page.locator("p.none")).toBeVisible();
 });
 
 test("works in the official AppBridge", async ({ page, sites }) => {
@@ -337,7 +341,7 @@ test("works in the official AppBridge", async ({ page, sites }) => {
   await page.goto(site.origin);
   const frame = page.frameLocator("iframe");
   await expect(frame.getByText("line 70 has a change in it")).toBeVisible();
-  await expect(frame.locator("#stale")).toBeVisible();
+  await expect(frame.locator(".stale")).toBeVisible();
   await expect.poll(() => page.evaluate(() => Number(document.body.dataset.height))).toBeGreaterThan(400);
   expect(await page.evaluate(() => Number(document.body.dataset.height))).toBeLessThanOrEqual(1000);
   expect(await page.evaluate(() => (window as unknown as { teardown(): Promise<unknown> }).teardown())).toEqual({});
@@ -355,7 +359,7 @@ test("works in mcp-view with an embedded review", async ({ page, sites }) => {
   await page.goto(site.origin);
   await expect(page.locator("#view")).toHaveAttribute("data-status", "ready");
   const frame = innermost(page);
-  await expect(frame.locator("#stale")).toBeVisible();
+  await expect(frame.locator(".stale")).toBeVisible();
   await frame.getByRole("checkbox").first().uncheck();
   await expect.poll(() => page.evaluate(() => (window as unknown as { told: unknown[] }).told)).toEqual([
     ["dev.bailiwick/notifications/left-out", { left_out: [{ path: "/repo/src/parser.rs", hunks: [0] }] }],

@@ -227,8 +227,8 @@ for (const [place, result] of [
   await expect(part(page, "Allow this once")).toBeEnabled();
   await expect(page.locator(".asks")).toBeFocused();
   // A changed line that looks like a file header is still a changed line.
-  await expect(page.locator(".asks .removed")).toHaveText("--- old\n");
-  await expect(page.locator(".asks .added")).toHaveText("+++ new\n");
+  await expect(page.locator(".asks .t.del")).toHaveText("-- old");
+  await expect(page.locator(".asks .t.add")).toHaveText("++ new");
   await press(page, "Allow this once");
 });
 

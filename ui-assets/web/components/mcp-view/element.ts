@@ -1,6 +1,6 @@
 // The `<mcp-view>` custom element, which shows an untrusted page in a sandboxed frame.
 import type { HostContext, ToolResult } from "../../bridge/types.ts";
-import type { Fields } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/json.ts";
 import { TOOLS_CHANGED, fail } from "../../lib/rpc.ts";
 import { FILL, framed, post } from "./frame.ts";
 import { callTool, listTools } from "./guest.ts";

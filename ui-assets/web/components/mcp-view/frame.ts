@@ -1,6 +1,6 @@
 // Creates the sandboxed frame of a page and passes on messages from that frame only.
 import { allowed, policyOf } from "../../lib/csp.ts";
-import type { Fields } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/json.ts";
 import { UI, late } from "./limits.ts";
 
 const START = 10_000;

@@ -1,7 +1,7 @@
 // Lists and calls tools that an untrusted page provides, within limits.
 import type { ToolResult } from "../../bridge/types.ts";
-import { isFields, isText, listOf, stringify } from "../../lib/kinds.ts";
-import type { Fields } from "../../lib/kinds.ts";
+import { isFields, isText, listOf, stringify } from "../../lib/json.ts";
+import type { Fields } from "../../lib/json.ts";
 import { fail } from "../../lib/rpc.ts";
 import type { Tool } from "./host.ts";
 import { LIMITS } from "./limits.ts";

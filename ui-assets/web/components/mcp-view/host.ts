@@ -1,7 +1,7 @@
 // Handles a page's requests: the host side of MCP Apps 2026-01-26.
 import type { Content, DisplayMode, HostContext } from "../../bridge/types.ts";
-import { isFields, listOf } from "../../lib/kinds.ts";
-import type { Fields } from "../../lib/kinds.ts";
+import { isFields, listOf } from "../../lib/json.ts";
+import type { Fields } from "../../lib/json.ts";
 import { INVALID_PARAMS, METHOD_NOT_FOUND, fail } from "../../lib/rpc.ts";
 import type { Extra } from "../../lib/rpc.ts";
 import { contents } from "./page.ts";

@@ -1,5 +1,5 @@
 // Limits on what an untrusted page can send.
-import { stringify } from "../../lib/kinds.ts";
+import { stringify } from "../../lib/json.ts";
 
 export const LIMITS = {
   /** Maximum number of tools of a page. */

@@ -1,7 +1,7 @@
 // Prepares a page's HTML: inlines its `ui://` files and adds the host's theme.
 import type { HostContext } from "../../bridge/types.ts";
-import type { Fields } from "../../lib/kinds.ts";
-import { isText, stringify } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/json.ts";
+import { isText, stringify } from "../../lib/json.ts";
 import type { Variables } from "./look.ts";
 
 /** A resolver's result: the page as text, an MCP resource, or a `resources/read` result. */

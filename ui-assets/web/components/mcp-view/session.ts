@@ -1,6 +1,6 @@
 // The host's connection to one rendered page.
-import { stringify } from "../../lib/kinds.ts";
-import type { Fields } from "../../lib/kinds.ts";
+import { stringify } from "../../lib/json.ts";
+import type { Fields } from "../../lib/json.ts";
 import { INTERNAL, METHOD_NOT_FOUND, TOOLS_CHANGED, fail, parsed, peer, rpcError } from "../../lib/rpc.ts";
 import type { Extra, Peer } from "../../lib/rpc.ts";
 import { capabilities, methods } from "./host.ts";

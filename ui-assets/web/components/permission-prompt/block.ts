@@ -1,6 +1,6 @@
 // Parses a message block that asks for permission.
-import { anything, flag, list, maybe, number, object, oneOf, text } from "../../lib/parse.ts";
-import type { Parsed } from "../../lib/parse.ts";
+import { anything, flag, list, maybe, number, object, oneOf, text } from "../../lib/json.ts";
+import type { Parsed } from "../../lib/json.ts";
 
 /** Additional details from bailiwick's own host. */
 const details = object({

@@ -1,10 +1,9 @@
 // State of the staff dashboard, and the tool calls that load and change it.
+import { signal } from "@preact/signals-core";
+
 import { link } from "../../bridge/core.ts";
-import { list, maybe, number, object, text } from "../../lib/parse.ts";
-import type { Parse, Parsed } from "../../lib/parse.ts";
-import { isFields } from "../../lib/kinds.ts";
-import type { Fields } from "../../lib/kinds.ts";
-import { signal } from "../../lib/signals.ts";
+import { isFields, list, maybe, number, object, text } from "../../lib/json.ts";
+import type { Fields, Parse, Parsed } from "../../lib/json.ts";
 
 const row = object({ id: text, name: text, department: text, title: text, salary: number });
 const listed = object({ employees: list(row) });
@@ -69,10 +68,10 @@ async function called<T>(tool: string, input: Fields, parse: Parse<T>): Promise<
 /** Loads the list of employees. */
 export async function load(): Promise<void> {
   try {
-    staff((await called("list_employees", {}, listed)).employees);
-    failed("");
+    staff.value = (await called("list_employees", {}, listed)).employees;
+    failed.value = "";
   } catch (why) {
-    failed(reason(why));
+    failed.value = reason(why);
   }
 }
 
@@ -80,11 +79,11 @@ export async function load(): Promise<void> {
 let turn = 0;
 async function trying(busy: string, act: (mine: () => boolean) => Promise<void>): Promise<void> {
   const now = (turn += 1);
-  news({ kind: "busy", text: busy });
+  news.value = { kind: "busy", text: busy };
   try {
     await act(() => now === turn);
   } catch (why) {
-    if (now === turn) news({ kind: "failed", text: reason(why) });
+    if (now === turn) news.value = { kind: "failed", text: reason(why) };
   }
 }
 
@@ -92,18 +91,18 @@ export const open = (id: string): Promise<void> =>
   trying("Opening…", async (mine) => {
     const found = await called("employee_details", { id }, person);
     if (!mine()) return;
-    opened(found);
-    news(undefined);
+    opened.value = found;
+    news.value = undefined;
   });
 
 /** Previews a call without changing anything. */
 async function preview(tool: string, input: Fields, changes: () => Promise<Pick<Plan, "changes" | "cost">>): Promise<void> {
-  plan(undefined);
+  plan.value = undefined;
   await trying("Looking at what would change…", async (mine) => {
     const [shown, made] = await Promise.all([changes(), called("preview_call", { tool, arguments: input }, previewed)]);
     if (!mine()) return;
-    plan({ tool, input, intent: made.intent, token: made.preview_token, ...shown });
-    news(undefined);
+    plan.value = { tool, input, intent: made.intent, token: made.preview_token, ...shown };
+    news.value = undefined;
   });
 }
 
@@ -122,8 +121,8 @@ export async function update(old: Person, title: string, department: string, sal
   const shown = (value: unknown): string => (typeof value === "number" ? amount(value) : String(value));
   const changes = Object.entries(differs).map(([key, after]) => ({ name: `${old.name}, ${key}`, before: shown(old[key as keyof Person]), after: shown(after) }));
   if (changes.length > 0) return preview("update_employee", input, async () => ({ changes, cost: salary - old.salary }));
-  plan(undefined);
-  news({ kind: "done", text: "Nothing is different." });
+  plan.value = undefined;
+  news.value = { kind: "done", text: "Nothing is different." };
 }
 
 const ENDS: Readonly<Record<string, News>> = {
@@ -147,10 +146,10 @@ export const commit = ({ tool, input, token }: Plan): Promise<void> =>
     await load();
     if (!mine()) return;
     if (end.kind !== "unasked") {
-      plan(undefined);
-      opened(undefined);
+      plan.value = undefined;
+      opened.value = undefined;
     }
-    news(end);
+    news.value = end;
   });
 
 /** Sends the previewed change to the chat, so that the model can request it. */
@@ -158,11 +157,11 @@ export const say = ({ tool, input, intent }: Plan): Promise<void> =>
   trying("Putting it into the chat…", async () => {
     const words = `${intent}. Please call \`${tool}\` with ${JSON.stringify(input)}.`;
     const { isError } = await host.ask("ui/message", { role: "user", content: [{ type: "text", text: words }] });
-    news(isError !== true ? { kind: "done", text: "It stands in the chat." } : { kind: "failed", text: "The host did not take it." });
+    news.value = isError !== true ? { kind: "done", text: "It stands in the chat." } : { kind: "failed", text: "The host did not take it." };
   });
 
 export function discard(): void {
   turn += 1;
-  plan(undefined);
-  news(undefined);
+  plan.value = undefined;
+  news.value = undefined;
 }

@@ -1,5 +1,6 @@
 // State of the file browser.
-import { bump, effect, memo, signal } from "../../lib/signals.ts";
+import { batch, computed, effect, signal } from "@preact/signals-core";
+
 import { openDoc, showDiff } from "./document.ts";
 import { lookAs, wantRights, worker } from "./rights.ts";
 import { type Change, changesMade, find as findPaths, list, rootsGiven, stat, text } from "./server.ts";
@@ -24,33 +25,34 @@ export const failure = signal("");
 export const onFile = signal(false);
 /** Incremented on every folder change. */
 export const version = signal(0);
+const touch = (): void => void (version.value = version.peek() + 1);
 let searched = "";
 
-export const rows = memo<readonly Row[]>(() => {
-  version();
-  const { folder } = results() ?? root();
+export const rows = computed<readonly Row[]>(() => {
+  version.value;
+  const { folder } = results.value ?? root.value;
   if (!folder) return [];
-  return !results() && filter() ? filtered(folder, filter().toLowerCase()) : flatten(folder);
+  return !results.value && filter.value ? filtered(folder, filter.value.toLowerCase()) : flatten(folder);
 });
 // Keep the focused row among the visible rows.
 effect(() => {
-  const now = active();
-  if (!now || !rows().includes(now)) active(rows()[0]);
+  const now = active.value;
+  if (!now || !rows.value.includes(now)) active.value = rows.value[0];
 });
 
 function flat(at: Entry, folder: Folder, paths: readonly string[]): void {
   for (const path of paths) {
-    const name = way(root().path, path)?.join("/") ?? path;
+    const name = way(root.value.path, path)?.join("/") ?? path;
     folder.entries.push(entry({ name, kind: "file" }, path, at));
   }
 }
 
 async function fetch(at: Entry, folder: Folder): Promise<void> {
-  if (at !== results()) return take(at, folder, await list(at.path, folder.next));
-  const { items, total, next } = await findPaths(searched, root().path, folder.next);
+  if (at !== results.value) return take(at, folder, await list(at.path, folder.next));
+  const { items, total, next } = await findPaths(searched, root.value.path, folder.next);
   flat(at, folder, items);
   filled(folder, total, next);
-  said(`${total} found`);
+  said.value = `${total} found`;
 }
 
 /** Loads the next page of a folder, or waits for the pending load. */
@@ -59,51 +61,53 @@ export async function load(at: Entry): Promise<void> {
   if (!folder) return;
   if (folder.state !== "loading") {
     folder.state = "loading";
-    bump(version);
+    touch();
     folder.coming = fetch(at, folder).catch((why: unknown) => {
       folder.state = "failed";
       folder.failure = why;
     });
   }
   await folder.coming;
-  bump(version);
+  touch();
 }
 
 export async function setOpen(at: Entry, open: boolean): Promise<void> {
   const { folder } = at;
   if (!folder) return;
   folder.open = open;
-  bump(version);
+  touch();
   if (open && (folder.state === "fresh" || folder.state === "loading")) await load(at);
 }
 
 /** Returns from a flat list to the tree. */
 export function leave(): void {
-  results(undefined);
-  mode("tree");
-  filter("");
+  batch(() => {
+    results.value = undefined;
+    mode.value = "tree";
+    filter.value = "";
+  });
 }
 
 export function enter(path: string): Promise<void> {
   leave();
-  root(top(path));
-  return load(root());
+  root.value = top(path);
+  return load(root.value);
 }
 
 export async function openFile(path: string, line?: number): Promise<void> {
-  selection(line ? { from: line, to: line } : undefined);
-  onFile(true);
+  selection.value = line ? { from: line, to: line } : undefined;
+  onFile.value = true;
   wantRights([path]);
   await openDoc(path, line);
 }
 
 /** Opens the parent folders of `path`; returns its row if the listings contain it. */
 export async function reveal(path: string): Promise<Entry | undefined> {
-  const home = roots().find((one) => way(one, path) !== undefined);
+  const home = roots.value.find((one) => way(one, path) !== undefined);
   if (!home) return undefined;
-  if (root().path !== home) await enter(home);
+  if (root.value.path !== home) await enter(home);
   leave();
-  let at: Entry | undefined = root();
+  let at: Entry | undefined = root.value;
   for (const name of way(home, path) ?? []) {
     const folder: Folder | undefined = at?.folder;
     if (!at || !folder) return undefined;
@@ -112,7 +116,7 @@ export async function reveal(path: string): Promise<Entry | undefined> {
     while (!folder.entries.some(named) && folder.state === "ready" && folder.next) await load(at);
     at = folder.entries.find(named);
   }
-  if (at && at !== root()) active(at);
+  if (at && at !== root.value) active.value = at;
   if (at) await setOpen(at, true);
   return at;
 }
@@ -125,10 +129,10 @@ export async function openPath(path: string, line?: number): Promise<Entry | und
 }
 
 export async function open(at: Entry): Promise<void> {
-  const change = mode() === "changed" ? changes()?.get(at.path) : undefined;
+  const change = mode.value === "changed" ? changes.value?.get(at.path) : undefined;
   if (change) return openDiff(change);
   if (at.folder) return setOpen(at, !at.folder.open);
-  if (at.odd) return said("No tool can open a file with this name");
+  if (at.odd) return void (said.value = "No tool can open a file with this name");
   if (at.kind === "link") {
     const led = await stat(at.path).catch(() => undefined);
     if (led?.kind === "directory") return void (await reveal(led.path));
@@ -139,51 +143,51 @@ export async function open(at: Entry): Promise<void> {
 export async function find(text: string): Promise<void> {
   searched = text.trim();
   if (searched === "") return leave();
-  results(top(root().path));
-  mode("found");
-  await load(results() ?? root());
+  results.value = top(root.value.path);
+  mode.value = "found";
+  await load(results.value ?? root.value);
 }
 
 /** Loads the list of changes; servers without the tool have none. */
 const look = async (): Promise<void> => {
   const made = await changesMade().catch(() => undefined);
-  changes(made && new Map(made.map((change) => [change.path, change])));
+  changes.value = made && new Map(made.map((change) => [change.path, change]));
 };
 
 export async function showChanged(): Promise<void> {
   await look();
-  const at = top(root().path);
-  const paths = [...(changes()?.keys() ?? [])];
+  const at = top(root.value.path);
+  const paths = [...(changes.value?.keys() ?? [])];
   if (at.folder) {
     flat(at, at.folder, paths);
     filled(at.folder, paths.length);
   }
-  results(at);
-  mode("changed");
+  results.value = at;
+  mode.value = "changed";
 }
 
 export async function start(): Promise<void> {
-  failure("");
+  failure.value = "";
   try {
     const { roots: all, first = all[0] } = await rootsGiven();
-    roots(all);
-    if (!first) return failure("No whole directory is open to this session.");
+    roots.value = all;
+    if (!first) return void (failure.value = "No whole directory is open to this session.");
     await Promise.all([enter(first), look()]);
   } catch (why) {
-    failure(explained(why));
+    failure.value = explained(why);
   }
 }
 
 /** Shows the diff of a file. */
 export function openDiff({ path, diff = "" }: Change): Promise<void> {
-  selection(undefined);
-  onFile(true);
+  selection.value = undefined;
+  onFile.value = true;
   return showDiff(path, text(diff));
 }
 
 /** Reloads all data. */
 export async function reload(): Promise<void> {
-  lookAs(worker());
-  await Promise.all([enter(root().path), look()]);
-  said("List refreshed");
+  lookAs(worker.value);
+  await Promise.all([enter(root.value.path), look()]);
+  said.value = "List refreshed";
 }

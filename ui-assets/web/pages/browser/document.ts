@@ -1,7 +1,11 @@
 // The open document, loaded in ranges of lines.
-import { bump, signal } from "../../lib/signals.ts";
+import { signal } from "@preact/signals-core";
+
+import { fromPatch } from "../../lib/diff/patch.ts";
+import { FileDiff } from "../../lib/diff/model.ts";
+import { string } from "../../lib/json.ts";
 import { type Facts, read, stat } from "./server.ts";
-import { refusal, textOf } from "./wire.ts";
+import { refusal } from "./wire.ts";
 
 /** Number of lines per request. */
 const RANGE = 500;
@@ -17,6 +21,7 @@ export interface Doc {
   /** The likely type of a binary file. */
   readonly guess?: string;
   readonly failure?: unknown;
+  readonly diff?: readonly FileDiff[];
   /** Loaded lines by line number, starting at 1. */
   readonly lines: Map<number, string>;
   /** Total number of lines, or the number known so far. */
@@ -52,6 +57,7 @@ function take(to: Doc, text: string, { first = 1, lines, more = false }: Facts):
 export const doc = signal<Doc | undefined>(undefined);
 /** Incremented when lines are loaded. */
 export const docVersion = signal(0);
+const touch = (): void => void (docVersion.value = docVersion.peek() + 1);
 /** Whether a later read returned a different version of the file. */
 export const stale = signal(false);
 let turn = 0;
@@ -71,7 +77,7 @@ async function look(path: string, offset: number): Promise<Doc> {
     if (code !== "NOT_TEXT") return made(path, "failed", { failure });
     const whole = await read({ path, binary: true }).catch(() => undefined);
     const { bytes, modified } = (await about) ?? {};
-    return made(path, "binary", { facts: whole?.facts ?? { bytes }, modified, guess: textOf(guess) });
+    return made(path, "binary", { facts: whole?.facts ?? { bytes }, modified, guess: string(guess) });
   }
 }
 
@@ -80,26 +86,22 @@ async function show(coming: Promise<Doc>): Promise<void> {
   const mine = turn;
   const shown = await coming;
   if (mine !== turn) return;
-  stale(false);
-  doc(shown);
-  bump(docVersion);
+  stale.value = false;
+  doc.value = shown;
+  touch();
 }
 
 export const openDoc = (path: string, line = 1): Promise<void> => show(look(path, Math.max(1, line - 100)));
 
 /** Shows a diff instead of a file. */
 export function showDiff(path: string, coming: Promise<string>): Promise<void> {
-  const diff = coming.then((text) => {
-    const shown = made(path, "diff");
-    fill(shown, text, 1);
-    return shown;
-  });
+  const diff = coming.then((text) => made(path, "diff", { diff: fromPatch(text).map((change) => new FileDiff(change)) }));
   return show(diff.catch((failure: unknown) => made(path, "failed", { failure })));
 }
 
 /** Loads the missing lines from `first` to `last`. */
 export async function need(first: number, last: number): Promise<void> {
-  const of = doc();
+  const of = doc.value;
   if (busy || of?.kind !== "text") return;
   const end = of.open ? last : Math.min(last, of.total);
   let offset = first;
@@ -108,18 +110,18 @@ export async function need(first: number, last: number): Promise<void> {
   busy = true;
   const got = await read({ path: of.path, offset, limit: RANGE }).catch(() => undefined);
   busy = false;
-  if (of !== doc()) return;
-  if (got?.block?.type !== "text" || got.facts.hash !== of.facts?.hash) return stale(true);
+  if (of !== doc.value) return;
+  if (got?.block?.type !== "text" || got.facts.hash !== of.facts?.hash) return void (stale.value = true);
   take(of, got.block.text, got.facts);
-  bump(docVersion);
+  touch();
 }
 
 /** Reloads the file if it changed on disk; returns whether it did. */
 export async function check(): Promise<boolean> {
-  const of = doc();
+  const of = doc.value;
   const known_hash = of?.facts?.hash;
   if (!of) return true;
-  if (known_hash && !stale() && (await read({ path: of.path, known_hash, limit: 1 })).facts.unchanged) return true;
+  if (known_hash && !stale.value && (await read({ path: of.path, known_hash, limit: 1 })).facts.unchanged) return true;
   await openDoc(of.path);
   return false;
 }

@@ -1,5 +1,6 @@
 // Access rights of the worker, requested in batches of paths.
-import { signal } from "../../lib/signals.ts";
+import { signal } from "@preact/signals-core";
+
 import { type Rights, authority } from "./server.ts";
 
 const MOST = 200;
@@ -14,17 +15,17 @@ let waiting: string[] = [];
 async function ask(): Promise<void> {
   const of = asked;
   while (of === asked && waiting.length > 0) {
-    const answer = await authority(waiting.splice(0, MOST), worker());
+    const answer = await authority(waiting.splice(0, MOST), worker.value);
     // Another worker was selected while the request was pending.
     if (of !== asked) return;
-    worker(answer.worker);
-    workers(answer.workers);
-    known(new Map([...known(), ...answer.rights]));
+    worker.value = answer.worker;
+    workers.value = answer.workers;
+    known.value = new Map([...known.value, ...answer.rights]);
   }
 }
 
 /** The worker's rights on `path`, or `undefined` if they are not loaded yet. */
-export const rightsOf = (path: string): Rights | undefined => known().get(path);
+export const rightsOf = (path: string): Rights | undefined => known.value.get(path);
 
 /** Requests the rights of the paths that were not requested before. */
 export function wantRights(paths: readonly string[]): void {
@@ -38,8 +39,8 @@ export function wantRights(paths: readonly string[]): void {
 export function lookAs(name: string | undefined): void {
   asked = new Set();
   waiting = [];
-  worker(name);
-  known(new Map());
+  worker.value = name;
+  known.value = new Map();
 }
 
 /** The badge of a pair of rights: symbol, description and color. */

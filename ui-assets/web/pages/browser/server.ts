@@ -1,6 +1,9 @@
 // Typed client for the server's file tools.
+import { count, items, maybeCount, maybeText, object, oneOf, or, string, texts } from "../../lib/json.ts";
+import type { Fields } from "../../lib/json.ts";
 import { ask as askHost } from "./host.ts";
-import { type Fields, type Told, each, maybeCount, maybeText, textOf, textsOf, told } from "./wire.ts";
+import { told } from "./wire.ts";
+import type { Told } from "./wire.ts";
 
 export type Kind = "file" | "directory" | "link" | "special";
 export type Verdict = "allow" | "ask" | "deny";
@@ -37,12 +40,12 @@ export interface Facts {
   readonly hash?: string | undefined;
 }
 
-const kindOf = (value: unknown): Kind => (value === "file" || value === "directory" || value === "link" ? value : "special");
+const kind = or(oneOf("file", "directory", "link", "special"), "special" as const);
 // Treat an unknown verdict as denied.
-const verdict = (value: unknown): Verdict => (value === "allow" || value === "ask" ? value : "deny");
+const verdict = or(oneOf("allow", "ask", "deny"), "deny" as const);
 
-function page<T>(fields: Fields, items: readonly T[]): Page<T> {
-  return { items, total: maybeCount(fields["total"]) ?? items.length, next: maybeText(fields["next_cursor"]) };
+function page<T>(fields: Fields, all: readonly T[]): Page<T> {
+  return { items: all, total: maybeCount(fields["total"]) ?? all.length, next: maybeText(fields["next_cursor"]) };
 }
 
 /** The text itself if it is a glob, otherwise a case-insensitive glob for names that contain it. */
@@ -56,72 +59,57 @@ const ask = async (name: string, input: Record<string, unknown> = {}): Promise<T
 
 export async function rootsGiven() {
   const { fields } = await ask("list_roots");
-  return { roots: textsOf(fields["roots"]), first: maybeText(fields["default_root"]) };
+  return { roots: texts(fields["roots"]), first: maybeText(fields["default_root"]) };
 }
+
+const listed = items(object({ name: string, kind, bytes: maybeCount, raw: (raw) => raw !== undefined }));
 
 export async function list(path: string, cursor: string | undefined): Promise<Page<Listed>> {
   const { fields } = await ask("list_directory", { path, limit: 1000, cursor });
-  const listed = ({ name, kind, bytes, raw }: Fields): Listed => ({
-    name: textOf(name),
-    kind: kindOf(kind),
-    bytes: maybeCount(bytes),
-    odd: raw !== undefined,
-  });
-  return page(fields, each(fields["entries"], listed));
+  return page(fields, listed(fields["entries"]).map(({ raw, ...entry }) => ({ ...entry, odd: raw })));
 }
 
 export async function stat(path: string) {
   const { fields } = await ask("stat", { path });
-  const { path: led, kind, bytes, modified } = fields;
-  return { path: maybeText(led) ?? path, kind: kindOf(kind), bytes: maybeCount(bytes), modified: maybeText(modified) };
+  return { path: maybeText(fields["path"]) ?? path, kind: kind(fields["kind"]), bytes: maybeCount(fields["bytes"]), modified: maybeText(fields["modified"]) };
 }
 
 export async function find(text: string, path: string, cursor: string | undefined): Promise<Page<string>> {
   const { fields } = await ask("find", { pattern: globFor(text), path, limit: 500, cursor });
-  return page(fields, textsOf(fields["paths"]));
+  return page(fields, texts(fields["paths"]));
 }
+
+const matching = items(object({ path: string, matches: maybeCount }));
 
 export async function grep(pattern: string, path: string, limit: number) {
   const { fields, blocks } = await ask("grep", { pattern, path, literal: true, case: "smart", limit });
-  const files = each(fields["files"], ({ path, matches }) => ({ path: textOf(path), matches: maybeCount(matches) }));
-  return { files, text: blocks[0]?.type === "text" ? blocks[0].text : "", more: fields["next_offset"] !== undefined };
+  return { files: matching(fields["files"]), text: blocks[0]?.type === "text" ? blocks[0].text : "", more: fields["next_offset"] !== undefined };
 }
 
-export async function read(input: { path: string; offset?: number; limit?: number; known_hash?: string; binary?: boolean }) {
+const facts = items(object({ bytes: maybeCount, lines: maybeCount, first_line: maybeCount, next_offset: (next) => next !== undefined, unchanged: (is) => is === true, hash: maybeText }));
+
+export async function read(input: { path: string; offset?: number; limit?: number; known_hash?: string; binary?: boolean }): Promise<{ facts: Facts; block: Told["blocks"][number] | undefined }> {
   const { fields, blocks } = await ask("read_file", input);
-  const file = ({ bytes, lines, first_line, next_offset, unchanged, hash }: Fields): Facts => ({
-    bytes: maybeCount(bytes),
-    lines: maybeCount(lines),
-    first: maybeCount(first_line),
-    more: next_offset !== undefined,
-    unchanged: unchanged === true,
-    hash: maybeText(hash),
-  });
-  return { facts: each(fields["files"], file)[0] ?? { bytes: undefined }, block: blocks[0] };
+  const [file] = facts(fields["files"]);
+  if (!file) return { facts: { bytes: undefined }, block: blocks[0] };
+  const { first_line: first, next_offset: more, ...rest } = file;
+  return { facts: { ...rest, first, more }, block: blocks[0] };
 }
+
+const allowed = items(object({ path: string, read: verdict, write: verdict }));
 
 export async function authority(paths: readonly string[], worker: string | undefined) {
   const { fields } = await ask("authority", { paths, worker });
-  const rights = each(fields["paths"], ({ path, read, write }): [string, Rights] => [
-    textOf(path),
-    { read: verdict(read), write: verdict(write) },
-  ]);
-  return { worker: textOf(fields["worker"]), workers: textsOf(fields["workers"]), rights };
+  const rights = allowed(fields["paths"]).map(({ path, ...rights }): [string, Rights] => [path, rights]);
+  return { worker: string(fields["worker"]), workers: texts(fields["workers"]), rights };
 }
 
-export async function changesMade(): Promise<Change[]> {
-  const { fields } = await ask("changed_files");
-  return each(fields["changes"], ({ path, added, removed, review, diff }) => ({
-    path: textOf(path),
-    added: maybeCount(added) ?? 0,
-    removed: maybeCount(removed) ?? 0,
-    review: maybeText(review),
-    diff: maybeText(diff),
-  }));
-}
+const changes = items(object({ path: string, added: or(count, 0), removed: or(count, 0), review: maybeText, diff: maybeText }));
+
+export const changesMade = async (): Promise<Change[]> => changes((await ask("changed_files")).fields["changes"]);
 
 /** Reads a text resource. */
 export async function text(uri: string): Promise<string> {
   const { contents } = await askHost("resources/read", { uri });
-  return each(contents, ({ text }) => textOf(text))[0] ?? "";
+  return items(object({ text: string }))(contents)[0]?.text ?? "";
 }

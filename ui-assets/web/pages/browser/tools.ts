@@ -1,11 +1,12 @@
 // App-provided tools that let an agent inspect and control the file browser.
-import type { Fields } from "../../bridge/plain.ts";
+import type { Fields } from "../../lib/json.ts";
+import type { Rows } from "../../lib/list.tsx";
+import { isFields, maybeCount, string } from "../../lib/json.ts";
 import { active, filter, mode, openPath, root, rows, selection } from "./browser.ts";
 import { doc } from "./document.ts";
 import { rightsOf, worker } from "./rights.ts";
 import { grep } from "./server.ts";
-import type { Sight } from "./window.ts";
-import { explained, fieldsOf, maybeCount, textOf } from "./wire.ts";
+import { explained } from "./wire.ts";
 
 type Tool = readonly [description: string, input: Fields, output: Fields, act: (input: Fields) => Promise<Fields> | Fields];
 
@@ -24,10 +25,10 @@ const MOST_TEXT = 20_000;
 const annotations = { readOnlyHint: true, openWorldHint: false };
 
 /** Handler of the host's `tools/list` and `tools/call` requests. */
-export function tools(sight: Sight): (method: string, params: Fields) => Promise<Fields> | Fields | undefined {
+export function tools(sight: Rows): (method: string, params: Fields) => Promise<Fields> | Fields | undefined {
   function opened(): Fields {
-    const { path, kind, facts, total } = doc() ?? {};
-    return { path, kind, bytes: facts?.bytes, lines: kind === "text" ? total : undefined, hash: facts?.hash, ...selection() };
+    const { path, kind, facts, total } = doc.value ?? {};
+    return { path, kind, bytes: facts?.bytes, lines: kind === "text" ? total : undefined, hash: facts?.hash, ...selection.value };
   }
 
   const all: Readonly<Record<string, Tool>> = {
@@ -35,15 +36,15 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
       "Tells which folder, file and lines the person sees.",
       object({}),
       object({ root: text, showing: text, filter: text, worker: text, active: text, file }, ["root", "showing", "file"]),
-      () => ({ root: root().path, showing: mode(), filter: filter(), worker: worker(), active: active()?.path, file: opened() }),
+      () => ({ root: root.value.path, showing: mode.value, filter: filter.value, worker: worker.value, active: active.value?.path, file: opened() }),
     ],
     "open-path": [
       "Shows the person a folder or file, at a line if one is given.",
       object({ path: text, line }, ["path"]),
       file,
       async ({ path, line }) => {
-        const at = await openPath(textOf(path), maybeCount(line));
-        const failure = at?.folder ? at.folder.failure : doc()?.failure;
+        const at = await openPath(string(path), maybeCount(line));
+        const failure = at?.folder ? at.folder.failure : doc.value?.failure;
         if (failure) throw failure;
         return at?.folder ? { path: at.path, kind: at.kind } : opened();
       },
@@ -53,11 +54,11 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
       object({ from: line, to: line }, ["from"]),
       file,
       (input) => {
-        const open = doc();
+        const open = doc.value;
         const from = maybeCount(input["from"]) ?? 0;
         const to = Math.max(from, maybeCount(input["to"]) ?? 0);
         if (from === 0 || open?.kind !== "text" || (!open.open && to > open.total)) throw new Error(`There are ${open?.total ?? 0} lines of text open.`);
-        selection({ from, to });
+        selection.value = { from, to };
         return opened();
       },
     ],
@@ -65,8 +66,8 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
       "Searches files for text, in the folder that is shown or in `path`.",
       object({ query: text, path: text }, ["query"]),
       object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
-      async ({ query, path = root().path }) => {
-        const { files, text, more } = await grep(textOf(query), textOf(path), MATCHES);
+      async ({ query, path = root.value.path }) => {
+        const { files, text, more } = await grep(string(query), string(path), MATCHES);
         return { files, lines: text.slice(0, MOST_TEXT), more: more || text.length > MOST_TEXT };
       },
     ],
@@ -75,11 +76,11 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
       object({}),
       object({ total: count, nodes: list({ ...entry, level: count, open: flag, active: flag, read: text, write: text }) }),
       () => ({
-        total: rows().length,
-        nodes: rows()
-          .slice(sight.first(), sight.last())
+        total: rows.value.length,
+        nodes: rows.value
+          .slice(sight.first.value, sight.last.value)
           .filter((row) => row.kind !== undefined)
-          .map((row) => ({ path: row.path, kind: row.kind, level: row.level, open: row.folder?.open, active: row === active(), ...rightsOf(row.path) })),
+          .map((row) => ({ path: row.path, kind: row.kind, level: row.level, open: row.folder?.open, active: row === active.value, ...rightsOf(row.path) })),
       }),
     ],
   };
@@ -88,10 +89,10 @@ export function tools(sight: Sight): (method: string, params: Fields) => Promise
 
   async function call({ name, arguments: input }: Fields): Promise<Fields> {
     try {
-      const [, , , act] = all[textOf(name)] ?? [];
+      const [, , , act] = all[string(name)] ?? [];
       if (!act) throw new Error("There is no such tool.");
       // JSON omits undefined properties.
-      const made = JSON.stringify(await act(fieldsOf(input)));
+      const made = JSON.stringify(await act(isFields(input) ? input : {}));
       return { ...said(made), structuredContent: JSON.parse(made) as unknown };
     } catch (why) {
       return { ...said(explained(why)), isError: true };

@@ -1,6 +1,7 @@
 // Parses tool results and resources.
-
-export type Fields = Readonly<Record<string, unknown>>;
+import { isFields, items, maybeText, object, string, texts } from "../../lib/json.ts";
+import type { Fields } from "../../lib/json.ts";
+import { message } from "../../lib/visible.ts";
 
 /** A content block. */
 export type Block =
@@ -14,38 +15,46 @@ export interface Told {
   readonly blocks: readonly Block[];
 }
 
-export const fieldsOf = (value: unknown): Fields => (typeof value === "object" && value !== null ? (value as Fields) : {});
-export const listOf = (value: unknown): readonly unknown[] => (Array.isArray(value) ? value : []);
-export const each = <T>(value: unknown, make: (item: Fields) => T): T[] => listOf(value).map((item) => make(fieldsOf(item)));
-export const maybeText = (value: unknown): string | undefined => (typeof value === "string" ? value : undefined);
-export const textOf = (value: unknown): string => maybeText(value) ?? "";
-export const textsOf = (value: unknown): string[] => listOf(value).filter((item) => typeof item === "string");
-export const maybeCount = (value: unknown): number | undefined =>
-  Number.isSafeInteger(value) && (value as number) >= 0 ? (value as number) : undefined;
+const fieldsOf = (value: unknown): Fields => (isFields(value) ? value : {});
 
-function block({ type, text, data, mimeType }: Fields): Block {
-  if (type === "text") return { type, text: textOf(text) };
+const fields = object({ type: string, text: string, data: string, mimeType: string });
+
+function block(value: unknown): Block {
+  const { type, text, data, mimeType } = fields(value);
+  if (type === "text") return { type, text };
   // Only image and audio types are allowed, because the type becomes part of a data URL.
-  const isMedia = (type === "image" || type === "audio") && /^(image|audio)\/[\w.+-]+$/.test(textOf(mimeType));
-  return isMedia ? { type, address: `data:${textOf(mimeType)};base64,${textOf(data)}` } : { type: "other" };
+  const isMedia = (type === "image" || type === "audio") && /^(image|audio)\/[\w.+-]+$/.test(mimeType);
+  return isMedia ? { type, address: `data:${mimeType};base64,${data}` } : { type: "other" };
+}
+
+/** A call that the server denied or that failed. */
+class Refused extends Error {
+  readonly fields: Fields;
+  readonly scopes: readonly string[];
+
+  constructor(message: string, fields: Fields, scopes: readonly string[]) {
+    super(message);
+    this.fields = fields;
+    this.scopes = scopes;
+  }
 }
 
 /** Parses a `tools/call` result; throws an error for a failed call. */
 export function told(result: unknown): Told {
   const { isError, content, structuredContent, _meta } = fieldsOf(result);
-  const blocks = each(content, block);
+  const blocks = items(block)(content);
   const fields = fieldsOf(structuredContent);
   if (isError !== true) return { fields, blocks };
   const [first] = blocks;
-  const message = maybeText(fields["message"]) ?? (first?.type === "text" ? first.text : "It failed.");
-  throw Object.assign(new Error(message), { refused: fields, scopes: textsOf(fieldsOf(_meta)["requested_scopes"]) });
+  const text = maybeText(fields["message"]) ?? (first?.type === "text" ? first.text : "It failed.");
+  throw new Refused(text, fields, texts(fieldsOf(_meta)["requested_scopes"]));
 }
 
 /** The details of a denied call; empty for other errors. */
-export const refusal = (error: unknown): Fields => fieldsOf(fieldsOf(error)["refused"]);
+export const refusal = (error: unknown): Fields => (error instanceof Refused ? error.fields : {});
 /** The scopes that a person would have to allow. */
-export const scopesOf = (error: unknown): string[] => textsOf(fieldsOf(error)["scopes"]);
+export const scopesOf = (error: unknown): readonly string[] => (error instanceof Refused ? error.scopes : []);
 /** The error message for display. */
-export const explained = (error: unknown): string => error instanceof Error ? error.message : String(error);
+export const explained = message;
 /** Whether the call failed for lack of permission. */
-export const isLocked = (error: unknown): boolean => /^(NOT_FOUND|PERMISSION_DENIED|SCOPE_REQUIRED)$/.test(textOf(refusal(error)["code"]));
+export const isLocked = (error: unknown): boolean => /^(NOT_FOUND|PERMISSION_DENIED|SCOPE_REQUIRED)$/.test(string(refusal(error)["code"]));

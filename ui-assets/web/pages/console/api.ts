@@ -1,8 +1,6 @@
 // API client of the console. The host and this page are from the same build, so responses are not validated; text from
 // agents is shown as text only.
 
-import type { Contents, Entry } from "../../lib/contents.ts";
-
 export interface Question {
   readonly tool_call: { readonly id: string; readonly name: string };
   readonly extra: object;
@@ -61,26 +59,6 @@ export interface Standing {
   readonly status?: "pending" | "granted" | "denied" | "expired" | "cancelled";
   readonly granted?: readonly string[];
   readonly message?: string;
-}
-
-export interface Change {
-  readonly path: string;
-  readonly op: string;
-  readonly to?: string;
-  readonly before: Entry;
-  readonly after: Entry;
-  readonly hunks: readonly { readonly old_start: number; readonly new_start: number; readonly lines: readonly { readonly op: string; readonly text: string }[] }[];
-  readonly added: number;
-  readonly removed: number;
-  readonly binary: boolean;
-  readonly binary_type?: string;
-  readonly contents?: Contents;
-  readonly large: boolean;
-  readonly hidden: boolean;
-}
-
-export interface Review {
-  readonly changes: readonly Change[];
 }
 
 export interface Suggested {

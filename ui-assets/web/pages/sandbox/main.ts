@@ -1,6 +1,6 @@
 // Sandbox page of `<mcp-view>`: shows an untrusted page in a nested frame and forwards its messages.
 import { allowed, policyOf } from "../../lib/csp.ts";
-import type { Fields } from "../../lib/kinds.ts";
+import type { Fields } from "../../lib/json.ts";
 
 const host = parent;
 const kind = "ui/notifications/sandbox-";

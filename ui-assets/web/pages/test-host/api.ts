@@ -1,5 +1,5 @@
 // API client of the test host. The token is read from the URL hash and kept in this tab.
-import { at, string, text } from "./json.ts";
+import { at, string, stringify, text } from "./json.ts";
 
 const KEPT = "token";
 if (location.hash !== "") {
@@ -13,7 +13,7 @@ export async function ask(what: string, body: unknown): Promise<unknown> {
   const answer = await fetch(`/api/${what}`, {
     method: "POST",
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
-    body: JSON.stringify(body),
+    body: stringify(body),
   });
   if (answer.status === 401) throw new Error("this address lacks its token; open the one that the host printed");
   const said: unknown = await answer.json();

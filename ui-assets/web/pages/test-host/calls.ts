@@ -1,7 +1,9 @@
 // Runs tool calls, including previews, permission prompts and elicitation.
-import { memo, signal } from "../../lib/signals.ts";
+import { computed, signal } from "@preact/signals-core";
+
 import { errorOf, request, result } from "./api.ts";
 import { at, list, members, reason, string, text, texts } from "./json.ts";
+import type { MessageName } from "./messages.tsx";
 import { isApp } from "./model.ts";
 import type { Entry, Tool } from "./model.ts";
 import { elicitations, policy } from "./store.ts";
@@ -30,7 +32,7 @@ export interface Asked {
 const questions = signal<readonly (Permission | Asked)[]>([]);
 
 /** Pending questions, shown one at a time. */
-export const waiting = memo((): readonly (Permission | Asked | Entry)[] => [...questions(), ...elicitations()]);
+export const waiting = computed((): readonly (Permission | Asked | Entry)[] => [...questions.value, ...elicitations.value]);
 
 /** Comparison of an artifact from the preview with the same artifact from the call. */
 export interface Compared {
@@ -43,8 +45,8 @@ export interface Outcome {
   readonly preview?: unknown;
   readonly call?: unknown;
   readonly compared?: readonly Compared[];
-  /** Name of the page text that describes the outcome. */
-  readonly note?: string | undefined;
+  /** Name of the message that describes the outcome. */
+  readonly note?: MessageName | undefined;
   readonly fault?: string;
   readonly ms?: number;
 }
@@ -54,10 +56,10 @@ const MOST_ROUNDS = 10;
 function asked<T>(make: (answer: (given: T) => void) => Permission | Asked): Promise<T> {
   return new Promise((settle) => {
     const made = make((given) => {
-      questions(questions().filter((one) => one !== made));
+      questions.value = questions.value.filter((one) => one !== made);
       settle(given);
     });
-    questions([...questions(), made]);
+    questions.value = [...questions.value, made];
   });
 }
 
@@ -91,12 +93,12 @@ const permitted = (call: Call, scopes: readonly string[], shown?: unknown): Prom
 interface Made {
   readonly response: unknown;
   readonly granted?: readonly string[] | undefined;
-  readonly note?: string;
+  readonly note?: MessageName;
 }
 
 /** Makes the call. If it lacks scopes, asks for them and retries once with those granted. */
 async function made(one: Call, meta: object, granted?: readonly string[]): Promise<Made> {
-  const all = Object.entries({ ...meta, policy: policy(), granted_scopes: granted }).filter(([, value]) => value !== undefined);
+  const all = Object.entries({ ...meta, policy: policy.value, granted_scopes: granted }).filter(([, value]) => value !== undefined);
   const params = { name: one.tool.name, arguments: one.given };
   const response = await exchanged(all.length > 0 ? { ...params, _meta: Object.fromEntries(all) } : params);
   const scopes = requested(response);

@@ -1,37 +1,23 @@
-// Accessors for untyped JSON values.
+// Accessors for JSON without a schema: the value at a path of keys, if it has the type.
+import { at, isFields, listOf, maybeText, stringify, texts as textsIn } from "../../lib/json.ts";
+import type { Fields } from "../../lib/json.ts";
+import { message } from "../../lib/visible.ts";
 
-export type Members = Readonly<Record<string, unknown>>;
+export { at, isFields, stringify };
+export type { Fields };
+export const reason = message;
 
-export const isMembers = (value: unknown): value is Members =>
-  typeof value === "object" && value !== null && !Array.isArray(value);
-
-/** The value at a path of keys. */
-export const at = (value: unknown, ...way: string[]): unknown =>
-  way.reduce<unknown>((inner, name) => (isMembers(inner) && Object.hasOwn(inner, name) ? inner[name] : undefined), value);
-
-// The value at the path, if it has the type.
-
-export const members = (value: unknown, ...way: string[]): Members => {
-  const found = at(value, ...way);
-  return isMembers(found) ? found : {};
+export const members = (value: unknown, ...path: string[]): Fields => {
+  const found = at(value, ...path);
+  return isFields(found) ? found : {};
 };
-
-export const text = (value: unknown, ...way: string[]): string | undefined => {
-  const found = at(value, ...way);
-  return typeof found === "string" ? found : undefined;
-};
-
+export const text = (value: unknown, ...path: string[]): string | undefined => maybeText(at(value, ...path));
 /** The string at the path, or an empty string. */
-export const string = (value: unknown, ...way: string[]): string => text(value, ...way) ?? "";
+export const string = (value: unknown, ...path: string[]): string => text(value, ...path) ?? "";
+export const list = (value: unknown, ...path: string[]): readonly unknown[] => listOf(at(value, ...path));
+export const texts = (value: unknown, ...path: string[]): string[] => textsIn(at(value, ...path));
 
-export const list = (value: unknown, ...way: string[]): readonly unknown[] => {
-  const found = at(value, ...way);
-  return Array.isArray(found) ? found : [];
-};
-
-export const texts = (value: unknown, ...way: string[]): string[] => list(value, ...way).filter((item) => typeof item === "string");
-
-export const pretty = (value: unknown): string => JSON.stringify(value, null, 2) ?? "";
+export const pretty = (value: unknown): string => stringify(value, null, 2) ?? "";
 
 /** Strings unchanged, other values as JSON. */
 export const shownAs = (value: unknown): string => (typeof value === "string" ? value : pretty(value));
@@ -44,5 +30,3 @@ export function parsed(source: string): readonly [value: unknown, fault: string]
     return [undefined, reason(error)];
   }
 }
-
-export const reason = (error: unknown): string => (error instanceof Error ? error.message : String(error));

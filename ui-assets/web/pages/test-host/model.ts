@@ -1,30 +1,39 @@
 // Typed data model of the host's API.
-import { fit } from "../../lib/fit.ts";
-import { at, string, text, texts } from "./json.ts";
+import { anything, flag, items, number, object, or, string } from "../../lib/json.ts";
+import type { Parsed } from "../../lib/json.ts";
+import { at, string as stringAt, text, texts } from "./json.ts";
 
-const ANY: unknown = undefined;
-
+const count = or(number, 0);
+const is = or(flag, false);
 // `tool` is the server's definition; the other fields are computed by the host.
-const TOOL = { name: "", intent: "", lints: [""], preview: false, readOnly: false, ui: "", tool: ANY };
-const APP = { uri: "", title: "", name: "", description: "" };
-const FACTS = { greeting: ANY, badges: [{ name: "", on: false }], tools: [TOOL], apps: [APP], configSchema: ANY, policy: false };
-const STATE = { status: "offline", reason: "", target: "", revision: "", configuration: ANY, facts: FACTS };
-const ENTRY = { seq: 0, at_ms: 0, side: "", message: ANY, fault: "" };
-const CHECK = { check: "", outcome: "", detail: "" };
+const toolFacts = object({ name: string, intent: string, lints: items(string), preview: is, readOnly: is, ui: string, tool: anything });
+const app = object({ uri: string, title: string, name: string, description: string });
+const serverFacts = object({
+  greeting: anything,
+  badges: items(object({ name: string, on: is })),
+  tools: items(toolFacts),
+  apps: items(app),
+  configSchema: anything,
+  policy: is,
+});
+const NONE = serverFacts({});
+const hostState = object({ status: or(string, "offline"), reason: string, target: string, revision: string, configuration: anything, facts: or(serverFacts, NONE) });
+const entry = object({ seq: count, at_ms: count, side: string, message: anything, fault: string });
+const check = object({ check: string, outcome: string, detail: string });
 
-export type App = typeof APP;
-export type Entry = typeof ENTRY;
-export type Check = typeof CHECK;
+export type App = Parsed<typeof app>;
+export type Entry = Parsed<typeof entry>;
+export type Check = Parsed<typeof check>;
 export type Tool = ReturnType<typeof toolOf>;
 export type State = ReturnType<typeof stateOf>;
 
-function toolOf(facts: typeof TOOL) {
+function toolOf(facts: Parsed<typeof toolFacts>) {
   const { tool, name } = facts;
   const annotations = at(tool, "annotations");
   return {
     ...facts,
     title: text(tool, "title") ?? text(annotations, "title") ?? name,
-    description: string(tool, "description"),
+    description: stringAt(tool, "description"),
     inputSchema: at(tool, "inputSchema"),
     annotations,
     scopes: texts(at(annotations, "scopes") ?? at(tool, "_meta", "scopes")),
@@ -36,18 +45,18 @@ function toolOf(facts: typeof TOOL) {
 export const isApp = (resource: unknown): boolean => at(resource, "mimeType") === "text/html;profile=mcp-app";
 
 export function stateOf(value: unknown) {
-  const { facts, ...state } = fit(STATE, value);
+  const { facts, ...state } = hostState(value);
   const { greeting, tools } = facts;
   const info = at(greeting, "serverInfo") ?? at(greeting, "_meta", "io.modelcontextprotocol/serverInfo");
   return {
     ...state,
     ...facts,
     tools: tools.map(toolOf),
-    name: text(info, "title") ?? string(info, "name"),
-    version: string(info, "version"),
+    name: text(info, "title") ?? stringAt(info, "name"),
+    version: stringAt(info, "version"),
     spoken: text(greeting, "protocolVersion") ?? state.revision,
   };
 }
 
-export const entriesOf = (value: unknown): Entry[] => fit([ENTRY], value);
-export const checksOf = (value: unknown): Check[] => fit([CHECK], value);
+export const entriesOf = (value: unknown): Entry[] => items(entry)(value);
+export const checksOf = (value: unknown): Check[] => items(check)(value);

@@ -1,12 +1,12 @@
 // Interprets JSON Schemas for forms.
-import { at, isMembers, list, members, string, text } from "./json.ts";
-import type { Members } from "./json.ts";
+import { at, isFields, list, members, string, stringify, text } from "./json.ts";
+import type { Fields } from "./json.ts";
 
 export type Kind = "text" | "number" | "choice" | "list" | "object" | "json";
 
 export interface Field {
   readonly kind: Kind;
-  readonly schema: Members;
+  readonly schema: Fields;
   readonly description: string;
   readonly choices: readonly { readonly value: unknown; readonly label: string }[];
 }
@@ -14,8 +14,8 @@ export interface Field {
 const MOST_STEPS = 32;
 
 /** Resolves references, and selects one of several alternatives. */
-function resolved(schema: unknown, root: unknown): Members {
-  let said: Members = {};
+function resolved(schema: unknown, root: unknown): Fields {
+  let said: Fields = {};
   let now: unknown = schema;
   for (let step = 0; step < MOST_STEPS; step += 1) {
     const { $ref, anyOf, oneOf, allOf, ...own } = members(now);
@@ -31,7 +31,7 @@ function resolved(schema: unknown, root: unknown): Members {
     } else if (open.length > 0) {
       now = open[0];
     } else if (list(allOf).length > 0) {
-      now = list(allOf).reduce<Members>((all, part) => ({ ...all, ...members(part) }), {});
+      now = list(allOf).reduce<Fields>((all, part) => ({ ...all, ...members(part) }), {});
     } else {
       return said;
     }
@@ -41,12 +41,12 @@ function resolved(schema: unknown, root: unknown): Members {
 
 const KINDS: ReadonlyMap<unknown, Kind> = new Map([["string", "text"], ["integer", "number"], ["number", "number"], ["boolean", "choice"]]);
 
-function kindOf({ type, enum: some, items, properties }: Members): Kind {
+function kindOf({ type, enum: some, items, properties }: Fields): Kind {
   const types = [type].flat().filter((name) => name !== "null");
   const one = types.length === 1 && types[0];
   if (Array.isArray(some)) return "choice";
-  if (one === "array") return isMembers(items) ? "list" : "json";
-  return KINDS.get(one) ?? (isMembers(properties) ? "object" : "json");
+  if (one === "array") return isFields(items) ? "list" : "json";
+  return KINDS.get(one) ?? (isFields(properties) ? "object" : "json");
 }
 
 export function fieldOf(schema: unknown, root: unknown): Field {
@@ -60,7 +60,7 @@ export function fieldOf(schema: unknown, root: unknown): Field {
     description: string(description),
     choices: (Array.isArray(some) ? some : kind === "choice" ? [false, true] : []).map((value, index) => ({
       value,
-      label: text(names[index]) ?? (typeof value === "string" ? value : JSON.stringify(value)),
+      label: text(names[index]) ?? (typeof value === "string" ? value : stringify(value)),
     })),
   };
 }
@@ -82,8 +82,8 @@ export function policySchema(schema: unknown): unknown {
   const names = kept.map(([name]) => name);
   return {
     ...members(schema),
-    ...(isMembers(properties) && { properties: Object.fromEntries(kept.map(([name, field]) => [name, policySchema(field)])) }),
-    ...(isMembers(items) && { items: policySchema(items) }),
+    ...(isFields(properties) && { properties: Object.fromEntries(kept.map(([name, field]) => [name, policySchema(field)])) }),
+    ...(isFields(items) && { items: policySchema(items) }),
     ...(Array.isArray(required) && { required: required.filter((name) => names.includes(name)) }),
   };
 }

@@ -1,5 +1,6 @@
 // State of the test host's page, updated from the host's event log.
-import { memo, signal } from "../../lib/signals.ts";
+import { computed, signal } from "@preact/signals-core";
+
 import { ask } from "./api.ts";
 import { at, reason } from "./json.ts";
 import { entriesOf, stateOf } from "./model.ts";
@@ -19,9 +20,9 @@ export const width = signal("full");
 export const locale = signal(navigator.language);
 
 /** Unanswered elicitation requests of the current connection. */
-export const elicitations = memo<readonly Entry[]>(() => {
+export const elicitations = computed<readonly Entry[]>(() => {
   const open = new Map<unknown, Entry>();
-  for (const entry of entries()) {
+  for (const entry of entries.value) {
     const { side, message } = entry;
     const method = at(message, "method");
     const id = at(message, "id");
@@ -39,12 +40,12 @@ export const elicitations = memo<readonly Entry[]>(() => {
 export const meetings = signal(0);
 
 function became(next: State): void {
-  const before = state().status;
-  state(next);
-  if (next.status === "ready" && before !== "ready") meetings(meetings() + 1);
+  const before = state.value.status;
+  state.value = next;
+  if (next.status === "ready" && before !== "ready") meetings.value = meetings.value + 1;
 }
 
-const offline = (error: unknown) => state({ ...state(), status: "offline", reason: reason(error) });
+const offline = (error: unknown) => (state.value = { ...state.value, status: "offline", reason: reason(error) });
 
 async function refresh(): Promise<void> {
   became(stateOf(await ask("state", {})));
@@ -56,13 +57,13 @@ export async function follow(): Promise<void> {
   let begun = false;
   for (;;) {
     try {
-      if (begun && state().status === "offline") await refresh();
+      if (begun && state.value.status === "offline") await refresh();
       const fresh = entriesOf(await ask("events", { after }));
       after = fresh.at(-1)?.seq ?? after;
-      if (fresh.length > 0) entries([...entries(), ...fresh].slice(-MOST_ENTRIES));
+      if (fresh.length > 0) entries.value = [...entries.value, ...fresh].slice(-MOST_ENTRIES);
       const states = fresh.filter((entry) => entry.side === "state");
       // Ignore state changes from before the page was opened.
-      if (begun && states.some((entry) => entry.message === "connecting")) state({ ...state(), status: "connecting" });
+      if (begun && states.some((entry) => entry.message === "connecting")) state.value = { ...state.value, status: "connecting" };
       if (!begun || states.length > 0) await refresh();
       begun = true;
     } catch (error) {
@@ -74,8 +75,8 @@ export async function follow(): Promise<void> {
 
 /** Closes the connection and opens another. */
 export async function reconnect(revision: string, configuration: unknown): Promise<void> {
-  state({ ...state(), status: "connecting", reason: "" });
-  policy(undefined);
+  state.value = { ...state.value, status: "connecting", reason: "" };
+  policy.value = undefined;
   try {
     became(stateOf(await ask("connect", { revision, configuration })));
   } catch (error) {

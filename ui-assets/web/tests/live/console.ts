@@ -7,7 +7,7 @@ test("a person grants two uses and revokes the grant", async ({ page }) => {
   const allow = page.getByRole("button", { name: /^Allow this/ });
   await expect(allow).toBeEnabled();
   await expect(page.getByText("write:file:/repo/a.txt").first()).toBeVisible();
-  await expect(page.locator(".add", { hasText: "one" })).toBeVisible();
+  await expect(page.locator(".t.add", { hasText: "one" })).toBeVisible();
   expect(await barriers(page)).toEqual([]);
   const uses = page.getByLabel("How many uses");
   await uses.focus();

@@ -77,7 +77,7 @@ test("shows the agent's changes without changing files", async ({ page, site, ro
   await started.call("edit_file", { path: "src/lib.rs", edits: [{ old_text: "two", new_text: "three" }] });
   await frame.getByRole("button", { name: "Changed 0" }).click();
   await frame.getByRole("treeitem", { name: /lib.rs.*\+1 −1/ }).click();
-  await expect(frame.getByRole("option", { name: "+fn three() {}" })).toHaveClass(/added/);
+  await expect(frame.locator(".t.add")).toHaveText("fn three() {}");
   await frame.getByRole("button", { name: "Show the file" }).click();
   await expect(frame.locator("#line-2")).toContainText("fn three() {}");
   await writeFile(join(root, "src/lib.rs"), "gone\n");

@@ -8,15 +8,15 @@ import { TREE, done, given, host } from "../files-host.ts";
 import { expect, test } from "../fixtures.ts";
 import { embedded, samples } from "../reviews.ts";
 
-const MOST_BYTES = 60_000;
+const MOST_BYTES = 80_000;
 const HUNK = {
   old_start: 12,
   new_start: 12,
   lines: [
-    { op: " ", text: "fn next(n: u32) -> u32 {" },
-    { op: "-", text: "    n + 2" },
-    { op: "+", text: "    n + 1" },
-    { op: " ", text: "}" },
+    { op: " ", text: "fn next(n: u32) -> u32 {\n" },
+    { op: "-", text: "    n + 2\n" },
+    { op: "+", text: "    n + 1\n" },
+    { op: " ", text: "}\n" },
   ],
 };
 

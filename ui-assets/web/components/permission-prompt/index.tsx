@@ -1,0 +1,191 @@
+// The `<permission-prompt>` custom element, which asks a person for permission in the host's own document.
+import { render } from "preact";
+
+import { CALM, left } from "../../lib/calm.ts";
+import { block as read } from "./block.ts";
+import type { Block } from "./block.ts";
+import { answer, narrowest, needsTick } from "./choice.ts";
+import type { Choice, LeftOut } from "./choice.ts";
+import { Prompt } from "./view.tsx";
+
+/** Shown after a press within the delay. */
+const EARLY = "Not accepted: the request has just changed. Press again.";
+
+/**
+ * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
+ * host shows a preview of the call (`view`), sets `settled` once it is loaded, and sets `leftOut` to the excluded
+ * hunks. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
+ * after each `failed()`.
+ */
+export class PermissionPrompt extends HTMLElement {
+  #block: Block | undefined;
+  // Set together with the block.
+  #choice!: Choice;
+  #view: Node | undefined;
+  #said: "granted" | "denied" | undefined;
+  #why!: string;
+  #settled!: boolean;
+  /** Whether at least one hunk is still included. */
+  #some!: boolean;
+  #since = 0;
+  #ticking: ReturnType<typeof setInterval> | undefined;
+  #calming: ReturnType<typeof setTimeout> | undefined;
+
+  constructor() {
+    super();
+    this.addEventListener("keydown", (event) => {
+      // Ignore Escape while composing text and inside input fields.
+      const field = (event.target as Element).matches("textarea,[type=number]");
+      if (event.key === "Escape" && event.isTrusted && !event.isComposing && !field) this.#answer(false);
+    });
+  }
+
+  connectedCallback(): void {
+    this.role = "group";
+    this.ariaLabel = "Permission request";
+    this.#calm();
+    document.addEventListener("visibilitychange", this.#calm);
+    this.#ticking = setInterval(() => this.#update(), 1000);
+  }
+
+  disconnectedCallback(): void {
+    clearInterval(this.#ticking);
+    clearTimeout(this.#calming);
+    document.removeEventListener("visibilitychange", this.#calm);
+  }
+
+  get block(): unknown {
+    return this.#block;
+  }
+
+  set block(value: unknown) {
+    const next = read(value, "block");
+    const before = this.#block;
+    this.#block = next;
+    if (before?.tool_call.id !== next.tool_call.id) {
+      this.#choice = narrowest;
+      this.#said = undefined;
+      this.#why = "";
+      this.#some = true;
+      this.#settled = !next.bailiwick?.preview;
+      this.#view = undefined;
+      this.#calm();
+    } else if (before.status !== "pending") {
+      // A final status never changes.
+      this.#block = before;
+    }
+    this.#update();
+  }
+
+  set view(view: Node) {
+    this.#view = view;
+    this.#update();
+  }
+
+  set settled(value: boolean) {
+    this.#settled = value;
+    // The layout is about to shift under the pointer, so restart the delay.
+    this.#calm();
+  }
+
+  /** The excluded hunks; `undefined` if all hunks are excluded. */
+  set leftOut(out: readonly LeftOut[] | undefined) {
+    this.#some = !!out;
+    // A broader grant would also allow the excluded hunks, so the answer applies once and to this call only.
+    this.#choose(out?.length === 0 ? { out } : { out: out ?? [], rung: 0, time: "once", descendants: false });
+  }
+
+  /** Reports that the answer had no effect, and allows another one. */
+  failed(why: string): void {
+    this.#said = undefined;
+    this.#why = why;
+    this.#calm();
+  }
+
+  /** Ignores presses for the next `CALM` milliseconds. */
+  readonly #calm = (): void => {
+    this.#since = performance.now();
+    clearTimeout(this.#calming);
+    this.#calming = setTimeout(() => this.#update(), CALM);
+    this.#update();
+  };
+
+  /** Whether the controls changed less than `CALM` milliseconds ago. */
+  #isEarly(): boolean {
+    return performance.now() - this.#since < CALM;
+  }
+
+  #choose(change: Partial<Choice>): void {
+    // Any change of the choice clears the confirmation.
+    this.#choice = { ...this.#choice, sure: false, ...(change.time === "once" && { descendants: false }), ...change };
+    this.#update();
+  }
+
+  /** The remaining time to answer, formatted by `left`. */
+  #left(): string {
+    return left(this.#block?.bailiwick?.expires_at ?? Infinity);
+  }
+
+  #may(allows: boolean): boolean {
+    const open = this.#block?.status === "pending" && !this.#said && this.#left();
+    const unsure = needsTick(this.#block?.bailiwick, this.#choice) && !this.#choice.sure;
+    return !!open && (!allows || (this.#settled && this.#some && !unsure));
+  }
+
+  #answer(allows: boolean): void {
+    const block = this.#block;
+    const choice = this.#choice;
+    if (!block || !this.#may(allows)) return;
+    if (this.#isEarly()) {
+      this.#why = EARLY;
+      return this.#update();
+    }
+    this.#said = allows ? "granted" : "denied";
+    this.#why = "";
+    this.#update();
+    const detail = { id: block.tool_call.id, answer: answer(block.bailiwick, choice, allows), remember: allows && choice.time !== "once" };
+    this.dispatchEvent(new CustomEvent(`permission-${this.#said}`, { detail }));
+  }
+
+  #update(): void {
+    const block = this.#block;
+    if (!block) return;
+    const { status } = block;
+    const time = this.#left();
+    const late = "Not allowed: no answer in time.";
+    const by = this.#said === status ? "" : "Answered elsewhere: ";
+    const words = {
+      pending: this.#said ? "Sending…" : time ? this.#why : late,
+      granted: `${by}allowed ${block.extra.grantedPermissions?.join(", ") ?? ""}`,
+      denied: `${by}denied`,
+      expired: late,
+      cancelled: "The call has ended; there is nothing to answer.",
+    }[status];
+    const prompt = (
+      <Prompt
+        key={block.tool_call.id}
+        block={block}
+        choice={this.#choice}
+        view={this.#view}
+        open={this.#may(false)}
+        allowable={this.#may(true)}
+        left={time}
+        status={words}
+        choose={(change) => this.#choose(change)}
+        answer={(allows) => this.#answer(allows)}
+      />
+    );
+    render(prompt, this);
+    this.toggleAttribute("data-early", this.#isEarly());
+    this.dataset["status"] = status;
+    this.ariaBusy = `${!this.#settled || (!!this.#said && status === "pending")}`;
+  }
+}
+
+declare global {
+  interface HTMLElementTagNameMap {
+    "permission-prompt": PermissionPrompt;
+  }
+}
+
+customElements.define("permission-prompt", PermissionPrompt);

@@ -1,0 +1,25 @@
+// Descriptions of directory contents and binary files for display.
+
+import type { Contents, Entry } from "./change.ts";
+
+const counted = (count: number, one: string, several = `${one}s`): string => `${count} ${count === 1 ? one : several}`;
+
+/** A summary such as `2 files, 1 directory, 12 bytes`. */
+export function counts({ files, directories, others, bytes }: Contents): string {
+  const links = others ? `${counted(others, "link or special file", "links or special files")}, ` : "";
+  return `${counted(files, "file")}, ${counted(directories, "directory", "directories")}, ${links}${counted(bytes, "byte")}`;
+}
+
+/** The first entries, one per line, and the number of remaining ones. */
+export function listing({ files, directories, others, first }: Contents): string[] {
+  const lines = first.map(({ path, kind, bytes }) => (kind === "file" ? `${path} (${counted(bytes, "byte")})` : kind === "directory" ? `${path}/` : `${path} (${kind === "link" ? "link" : "special file"})`));
+  const more = files + directories + others - first.length;
+  return more > 0 ? [...lines, `… and ${more} more`] : lines;
+}
+
+/** Type, size and hash of a binary file before and after. */
+export function binary(type: string | undefined, before: Entry, after: Entry): string {
+  const side = ({ kind, hash, bytes }: Entry): string => (kind === "file" ? `${counted(bytes, "byte")}, sha256 ${hash.slice(0, 12)}` : "");
+  const sides = [side(before), side(after)].filter((one, at, all) => one && all.indexOf(one) === at);
+  return `Binary file (${type || "unknown type"}): ${sides.join(" → ")}`;
+}

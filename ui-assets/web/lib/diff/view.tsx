@@ -1,0 +1,198 @@
+// Shows the changes of a call: a toolbar, the list of files, and a section with the lines of each file.
+import { computed, signal } from "@preact/signals-core";
+
+import { binary, counts as summary, listing } from "./contents.ts";
+import { Button } from "../ui.tsx";
+import { visible } from "../visible.ts";
+import type { Change } from "./change.ts";
+import { FileDiff } from "./model.ts";
+import { DiffTable, Notes } from "./table.tsx";
+
+const OPERATIONS: Readonly<Record<string, string>> = { create: "New", modify: "Changed", delete: "Deleted", move: "Moved", copy: "Copied", make_directory: "New directory" };
+
+/** The numbers of added and removed lines without those of excluded hunks. */
+function countsOf({ change, excluded, hunks }: FileDiff): { readonly added: number; readonly removed: number } {
+  const out = [...excluded.value].flatMap((hunk) => hunks[hunk]?.runs ?? []);
+  const sum = (kind: 1 | 2): number => out.reduce((all, run, at) => (at % 3 === kind ? all + run : all), 0);
+  return { added: Math.max(0, change.added - sum(2)), removed: Math.max(0, change.removed - sum(1)) };
+}
+
+/** The displayed changes and how they are displayed. */
+export class Diff {
+  readonly files: readonly FileDiff[];
+  readonly split = signal(false);
+  readonly wrap = signal(true);
+  /** Index of the current change for `n` and `p`, across all files. */
+  readonly place = signal(-1);
+  readonly places = computed(() => this.files.flatMap((file) => file.layout.value.starts.map((_, at) => ({ file, at }))));
+  /** The excluded hunks by file. */
+  readonly excluded = computed(() =>
+    this.files.filter(({ excluded }) => excluded.value.size > 0).map(({ change, excluded }) => ({ path: change.path, hunks: [...excluded.value].sort((a, b) => a - b) })),
+  );
+  /** Number of hunks. */
+  readonly hunks: number;
+  /** Called when a person excludes or includes a hunk. */
+  onExclude: () => void = () => undefined;
+  readonly counts = computed(() => {
+    const all = this.files.map(countsOf);
+    return { added: all.reduce((sum, { added }) => sum + added, 0), removed: all.reduce((sum, { removed }) => sum + removed, 0) };
+  });
+
+  /** `fileOf` makes the state of a change by its index. */
+  constructor(changes: readonly Change[], fileOf = (change: Change, _at: number, onExclude: () => void) => new FileDiff(change, onExclude)) {
+    this.files = changes.map((change, at) => fileOf(change, at, () => this.onExclude()));
+    this.hunks = changes.flatMap(({ hunks }) => hunks).length;
+  }
+
+  /** Allows a person to exclude hunks of modified files. */
+  set divisible(divisible: boolean) {
+    for (const file of this.files) file.divisible.value = divisible && file.change.op === "modify";
+  }
+
+  setSplit(split: boolean): void {
+    this.split.value = split;
+    for (const file of this.files) file.split.value = split;
+  }
+
+  toggleWrap(): void {
+    // The split view always wraps, because long lines would be cut off.
+    if (!this.split.value) this.wrap.value = !this.wrap.value;
+  }
+
+  /** Moves to the next or previous change. */
+  go(step: 1 | -1): void {
+    const next = this.places.value[this.place.value + step];
+    if (!next) return;
+    this.place.value += step;
+    for (const file of this.files) file.place.value = undefined;
+    next.file.isOpen.value = true;
+    next.file.moves += 1;
+    next.file.place.value = next.at;
+  }
+}
+
+export const Counts = ({ added, removed }: { readonly added: number; readonly removed: number }) =>
+  added + removed > 0 ? (
+    <span class="counts">
+      <span class="plus">+{added}</span>
+      <span class="minus">−{removed}</span>
+    </span>
+  ) : null;
+
+/** Why no lines are shown. */
+function reason({ op, before, after, hidden, large, binary: isBinary, binary_type, hunks, notes }: Change): string | undefined {
+  if (op === "make_directory") return "Directory will be created.";
+  if (before.kind === "directory" && op === "delete") return "Directory and its contents will be deleted.";
+  if (hidden) return "This worker may not read the file, so its content is not shown.";
+  if (large) return "Too much changed to be shown line by line.";
+  if (isBinary) return binary(binary_type, before, after);
+  if (hunks.length > 0 || notes?.length) return undefined;
+  return op === "create" || op === "delete" ? "The file is empty." : "The content stays as it is.";
+}
+
+function Hashes({ change: { before, after, hidden } }: { readonly change: Change }) {
+  const both = [before.hash, after.hash];
+  const [old, now] = both.map((hash) => hash.slice(0, 12) || "nothing");
+  if (hidden || old === now) return null;
+  return (
+    <span class="hashes quiet" title={both.join(" → ")}>sha256 <code>{old}</code> → <code>{now}</code></span>
+  );
+}
+
+function File({ file }: { readonly file: FileDiff }) {
+  const { change } = file;
+  const { path, to, op, contents, hidden } = change;
+  const entries = contents ? listing(contents) : [];
+  const why = reason(change);
+  const failure = file.failure.value;
+  return (
+    <details class="file" open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
+      <summary>
+        {op && <span class={`badge ${op}`}>{OPERATIONS[op] ?? visible(op)}</span>}
+        {path && (
+          <h2>
+            <bdi>{visible(path)}</bdi>
+            {to && <span class="to"> → <bdi>{visible(to)}</bdi></span>}
+          </h2>
+        )}
+        <Hashes change={change} />
+        <Counts {...countsOf(file)} />
+      </summary>
+      {failure && (
+        <p class="notice bad" role="alert">
+          <span>{visible(failure.words)}</span>{" "}
+          <button
+            type="button"
+            onClick={({ currentTarget }) => {
+              currentTarget.closest("details")?.querySelector<HTMLElement>("[role=table]")?.focus();
+              failure.retry();
+            }}
+          >
+            Try again
+          </button>
+        </p>
+      )}
+      {entries.length > 0 && contents ? (
+        <>
+          <p class="note">With everything in it: {summary(contents)}{hidden && ", and what this worker may not read"}</p>
+          <ul class="contents">{entries.map((entry) => <li><bdi>{visible(entry)}</bdi></li>)}</ul>
+        </>
+      ) : why ? (
+        <p class="note">{visible(why)}</p>
+      ) : undefined}
+      <Notes file={file} />
+      {!why && entries.length === 0 && change.hunks.length > 0 && <DiffTable file={file} />}
+    </details>
+  );
+}
+
+export function Toolbar({ diff }: { readonly diff: Diff }) {
+  const { split, wrap, place, places, counts } = diff;
+  return (
+    <div class="bar" role="toolbar" aria-label="View">
+      <span class="group">
+        <Button aria-pressed={!split.value} press={() => diff.setSplit(false)}>Unified</Button>
+        <Button aria-pressed={split.value} press={() => diff.setSplit(true)}>Side by side</Button>
+      </span>
+      <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" title="Wrap long lines (w)" press={() => diff.toggleWrap()}>Wrap</Button>
+      <span class="group">
+        <Button aria-keyshortcuts="p" title="Previous change (p)" aria-label="Previous change" press={() => diff.go(-1)}>↑</Button>
+        <Button aria-keyshortcuts="n" title="Next change (n)" aria-label="Next change" press={() => diff.go(1)}>↓</Button>
+      </span>
+      <span class="where quiet" role="status">{place.value >= 0 && `${place.value + 1} of ${places.value.length}`}</span>
+      <Counts {...counts.value} />
+    </div>
+  );
+}
+
+/** The list of the files, with buttons that scroll to them. */
+function Files({ diff: { files } }: { readonly diff: Diff }) {
+  return (
+    <details class="files" open>
+      <summary>{files.length} files</summary>
+      <ul>
+        {files.map((file, at) => (
+          <li>
+            <Button
+              class="jump"
+              press={({ currentTarget }) => (currentTarget as Element).closest(".diff")?.querySelectorAll(".file")[at]?.scrollIntoView()}
+            >
+              <bdi>{visible(file.change.to || file.change.path)}</bdi>
+            </Button>
+            <Counts {...countsOf(file)} />
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+export function DiffView({ diff }: { readonly diff: Diff }) {
+  return (
+    <div class={`diff${diff.split.value ? " split" : diff.wrap.value ? " wrap" : ""}`}>
+      <Toolbar diff={diff} />
+      {diff.files.length > 1 && <Files diff={diff} />}
+      {diff.files.map((file, at) => <File key={at} file={file} />)}
+    </div>
+  );
+}
