@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use crate::request::HistoryQuery;
 use bailiwick::audit::{AuditBroken, BreakReason, MemoryAudit, open_segment, without_gap};
-use bailiwick::id::ToolName;
 use bailiwick::permission::{GrantUse, History, HistoryEntry, HistoryEvent, Tally};
+use bailiwick::tool::ToolName;
 
 /// Entries per page.
 const PAGE_SIZE: usize = 100;
@@ -148,7 +148,7 @@ impl AuditReader {
                     Ok(()) => self.chain(earlier, true),
                     Err(error) => ChainStatus::Broken {
                         record: self.records + 1,
-                        reason: bailiwick::escape(&error.to_string()).into_owned(),
+                        reason: bailiwick::text::escape(&error.to_string()).into_owned(),
                     },
                 });
             };
@@ -225,7 +225,7 @@ fn broken(record: u64, reason: BreakReason) -> io::Result<ChainStatus> {
         BreakReason::Read(error) => Err(error),
         reason => Ok(ChainStatus::Broken {
             record,
-            reason: bailiwick::escape(&reason.to_string()).into_owned(),
+            reason: bailiwick::text::escape(&reason.to_string()).into_owned(),
         }),
     }
 }

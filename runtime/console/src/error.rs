@@ -19,7 +19,7 @@ impl ApiError {
         Self {
             status,
             code,
-            message: bailiwick::escape(&message.into()).into_owned(),
+            message: bailiwick::text::escape(&message.into()).into_owned(),
         }
     }
 
@@ -39,12 +39,12 @@ impl ApiError {
     /// 404 Not Found.
     pub(super) fn missing(code: &'static str) -> Self {
         let message = match code {
-            "NO_QUESTION" => "there is no such question",
-            "NO_GRANT" => "there is no such grant",
-            "NO_TEMPLATE" => "there is no such template",
+            "NO_QUESTION" => "unknown question",
+            "NO_GRANT" => "unknown grant",
+            "NO_TEMPLATE" => "unknown template",
             "NO_RECORD" => "nothing is recorded that could be shown",
             "NO_REFUSAL" => "nothing of this kind is refused",
-            _ => "there is no such runtime; it may have been shut down",
+            _ => "unknown runtime; it may have been shut down",
         };
         Self::new(StatusCode::NOT_FOUND, code, message)
     }

@@ -9,14 +9,14 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
 use bailiwick::effect::ExcludedHunks;
-use bailiwick::id::{GrantId, QuestionId, SilencedId, ToolName, WorkerId};
 use bailiwick::json::read_json;
-use bailiwick::path::VirtualPath;
 use bailiwick::permission::{
-    Answer, AuthorityError, Decision, DeniedCalls, GrantFilter, GrantHolder, HistoryFilter,
-    Lifetime, Narrowing,
+    Answer, AuthorityError, Decision, DeniedCalls, GrantFilter, GrantHolder, GrantId,
+    HistoryFilter, Lifetime, Narrowing, QuestionId, SilencedId,
 };
 use bailiwick::scope::{Coverage, Operations, Reach, ScopePattern, Verb};
+use bailiwick::tool::ToolName;
+use bailiwick::{VirtualPath, WorkerId};
 
 /// The longest note to an agent, in characters.
 const MAX_NOTE: usize = 1000;

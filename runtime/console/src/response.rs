@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use bailiwick::VirtualPath;
 use bailiwick::effect::Change;
-use bailiwick::id::{GrantId, SilencedId};
-use bailiwick::path::VirtualPath;
 use bailiwick::permission::{
-    Batch, Breadth, Choice, GrantHolder, GrantView, PermissionBlock, Question, Request, Run,
-    ServerCard, Silenced, Template,
+    Batch, Breadth, Choice, GrantHolder, GrantId, GrantView, PermissionBlock, Question, Request,
+    Run, ServerCard, Silenced, SilencedId, Template,
 };
 use bailiwick::scope::{Coverage, Scope};
 

@@ -10,8 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ConsoleSource;
 use crate::audit::AuditReader;
 use crate::response::{self, SessionTally, StateResponse};
-use bailiwick::id::{GrantId, QuestionId};
-use bailiwick::permission::{GrantAuthority, GrantView, Run, Silenced};
+use bailiwick::permission::{GrantAuthority, GrantId, GrantView, QuestionId, Run, Silenced};
 
 /// Changes within this time are reported together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
