@@ -8,15 +8,19 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use crate::cli::{HistoryCommand, VerifyCommand};
+use crate::table::json_lines;
 use bailiwick::audit::{
     AuditBroken, AuditFileError, AuditFileFault, BreakReason, Head, json_line, verify_file,
 };
+use bailiwick::config::RootConfig;
 use bailiwick::effect::ContentHash;
+use bailiwick::path::PathError;
 use bailiwick::permission::{History, HistoryFilter, Suggestion, suggest};
-use bailiwick::policy::Authority;
-use bailiwick::{Config, PathError, PolicyError, RootConfig, VirtualPath, escape};
-
-use crate::cli::{AuditAction, AuditCommand, HistoryView};
+use bailiwick::policy::{Authority, PolicyError};
+use bailiwick::text::escape;
+use bailiwick::tool::ToolName;
+use bailiwick::{Config, VirtualPath};
 
 /// Why an audit cannot be shown.
 #[derive(Debug, thiserror::Error)]
@@ -37,26 +41,33 @@ pub(crate) enum AuditError {
     Policy(#[from] PolicyError),
 }
 
-/// Runs the command.
-pub(crate) fn run(command: AuditCommand) -> Result<String, AuditError> {
-    match command.action {
-        AuditAction::Verify { head } => verify_files(&command.file, head),
-        AuditAction::History {
-            filter,
-            since,
-            until,
-            view,
-            json,
-        } => {
-            let [since, until] = [since, until].map(|when| when.map(|when| when.to_millis(now())));
-            let filter = HistoryFilter {
-                since,
-                until,
-                ..filter
-            };
-            format_history(&read_history(&command.file)?, &filter, view, json)
-        }
+/// Shows a history.
+pub(crate) fn history(command: HistoryCommand) -> Result<String, AuditError> {
+    let history = read_history(&command.audit)?;
+    if command.suggest {
+        let suggestions = suggestions(&history)?;
+        return if command.json {
+            Ok(json_lines(&suggestions)?)
+        } else {
+            Ok(format::suggestions(&suggestions))
+        };
     }
+    let now = now();
+    let filter = HistoryFilter {
+        agent: command.agent.map(Into::into),
+        session: command.session.map(Into::into),
+        server: command.server.map(Into::into),
+        tool: command.tool.as_deref().map(ToolName::new),
+        decision: command.decision,
+        since: command.since.map(|when| when.to_millis(now)),
+        until: command.until.map(|when| when.to_millis(now)),
+    };
+    Ok(match (command.report, command.json) {
+        (true, true) => json_line(&history.report(&filter))?,
+        (true, false) => format::report(&history.report(&filter)),
+        (false, true) => history.export(&filter)?,
+        (false, false) => format::entries(history.entries().filter(|entry| filter.admits(entry))),
+    })
 }
 
 fn now() -> u64 {
@@ -75,7 +86,8 @@ fn files(audit: &Path) -> Result<Vec<PathBuf>, AuditError> {
     Ok(std::iter::once(audit.to_owned()).chain(further).collect())
 }
 
-fn numbered(audit: &Path, number: u32) -> PathBuf {
+/// The audit file of another client.
+pub(crate) fn numbered(audit: &Path, number: u32) -> PathBuf {
     let mut path = audit.as_os_str().to_owned();
     path.push(format!(".{number}"));
     path.into()
@@ -105,10 +117,12 @@ fn numbers(audit: &Path) -> io::Result<BTreeSet<u32>> {
     Ok(numbers)
 }
 
-fn verify_files(audit: &Path, expected: Option<ContentHash>) -> Result<String, AuditError> {
+/// Verifies the hash chain of an audit.
+pub(crate) fn verify(command: &VerifyCommand) -> Result<String, AuditError> {
+    let expected = command.head;
     let mut found = expected.is_none();
     let (mut head, mut records, mut count) = (Head::default(), 0, 0);
-    for path in files(audit)? {
+    for path in files(&command.audit)? {
         let verified = verify_file(head, &path, |hash| found |= Some(hash) == expected)?;
         head = verified.head;
         (records, count) = (records + verified.records, count + verified.files);
@@ -146,27 +160,6 @@ fn read_history(audit: &Path) -> Result<History, AuditError> {
         }
     }
     Ok(history)
-}
-
-fn format_history(
-    history: &History,
-    filter: &HistoryFilter,
-    view: HistoryView,
-    json: bool,
-) -> Result<String, AuditError> {
-    Ok(match (view, json) {
-        (HistoryView::Entries, true) => history.export(filter)?,
-        (HistoryView::Entries, false) => {
-            format::entries(history.entries().filter(|entry| filter.admits(entry)))
-        }
-        (HistoryView::Report, true) => json_line(&history.report(filter))?,
-        (HistoryView::Report, false) => format::report(&history.report(filter)),
-        (HistoryView::Suggestions, true) => {
-            let lines = suggestions(history)?.into_iter().map(|one| json_line(&one));
-            lines.collect::<Result<Vec<_>, _>>()?.join("\n")
-        }
-        (HistoryView::Suggestions, false) => format::suggestions(&suggestions(history)?),
-    })
 }
 
 /// Suggests rules. Needs the whole history, since a part may lack denials.

@@ -1,6 +1,7 @@
 //! Checks an MCP server over stdio or HTTP and reports protocol errors.
 //!
-//! [`run`] runs all checks once, as `bailiwick check` does. A test host keeps a [`Session`] instead, and can show its messages.
+//! [`run`] runs all checks once, as `bailiwick check` does. A test host keeps a
+//! [`Connected`] server instead, and can show the messages of its [`MessageLog`].
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -35,8 +36,8 @@ mod transport;
 
 pub use client::ServerError;
 pub use connection::{Connection, ParseRevisionError, Revision};
-pub use log::{Entry, Side};
+pub use log::{Entry, MessageLog, Side};
 pub use report::{Check, Outcome, Report, run};
 pub use server::{ListedTool, ServerInfo, member};
-pub use session::{Connected, Session, State};
+pub use session::Connected;
 pub use target::{Target, UrlError};

@@ -5,7 +5,6 @@ mod check;
 mod command;
 mod doctor;
 mod durability;
-mod file;
 mod grants;
 mod http;
 mod servers;
@@ -19,43 +18,52 @@ use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use bailiwick::config::Key;
-use bailiwick::config::{ConfigSource, ConfigSources};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, FromArgMatches as _};
+use command::{Cli, CliCommand};
+use serde_json::json;
+
+pub(crate) use audit::{HistoryCommand, VerifyCommand};
+pub(crate) use check::CheckFlags;
+pub(crate) use command::{Ask, ServeFlags};
+pub(crate) use grants::{GrantsCommand, TemplatesCommand};
+pub(crate) use servers::{INPUT_PREFIX, ServersOptions, input_variable_suffix};
+pub(crate) use when::format_time;
+
+use crate::bounded_file::{self, ReadError};
+use bailiwick::config::{ConfigError, ConfigSource, ConfigSources, Key};
 use bailiwick::describe::UnknownSection;
-use bailiwick::{ConfigError, JsonLines, VirtualPath};
-use bailiwick_cli::check::UrlError;
+use bailiwick::{Config, VirtualPath};
+use bailiwick_cli::check::{Target, UrlError};
 use bailiwick_fs::Durability;
 use bailiwick_mcp::gateway::{Rate, Trust};
-use clap::ArgMatches;
-use clap::error::ErrorKind;
-use serde_json::json;
-use tracing::level_filters::LevelFilter;
 
-pub(crate) use audit::{AuditAction, AuditCommand, HistoryView};
-pub(crate) use check::CheckCommand;
-pub(crate) use doctor::DoctorCommand;
-pub(crate) use grants::{ApplyTemplate, GrantsAction, GrantsCommand, TemplatesCommand};
-pub(crate) use http::AllowList;
-pub(crate) use servers::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
-pub(crate) use when::format_time;
+/// The maximum size of a configuration file, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
 /// What to do.
 #[derive(Debug)]
 pub(crate) enum Invocation {
     /// Print a text to standard output.
     Print(String),
-    /// Show or verify an audit.
-    Audit(AuditCommand),
+    /// Show the history of an audit.
+    History(HistoryCommand),
+    /// Verify an audit.
+    Verify(VerifyCommand),
     /// Show or change grants.
     Grants(GrantsCommand),
     /// Show or check templates.
     Templates(TemplatesCommand),
-    /// Show third-party servers and approve their tools.
-    Servers(ServersCommand),
+    /// Show third-party servers, and approve tools given as `TOOL@FINGERPRINT`.
+    Servers {
+        options: ServersOptions,
+        approve: Vec<String>,
+        json: bool,
+    },
     /// Check an MCP server.
-    Check(Box<CheckCommand>),
-    /// Report what this machine can enforce.
-    Doctor(Box<DoctorCommand>),
+    Check { target: Target, flags: CheckFlags },
+    /// Report what this machine can enforce for the roots of this configuration.
+    Doctor { config: Box<Config>, json: bool },
     /// Serve MCP.
     Serve(Box<Options>),
 }
@@ -63,50 +71,18 @@ pub(crate) enum Invocation {
 /// The options of `bailiwick serve`.
 #[derive(Debug)]
 pub(crate) struct Options {
+    /// The flags. Accepted `Host` and `Origin` headers may also come from variables.
+    pub(crate) flags: ServeFlags,
     /// The configuration from file, environment and flags, parsed and checked.
     pub(crate) sources: ConfigSources,
-    /// The configuration file; no root may contain it.
-    pub(crate) config_file: Option<PathBuf>,
-    /// The address to listen on, or `None` to serve standard input and output.
-    pub(crate) http: Option<SocketAddr>,
-    /// Further accepted values of the `Host` and `Origin` headers.
-    pub(crate) allowed: AllowList,
     /// The trust in clients.
     pub(crate) trust: Trust,
-    /// The audit file, or `None` to audit in memory.
-    pub(crate) audit: Option<PathBuf>,
-    /// The size at which the audit file is rotated, or 0 to never rotate it.
-    pub(crate) audit_segment_bytes: u64,
-    /// The file of stored grants, or `None` to keep grants in memory.
-    pub(crate) grants: Option<PathBuf>,
-    /// The socket of a worker's endpoint to forward standard input and output to.
-    pub(crate) attach: Option<PathBuf>,
-    /// How calls that need approval are handled.
-    pub(crate) ask: Ask,
     /// The durability of writes.
     pub(crate) durability: Durability,
-    /// The rate limit of a connection.
-    pub(crate) rate: Rate,
     /// The bearer token that HTTP clients must send, or `None` to generate one.
     pub(crate) token: Option<String>,
     /// Third-party servers whose tools are offered, too.
     pub(crate) servers: Option<ServersOptions>,
-    /// The log level.
-    pub(crate) log: LevelFilter,
-}
-
-/// How calls that need approval are handled.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// `Client` if the client supports elicitation, else `Page` if the program was started on a terminal, else `Replay`.
-    #[default]
-    Auto,
-    /// The call fails with the missing scopes, and a trusted client repeats it with these scopes.
-    Replay,
-    /// The client asks its user by elicitation.
-    Client,
-    /// A person answers on the approval page.
-    Page,
 }
 
 /// Invalid arguments, environment variables or configuration file.
@@ -131,18 +107,13 @@ pub(crate) enum CliError {
     },
     #[error("{0} must be `visible`, `ordered` or `durable`")]
     Durability(String),
-    #[error("cannot read the configuration file `{}`", .path.display())]
-    File {
-        path: PathBuf,
-        source: std::io::Error,
-    },
+    #[error(transparent)]
+    Read(#[from] ReadError),
     #[error("invalid JSON in the configuration file `{}`", .path.display())]
     Json {
         path: PathBuf,
         source: serde_json::Error,
     },
-    #[error("the configuration file `{}` is larger than {max} bytes", .path.display())]
-    TooLarge { path: PathBuf, max: u64 },
     #[error(
         "missing server: use `bailiwick check COMMAND [ARGS]...` to start one over stdio, or `bailiwick check --url URL` \
          to connect to one over HTTP"
@@ -164,78 +135,99 @@ pub(crate) fn parse(
     variables: impl IntoIterator<Item = (OsString, OsString)>,
     current_dir: Option<&VirtualPath>,
 ) -> Result<Invocation, CliError> {
-    let matches = match command::command().try_get_matches_from(arguments) {
-        Ok(matches) => matches,
+    let matches = command::command().try_get_matches_from(arguments);
+    let parsed = matches.and_then(|matches| Ok((Cli::from_arg_matches(&matches)?, matches)));
+    let (cli, matches) = match parsed {
+        Ok(parsed) => parsed,
         Err(error) => return clap_output(&error),
     };
-    if let Some(wanted) = inspect_command(&matches) {
-        return Ok(wanted);
-    }
-    if let Some(command) = doctor::from_matches(&matches, current_dir)? {
-        return Ok(Invocation::Doctor(Box::new(command)));
-    }
-    let variables: Vec<_> = variables.into_iter().collect();
-    if let Some(command) = check::from_matches(&matches, &variables)? {
-        return Ok(Invocation::Check(Box::new(command)));
-    }
-    let (environment, variables) = servers::Environment::read(variables)?;
-    if let Some(command) = servers::from_matches(&matches, &environment) {
-        return Ok(Invocation::Servers(command));
-    }
-    let serve = matches.subcommand_matches(command::SERVE);
-    let given = serve.unwrap_or(&matches);
-    let text = command::PRINT_FLAGS
-        .iter()
-        .find(|print| given.get_flag(print.flag));
-    if let Some(print) = text {
-        return (print.text)(given).map(Invocation::Print);
-    }
-    let matches = serve.ok_or(CliError::NoCommand)?;
-    serve_options(matches, &environment, variables, current_dir)
+    Ok(match cli.command {
+        None => {
+            let text = cli.print.text(Rate::default())?;
+            Invocation::Print(text.ok_or(CliError::NoCommand)?)
+        }
+        Some(CliCommand::History(command)) => Invocation::History(command),
+        Some(CliCommand::Verify(command)) => Invocation::Verify(command),
+        Some(CliCommand::Grants(command)) => Invocation::Grants(command),
+        Some(CliCommand::Templates(command)) => Invocation::Templates(command),
+        Some(CliCommand::Doctor(flags)) => {
+            let mut sources = ConfigSources::new();
+            let texts = roots(flags.root);
+            if !texts.is_empty() {
+                let texts = BTreeMap::from([("roots", texts)]);
+                sources = sources.with_texts(ConfigSource::Flags, &texts, current_dir)?;
+            }
+            Invocation::Doctor {
+                config: Box::new(sources.effective()?.config),
+                json: flags.json,
+            }
+        }
+        Some(CliCommand::Check(flags)) => Invocation::Check {
+            target: flags.target(variables)?,
+            flags,
+        },
+        Some(CliCommand::Servers(flags)) => Invocation::Servers {
+            options: ServersOptions {
+                file: flags.file,
+                pins: flags.pins,
+                environment: servers::Environment::read(variables)?.0,
+            },
+            approve: flags.approve,
+            json: flags.json,
+        },
+        Some(CliCommand::Serve(flags)) => match flags.print.text(flags.rate)? {
+            Some(text) => Invocation::Print(text),
+            None => {
+                let keys = matches.subcommand_matches(command::SERVE);
+                let keys = keys.map(key_flags).unwrap_or_default();
+                Invocation::Serve(Box::new(serve_options(
+                    *flags,
+                    keys,
+                    variables,
+                    current_dir,
+                )?))
+            }
+        },
+    })
 }
 
-/// Reads the options of `bailiwick serve`.
+/// Completes the flags of `bailiwick serve` with the configuration and the environment. `keys` are the flags of
+/// configuration keys.
 fn serve_options(
-    matches: &ArgMatches,
-    environment: &servers::Environment,
-    variables: Vec<(OsString, OsString)>,
+    mut flags: ServeFlags,
+    mut keys: BTreeMap<&'static str, Vec<String>>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
     current_dir: Option<&VirtualPath>,
-) -> Result<Invocation, CliError> {
-    let config_file = matches.get_one::<PathBuf>("config").cloned();
-    let (mut sources, durability) = read_file(config_file.as_deref())?;
-    let mut variables = variables.into_iter().collect();
+) -> Result<Options, CliError> {
+    let (environment, mut variables) = servers::Environment::read(variables)?;
+    let (mut sources, durability) = read_file(flags.config.as_deref())?;
     let token = variables::take_token(&mut variables)?;
-    let allowed = http::allow_list(matches, &mut variables)?;
-    let durability = durability::resolve(matches, &mut variables, durability)?;
+    http::complete(&mut flags, &mut variables)?;
+    let durability = durability::resolve(flags.durability, &mut variables, durability)?;
     let texts = variables::field_values(variables)?;
     sources = sources.with_texts(ConfigSource::Environment, &texts, current_dir)?;
-    sources = sources.with_texts(ConfigSource::Flags, &flags(matches), current_dir)?;
-    let http = matches.get_one::<SocketAddr>("http").copied();
-    let trust = matches.get_one("trust").copied();
-    let trust = trust.unwrap_or_else(|| default_trust(http));
-    let grants = matches.get_one::<PathBuf>("grants").cloned();
-    if grants.is_some() && trust != Trust::Host {
+    let roots = roots(std::mem::take(&mut flags.root));
+    if !roots.is_empty() {
+        keys.entry("roots").or_default().extend(roots);
+    }
+    sources = sources.with_texts(ConfigSource::Flags, &keys, current_dir)?;
+    let trust = flags.trust.unwrap_or_else(|| default_trust(flags.http));
+    if flags.grants.is_some() && trust != Trust::Host {
         return Err(CliError::Grants);
     }
-    Ok(Invocation::Serve(Box::new(Options {
+    let servers = flags.servers.clone().map(|file| ServersOptions {
+        file,
+        pins: flags.pins.clone(),
+        environment,
+    });
+    Ok(Options {
+        flags,
         sources,
-        config_file,
-        http,
-        allowed,
         trust,
-        audit: matches.get_one::<PathBuf>("audit").cloned(),
-        audit_segment_bytes: *matches
-            .get_one("audit-segment-bytes")
-            .unwrap_or(&JsonLines::SEGMENT_BYTES),
-        grants,
-        attach: matches.get_one::<PathBuf>("attach").cloned(),
-        ask: matches.get_one("ask").copied().unwrap_or_default(),
         durability,
-        rate: matches.get_one("rate").copied().unwrap_or_default(),
         token,
-        servers: servers::options(matches, environment),
-        log: *matches.get_one("log").unwrap_or(&LevelFilter::WARN),
-    })))
+        servers,
+    })
 }
 
 /// Reads the configuration file and the durability that it sets.
@@ -244,16 +236,14 @@ fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>),
     let Some(path) = path else {
         return Ok((sources, None));
     };
-    let mut document = file::read(path)?;
+    let bytes = bounded_file::read("configuration file", path, MAX_CONFIG_BYTES)?;
+    let invalid = |source| CliError::Json {
+        path: path.to_owned(),
+        source,
+    };
+    let mut document = bailiwick::json::read_json(&bytes).map_err(invalid)?;
     let durability = durability::take(path, &mut document)?;
     Ok((sources.with(ConfigSource::File, document)?, durability))
-}
-
-/// The commands that only read files or edit grants.
-fn inspect_command(matches: &ArgMatches) -> Option<Invocation> {
-    let command = audit::from_matches(matches).map(Invocation::Audit);
-    let command = command.or_else(|| grants::from_matches(matches).map(Invocation::Grants));
-    command.or_else(|| grants::templates_from_matches(matches).map(Invocation::Templates))
 }
 
 fn default_trust(http: Option<SocketAddr>) -> Trust {
@@ -264,28 +254,20 @@ fn default_trust(http: Option<SocketAddr>) -> Trust {
     }
 }
 
-/// The values of configuration flags, and the roots.
-fn flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
-    let given = |id: &str| -> Vec<String> {
-        let texts = matches.get_many::<String>(id);
-        texts.into_iter().flatten().cloned().collect()
+/// The values of the flags of configuration keys.
+fn key_flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
+    let given = |field: &Key| {
+        let texts = matches.get_many::<String>(&field.flag());
+        texts.map(|texts| texts.cloned().collect())
     };
-    let mut flags: BTreeMap<_, Vec<_>> = Key::settable()
-        .map(|field| (field.key, given(&field.flag())))
-        .filter(|(_, texts)| !texts.is_empty())
-        .collect();
-    let roots = roots(matches);
-    if !roots.is_empty() {
-        flags.entry("roots").or_default().extend(roots);
-    }
-    flags
+    Key::settable()
+        .filter_map(|field| Some((field.key, given(field)?)))
+        .collect()
 }
 
-/// The positional arguments, as texts of the configuration key `roots`.
-fn roots(matches: &ArgMatches) -> Vec<String> {
-    let roots = matches.get_many::<String>(command::ROOT);
-    let roots = roots.into_iter().flatten().cloned();
-    roots.map(root_argument).collect()
+/// Positional arguments, as texts of the configuration key `roots`.
+fn roots(arguments: Vec<String>) -> Vec<String> {
+    arguments.into_iter().map(root_argument).collect()
 }
 
 /// A positional argument: JSON, or a single directory whose name may contain commas.

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use bailiwick::{BuildError, BuildFault, Config, Runtime};
 
-use crate::cli::DoctorCommand;
 use crate::error_chain;
 pub(crate) use report::Report;
 
@@ -17,14 +16,14 @@ pub(crate) use report::Report;
 ///
 /// # Errors
 /// If no thread can be started.
-pub(crate) fn run(command: DoctorCommand) -> io::Result<Report> {
-    let roots = command.config.roots.iter();
+pub(crate) fn run(config: Config) -> io::Result<Report> {
+    let roots = config.roots.iter();
     let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
     let accepted = if roots.is_empty() {
         None
     } else {
         let runtime = tokio::runtime::Runtime::new()?;
-        let opened = runtime.block_on(open_roots(command.config));
+        let opened = runtime.block_on(open_roots(config));
         Some(opened.map(|()| roots.len()).map_err(|error| reason(&error)))
     };
     Ok(report::report(&probe::facts(&roots, accepted)))

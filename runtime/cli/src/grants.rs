@@ -3,15 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
-use bailiwick::audit::json_line;
-use bailiwick::escape;
-use bailiwick::permission::{
-    GrantEditError, GrantHolder, GrantStore, GrantStoreError, Lifetime, StoredGrant, TemplateError,
-};
-
-use crate::cli::{ApplyTemplate, GrantsAction, GrantsCommand, format_time};
-use crate::table::{or_dash, table};
+use crate::cli::{GrantsCommand, format_time};
+use crate::table::{json_lines, or_dash, table};
 use crate::templates::{self, TemplatesError};
+use bailiwick::permission::{
+    GrantEditError, GrantHolder, GrantStore, GrantStoreError, Lifetime, Narrowing, StoredGrant,
+    TemplateError,
+};
+use bailiwick::text::escape;
 
 /// Why grants cannot be shown or changed.
 #[derive(Debug, thiserror::Error)]
@@ -43,33 +42,41 @@ impl From<GrantStoreError> for GrantsError {
 
 /// Runs the command.
 pub(crate) fn run(command: GrantsCommand) -> Result<String, GrantsError> {
-    let GrantsCommand { file, action, json } = command;
-    // For a server, a missing file is an empty store. Here it is an error.
+    let GrantsCommand { file, json, .. } = command;
     let found = file.try_exists().and_then(|found| {
         let missing = || io::ErrorKind::NotFound.into();
         found.then_some(()).ok_or_else(missing)
     });
-    let mut grants = match (found, &action) {
-        // The first grant creates the store.
-        (Err(source), GrantsAction::Apply(_)) if source.kind() == io::ErrorKind::NotFound => {
+    let mut grants = match found {
+        Err(source) if source.kind() == io::ErrorKind::NotFound && command.apply.is_some() => {
             Vec::new()
         }
-        (Err(source), _) => return Err(GrantStoreError::Open { file, source }.into()),
-        // Fails for a damaged store, which is left in place.
-        (Ok(()), _) => GrantStore::read(&file)?,
+        Err(source) => return Err(GrantStoreError::Open { file, source }.into()),
+        Ok(()) => GrantStore::read(&file)?,
     };
-    match action {
-        GrantsAction::Show(agent) => {
-            if let Some(agent) = agent {
-                grants.retain(|grant| grant.is_held_at_or_beneath(&agent));
-            }
-            format_grants(&grants, json)
+    if !command.revoke.is_empty() {
+        let ids = command.revoke.into_iter().collect();
+        let revoked = GrantStore::open(&file)?.remove(&ids);
+        return format_changed("Revoked", &with_file(file, revoked)?, json);
+    }
+    if let Some(id) = command.narrow {
+        let change = Narrowing {
+            pattern: command.to,
+            holder_only: command.holder_only,
+            ..Narrowing::default()
+        };
+        let narrowed = GrantStore::open(&file)?.narrow(id, &change);
+        return format_changed("Narrowed", &[with_file(file, narrowed)?], json);
+    }
+    match (command.apply, command.agent) {
+        (Some(template), Some(agent)) => {
+            let template = templates::find(&template, command.template_file.as_deref())?;
+            let holder = GrantHolder::Agent(agent.into());
+            let grants = template.grants(&command.root, &holder, Lifetime::Agent)?;
+            let added = GrantStore::open(&file)?.add(grants);
+            format_changed("Granted", &with_file(file, added)?, json)
         }
-        GrantsAction::Revoke(ids) => {
-            let revoked = GrantStore::open(&file)?.remove(&ids);
-            format_changed("Revoked", &with_file(file, revoked)?, json)
-        }
-        GrantsAction::RevokeAll(agent) => {
+        (_, Some(agent)) if command.revoke_all => {
             let mut store = GrantStore::open(&file)?;
             let held = store.grants();
             let held = held.filter(|grant| grant.is_held_at_or_beneath(&agent));
@@ -81,22 +88,11 @@ pub(crate) fn run(command: GrantsCommand) -> Result<String, GrantsError> {
             }
             format_changed("Revoked", &revoked, json)
         }
-        GrantsAction::Narrow(id, change) => {
-            let narrowed = GrantStore::open(&file)?.narrow(id, &change);
-            format_changed("Narrowed", &[with_file(file, narrowed)?], json)
-        }
-        GrantsAction::Apply(apply) => {
-            let ApplyTemplate {
-                template,
-                file: template_file,
-                agent,
-                roots,
-            } = apply;
-            let template = templates::find(&template, template_file.as_deref())?;
-            let holder = GrantHolder::Agent(agent.into());
-            let grants = template.grants(&roots, &holder, Lifetime::Agent)?;
-            let added = GrantStore::open(&file)?.add(grants);
-            format_changed("Granted", &with_file(file, added)?, json)
+        (_, agent) => {
+            if let Some(agent) = agent {
+                grants.retain(|grant| grant.is_held_at_or_beneath(&agent));
+            }
+            format_grants(&grants, json)
         }
     }
 }
@@ -120,8 +116,7 @@ fn format_changed(
 
 fn format_grants(grants: &[StoredGrant], json: bool) -> Result<String, GrantsError> {
     if json {
-        let lines = grants.iter().map(json_line);
-        return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
+        return Ok(json_lines(grants)?);
     }
     if grants.is_empty() {
         return Ok("No grants.".to_owned());

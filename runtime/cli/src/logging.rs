@@ -5,7 +5,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use bailiwick::escape;
+use bailiwick::text::escape;
 use tracing::level_filters::LevelFilter;
 use tracing_subscriber::filter::Targets;
 

@@ -1,6 +1,7 @@
 //! The program `bailiwick`.
 
 mod audit;
+mod bounded_file;
 mod cli;
 mod doctor;
 mod grants;
@@ -17,13 +18,15 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use bailiwick::{BuildFault, VirtualPath, escape};
-use bailiwick_cli::check::{self, Outcome, ServerError};
-use cli::{Invocation, Options};
+use cli::{CheckFlags, Invocation, Options};
 use serve::ServeError;
-use tokio::signal::unix::{SignalKind, signal};
+use signals::StopSignals;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
+
+use bailiwick::text::escape;
+use bailiwick::{BuildFault, Config, VirtualPath};
+use bailiwick_cli::check::{self, Outcome, ServerError, Target};
 
 /// Exit status for invalid arguments or configuration.
 const USAGE_ERROR: u8 = 2;
@@ -33,27 +36,27 @@ const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 fn main() -> ExitCode {
     let current_dir = std::env::current_dir().ok();
     let current_dir = current_dir.and_then(|dir| VirtualPath::parse(dir.to_str()?, None).ok());
-    match cli::parse(
+    let invocation = cli::parse(
         std::env::args_os(),
         std::env::vars_os(),
         current_dir.as_ref(),
-    ) {
+    );
+    match invocation {
         Ok(Invocation::Print(text)) => print(&text),
-        Ok(Invocation::Audit(command)) => match audit::run(command) {
-            Ok(text) => print(&text),
+        Ok(Invocation::History(command)) => print_result(audit::history(command)),
+        Ok(Invocation::Verify(command)) => print_result(audit::verify(&command)),
+        Ok(Invocation::Grants(command)) => print_result(grants::run(command)),
+        Ok(Invocation::Templates(command)) => print_result(templates::run(&command)),
+        Ok(Invocation::Servers {
+            options,
+            approve,
+            json,
+        }) => match tokio::runtime::Runtime::new() {
+            Ok(runtime) => print_result(runtime.block_on(servers::run(&options, &approve, json))),
             Err(error) => fail(&error, 1),
         },
-        Ok(Invocation::Grants(command)) => match grants::run(command) {
-            Ok(text) => print(&text),
-            Err(error) => fail(&error, 1),
-        },
-        Ok(Invocation::Templates(command)) => match templates::run(&command) {
-            Ok(text) => print(&text),
-            Err(error) => fail(&error, 1),
-        },
-        Ok(Invocation::Servers(command)) => run_servers(&command),
-        Ok(Invocation::Check(command)) => check(*command),
-        Ok(Invocation::Doctor(command)) => doctor(*command),
+        Ok(Invocation::Check { target, flags }) => check(target, &flags),
+        Ok(Invocation::Doctor { config, json }) => doctor(*config, json),
         Ok(Invocation::Serve(options)) => serve(*options),
         Err(error) => fail(&error, USAGE_ERROR),
     }
@@ -66,35 +69,27 @@ fn print(text: &str) -> ExitCode {
     }
 }
 
-fn run_servers(command: &cli::ServersCommand) -> ExitCode {
-    let runtime = match tokio::runtime::Runtime::new() {
-        Ok(runtime) => runtime,
-        Err(error) => return fail(&error, 1),
-    };
-    match runtime.block_on(servers::run(command)) {
+fn print_result(result: Result<String, impl Error + 'static>) -> ExitCode {
+    match result {
         Ok(text) => print(&text),
         Err(error) => fail(&error, 1),
     }
 }
 
 /// Checks a server and prints the report; an interrupted check prints none.
-fn check(command: cli::CheckCommand) -> ExitCode {
+fn check(target: Target, flags: &CheckFlags) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, USAGE_ERROR),
     };
     let report = runtime.block_on(async {
-        // Both are registered before the server starts, so that no signal is lost.
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        let mut terminate = signal(SignalKind::terminate())?;
+        // Registered before the server starts, so that no signal is lost.
+        let mut signals = StopSignals::new()?;
         let interrupted = async {
-            tokio::select! {
-                _ = interrupt.recv() => {}
-                _ = terminate.recv() => {}
-            }
+            signals.next().await;
         };
-        let (target, connection) = (command.target, command.connection);
-        let report = check::run(target, connection, command.within, interrupted);
+        let within = Duration::from_secs(flags.timeout);
+        let report = check::run(target, flags.connection(), within, interrupted);
         Ok::<_, std::io::Error>(report.await)
     });
     // This ends a server that was still starting. It does not wait for schemas that are still being compiled.
@@ -104,7 +99,7 @@ fn check(command: cli::CheckCommand) -> ExitCode {
         Ok(None) => return print_error("the check was interrupted", USAGE_ERROR),
         Err(error) => return fail(&error, USAGE_ERROR),
     };
-    let printed = match (report.unreachable(), command.json) {
+    let printed = match (report.unreachable(), flags.json) {
         (_, true) => print(&format!("{:#}", report.to_json())),
         (None, false) => print(&report.to_string()),
         (Some(_), false) => ExitCode::SUCCESS,
@@ -128,9 +123,8 @@ fn check(command: cli::CheckCommand) -> ExitCode {
 }
 
 /// Checks this machine and prints the report.
-fn doctor(command: cli::DoctorCommand) -> ExitCode {
-    let json = command.json;
-    let report = match doctor::run(command) {
+fn doctor(config: Config, json: bool) -> ExitCode {
+    let report = match doctor::run(config) {
         Ok(report) => report,
         Err(error) => return fail(&error, 1),
     };
@@ -154,10 +148,10 @@ fn serve(options: Options) -> ExitCode {
     let writer = log.clone();
     tracing_subscriber::fmt()
         .with_writer(move || writer.clone())
-        .with_max_level(options.log)
+        .with_max_level(options.flags.log)
         .with_ansi(false)
         .finish()
-        .with(logging::filter(options.log))
+        .with(logging::filter(options.flags.log))
         .init();
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,

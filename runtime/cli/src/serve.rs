@@ -11,11 +11,26 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use approval::ApprovalRoutes;
+use preview_key::PreviewKey;
+use secret::SecretFile;
+use serde_json::Value;
+use tokio::net::{TcpListener, UnixStream};
+use tokio::signal::unix::signal;
+use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use secret::dir as secrets_dir;
+
+use crate::audit;
+use crate::cli::{Ask, Options};
+use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
+use crate::signals::{self, StopSignals};
 use bailiwick::audit::AuditFileError;
-use bailiwick::config::{ConfigSource, config_schema};
+use bailiwick::config::{ConfigSource, RootConfig, config_schema};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
-    BuildError, Deferred, JsonLines, MemoryAudit, Policy, RootConfig, Runtime, RuntimeBuilder,
+    BuildError, Config, Deferred, JsonLines, MemoryAudit, Policy, Runtime, RuntimeBuilder,
     WorkerSpec,
 };
 use bailiwick_console::{Console, ConsoleAudit, ConsoleError};
@@ -23,20 +38,6 @@ use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
     HttpError, ServeError as StreamError, Token,
 };
-use serde_json::Value;
-use tokio::net::{TcpListener, UnixStream};
-use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::Mutex;
-use tokio_util::sync::CancellationToken;
-
-use crate::cli::{Ask, Options};
-use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
-use crate::signals;
-use approval::ApprovalRoutes;
-use preview_key::PreviewKey;
-use secret::SecretFile;
-
-pub(crate) use secret::dir as secrets_dir;
 
 /// The number of audit records kept in memory without an audit file.
 const MEMORY_AUDIT_RECORDS: usize = 4096;
@@ -141,7 +142,7 @@ impl RuntimeFiles {
             })?;
             // A file that cannot be opened is an error, and is not replaced by the next one.
             self.opened += 1;
-            builder = builder.audit(audit.segment_bytes(options.audit_segment_bytes));
+            builder = builder.audit(audit.segment_bytes(options.flags.audit_segment_bytes));
         } else {
             let audit = MemoryAudit::new(MEMORY_AUDIT_RECORDS);
             record = ConsoleAudit::Memory(audit.clone());
@@ -152,15 +153,11 @@ impl RuntimeFiles {
 
     /// The audit file of the next runtime: the configured path, then that path with a number.
     fn audit(&self, options: &Options) -> Option<PathBuf> {
-        let file = options.audit.as_ref()?;
-        match self.opened {
-            0 => Some(file.clone()),
-            n => {
-                let mut numbered = file.clone().into_os_string();
-                numbered.push(format!(".{}", n + 1));
-                Some(numbered.into())
-            }
-        }
+        let file = options.flags.audit.as_ref()?;
+        Some(match self.opened {
+            0 => file.clone(),
+            opened => audit::numbered(file, opened + 1),
+        })
     }
 
     /// Adds the grant store, or keeps grants in memory while another runtime of this process uses the store.
@@ -169,7 +166,7 @@ impl RuntimeFiles {
         options: &Options,
         builder: RuntimeBuilder,
     ) -> Result<RuntimeBuilder, BackendError> {
-        let Some(file) = &options.grants else {
+        let Some(file) = &options.flags.grants else {
             return Ok(builder);
         };
         match GrantStore::open(file) {
@@ -192,23 +189,6 @@ impl RuntimeFiles {
 }
 
 impl RuntimeOpener {
-    fn new(
-        options: Arc<Options>,
-        console: Option<Arc<Console>>,
-        servers: Option<Servers>,
-        secrets: Vec<PathBuf>,
-        preview_key: Option<PreviewKey>,
-    ) -> Self {
-        Self {
-            options,
-            files: Arc::default(),
-            console,
-            servers,
-            secrets,
-            preview_key,
-        }
-    }
-
     async fn open_runtime(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
         let mut builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
         // Files that were removed cannot be accessed.
@@ -262,7 +242,7 @@ fn runtime_builder(
         tracing::warn!("{note}");
     }
     let no_grantable = effective.origin("grantable").is_none();
-    let has_files = options.servers.is_none() || !effective.config.roots.is_empty();
+    let has_files = has_files(options, &effective.config);
     let roots = effective.config.roots.iter();
     let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
     let mut builder = Runtime::builder().configured(effective.config);
@@ -277,7 +257,7 @@ fn runtime_builder(
             .iter()
             .fold(builder, |builder, pattern| builder.grantable(pattern));
     }
-    if options.ask != Ask::Replay {
+    if options.flags.ask != Ask::Replay {
         // Stateless clients share a worker, and an unanswered question of one must not block the others.
         let limits = AskLimits {
             open_per_worker: 10,
@@ -285,7 +265,7 @@ fn runtime_builder(
         };
         builder = builder.approver(Deferred).asks(limits, QUESTION_TIMEOUT);
     }
-    Ok(match &options.config_file {
+    Ok(match &options.flags.config {
         Some(file) => builder.keep_out(file),
         None => builder,
     })
@@ -295,7 +275,7 @@ fn runtime_builder(
 pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     // With a handler, exceeding the file size limit is a write error and does not kill the process.
     let _handled = signal(signals::file_size_exceeded()).map_err(ServeError::Signals)?;
-    if let Some(socket) = &options.attach {
+    if let Some(socket) = &options.flags.attach {
         return attach(socket).await;
     }
     let servers = options.servers.as_ref().map(ServersFile::read);
@@ -309,7 +289,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     } else {
         (None, None)
     };
-    let listener = match options.http {
+    let listener = match options.flags.http {
         Some(address) => Some(HttpListener::new(address, &options).await?),
         None => None,
     };
@@ -320,15 +300,27 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
         Some(servers) => Some(servers.start(START_TIMEOUT).await?),
         None => None,
     };
-    let has_files = has_files(&options)?;
-    let about = servers
-        .as_ref()
-        .map_or_else(about, |servers| about_with_servers(servers, has_files));
-    let key = preview_key(&options)?;
-    let opener = RuntimeOpener::new(Arc::clone(&options), console, servers.clone(), secrets, key);
+    let config = options
+        .sources
+        .effective()
+        .map_err(BuildError::from)?
+        .config;
+    let has_files = has_files(&options, &config);
+    let about = match &servers {
+        None => about(),
+        Some(servers) => about_with_servers(servers, has_files),
+    };
+    let opener = RuntimeOpener {
+        options: Arc::clone(&options),
+        files: Arc::default(),
+        console,
+        servers: servers.clone(),
+        secrets,
+        preview_key: preview_key(&options, &config),
+    };
     let gateway = Gateway::with_factory(opener, options.trust, about);
-    let gateway = approval::ask_client(gateway, options.ask, routes)?;
-    let gateway = with_options(gateway, &options, has_files)?.build();
+    let gateway = approval::ask_client(gateway, options.flags.ask, routes)?;
+    let gateway = with_options(gateway, &options, &config).build();
     let served = match listener {
         None => {
             let stop = stop_on_signals()?;
@@ -336,7 +328,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
             let serving = gateway.serve_until(input, output, stop.cancelled());
             serving.await.map_err(ServeError::from)
         }
-        Some(listener) => http(&gateway, listener, &options).await,
+        Some(listener) => listener.serve(&gateway, &options).await,
     };
     gateway.shutdown().await;
     if let Some(servers) = &servers {
@@ -346,14 +338,11 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
 }
 
 /// Applies the options to the gateway.
-fn with_options(
-    gateway: GatewayBuilder,
-    options: &Options,
-    has_files: bool,
-) -> Result<GatewayBuilder, ServeError> {
+fn with_options(gateway: GatewayBuilder, options: &Options, config: &Config) -> GatewayBuilder {
+    let has_files = has_files(options, config);
     let mut gateway = gateway
         .config_schema(config_schema())
-        .rate(options.rate)
+        .rate(options.flags.rate)
         .refusal_hints(approval::refusal_hints(options));
     if has_files {
         gateway = gateway
@@ -363,27 +352,24 @@ fn with_options(
             })
             .manual(bailiwick_cli::server_doc());
     }
-    let roots = options.sources.effective().map_err(BuildError::from)?;
-    if has_files && options.http.is_none() && roots.config.roots.is_empty() {
+    if has_files && options.flags.http.is_none() && config.roots.is_empty() {
         gateway = gateway.client_roots();
     }
-    Ok(gateway)
+    gateway
 }
 
 /// The shared key of preview tokens. It is needed if previews are required, since each call of a stdio client may use a new
 /// process.
-fn preview_key(options: &Options) -> Result<Option<PreviewKey>, BuildError> {
-    let config = options.sources.effective()?.config.to_json();
-    let required = config.get("require_preview") == Some(&Value::Bool(true));
-    if !required || options.http.is_some() {
-        return Ok(None);
+fn preview_key(options: &Options, config: &Config) -> Option<PreviewKey> {
+    let required = config.to_json().get("require_preview") == Some(&Value::Bool(true));
+    if !required || options.flags.http.is_some() {
+        return None;
     }
     let key = preview_key::load();
-    Ok(key
-        .inspect_err(|error| {
-            tracing::warn!(%error, "preview tokens are valid in this process only, because the key cannot be stored");
-        })
-        .ok())
+    key.inspect_err(|error| {
+        tracing::warn!(%error, "preview tokens are valid in this process only, because the key cannot be stored");
+    })
+    .ok()
 }
 
 /// Prints warnings about third-party servers, and adds them to the instructions for models.
@@ -401,21 +387,20 @@ fn about_with_servers(servers: &Servers, has_files: bool) -> GatewayInfo {
     about
 }
 
-/// Whether the file tools are offered to clients without a configuration of their own.
-fn has_files(options: &Options) -> Result<bool, BuildError> {
-    let configured = options.sources.effective()?;
-    Ok(options.servers.is_none() || !configured.config.roots.is_empty())
+/// Whether the file tools are offered to clients with this configuration.
+fn has_files(options: &Options, config: &Config) -> bool {
+    options.servers.is_none() || !config.roots.is_empty()
 }
 
 /// Checks that the roots, the audit file and the grant store can be opened.
 async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
     let mut builder = runtime_builder(options, None, None)?;
-    if let Some(file) = &options.audit {
+    if let Some(file) = &options.flags.audit {
         // The first runtime opens it again.
         drop(JsonLines::append(file)?);
         builder = builder.keep_out(file);
     }
-    if let Some(file) = &options.grants {
+    if let Some(file) = &options.flags.grants {
         builder = builder.grant_store(GrantStore::open(file)?);
     }
     let (runtime, _grants) = builder.build().await?;
@@ -424,8 +409,8 @@ async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(
         let remedy = "use another file with --pins";
         reject_roots_holding(options, servers.pins(), remedy)?;
     }
-    let writes_secret =
-        options.ask == Ask::Page || options.http.is_some() && configured_token(options).is_none();
+    let writes_secret = options.flags.ask == Ask::Page
+        || options.flags.http.is_some() && configured_token(options).is_none();
     if writes_secret && secret::uses_file() {
         let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
         reject_roots_holding(options, &secret::dir(), remedy)?;
@@ -496,38 +481,28 @@ impl HttpListener {
             token_file,
         })
     }
+
+    async fn serve(self, gateway: &Gateway, options: &Options) -> Result<(), ServeError> {
+        // Signals must be handled before the address is printed.
+        let stop = stop_on_signals()?;
+        print_message(&format!("serving http://{}/mcp", self.address));
+        let (hosts, origins) = (&options.flags.allow_host, &options.flags.allow_origin);
+        let http = hosts.iter().fold(Http::new(self.token), Http::host);
+        let http = origins.iter().fold(http, Http::origin);
+        let stop = stop.cancelled_owned();
+        gateway.serve_http(self.listener, http, stop).await?;
+        Ok(())
+    }
 }
 
 fn configured_token(options: &Options) -> Option<Token> {
     options.token.as_deref().and_then(Token::parse)
 }
 
-async fn http(
-    gateway: &Gateway,
-    listener: HttpListener,
-    options: &Options,
-) -> Result<(), ServeError> {
-    let HttpListener {
-        listener,
-        address,
-        token,
-        token_file: _file,
-    } = listener;
-    // Signals must be handled before the address is printed.
-    let stop = stop_on_signals()?;
-    print_message(&format!("serving http://{address}/mcp"));
-    let stop = stop.cancelled_owned();
-    let allowed = &options.allowed;
-    let http = allowed.hosts.iter().fold(Http::new(token), Http::host);
-    let http = allowed.origins.iter().fold(http, Http::origin);
-    gateway.serve_http(listener, http, stop).await?;
-    Ok(())
-}
-
 /// Returns a token that the first SIGINT or SIGTERM cancels. The second one exits immediately.
 fn stop_on_signals() -> Result<CancellationToken, ServeError> {
     let stop = CancellationToken::new();
-    let mut signals = Signals::new().map_err(ServeError::Signals)?;
+    let mut signals = StopSignals::new().map_err(ServeError::Signals)?;
     let cancel = stop.clone();
     tokio::spawn(async move {
         signals.next().await;
@@ -537,30 +512,6 @@ fn stop_on_signals() -> Result<CancellationToken, ServeError> {
         std::process::exit(128 + second.as_raw_value());
     });
     Ok(stop)
-}
-
-/// SIGINT and SIGTERM.
-struct Signals {
-    interrupted: Signal,
-    terminated: Signal,
-}
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        Ok(Self {
-            interrupted: signal(SignalKind::interrupt())?,
-            terminated: signal(SignalKind::terminate())?,
-        })
-    }
-
-    /// Waits for the next signal.
-    async fn next(&mut self) -> SignalKind {
-        tokio::select! {
-            Some(()) = self.interrupted.recv() => SignalKind::interrupt(),
-            Some(()) = self.terminated.recv() => SignalKind::terminate(),
-            else => std::future::pending().await,
-        }
-    }
 }
 
 /// Prints a line to standard error.

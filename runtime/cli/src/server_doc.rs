@@ -1,7 +1,7 @@
 //! Documentation of the file server for agents.
 
-use bailiwick::Access;
 use bailiwick::describe::{Alternatives, Description, Install, ServerDoc, Troubleshooting};
+use bailiwick::policy::Access;
 
 /// The documentation of a server with [the file tools](bailiwick_fs::tools).
 #[must_use]
@@ -40,17 +40,17 @@ pub const fn server_doc() -> ServerDoc {
             web: None,
             notes: &[
                 "`bailiwick --ai-help` prints this help on a command line; `--skill` prints a `SKILL.md`.",
-                "What people allowed and refused is for people: `bailiwick history AUDIT` shows it to them, `verify` checks the record.",
+                "For people: `bailiwick history AUDIT` shows what was allowed and denied, and `bailiwick verify AUDIT` checks the audit log.",
                 "In a checkout of the repository, `cargo install --path runtime/cli` installs the same program.",
                 "Rust programs link the crates `bailiwick` and `bailiwick-fs` and need no server.",
                 "For some tools there is a shell command with the same effect; the tool reference names it.",
             ],
         },
         best_practices: &[
-            "Begin with `list_roots` if you do not know the paths; it also says where relative paths begin.",
+            "Begin with `list_roots` if you do not know the paths; it also returns the base of relative paths.",
             "Search with `grep` and `find` before you read, and read parts of long files with `offset` and `limit`.",
             "Change files with `edit_file`; write a file as a whole only if it is new or short.",
-            "Give the `hash` of your last read as `expected_hash`, so that nobody's change is lost.",
+            "Pass the `hash` of your last read as `expected_hash`, so that nobody's change is lost.",
             "Read several files in one call with `paths`.",
         ],
         troubleshooting: TROUBLESHOOTING,
@@ -64,9 +64,9 @@ pub const fn server_doc() -> ServerDoc {
 
 const TROUBLESHOOTING: &[Troubleshooting] = &[
     Troubleshooting {
-        sign: "`PERMISSION_DENIED` for a file that is there",
-        cause: "The policy keeps it from you, by its directory, its name or the way you want to use it.",
-        solution: "Tell the person what you need and why. No other path and no link leads there.",
+        sign: "`PERMISSION_DENIED` for a file that exists",
+        cause: "The policy denies its directory, its name or this operation.",
+        solution: "Tell the person what you need and why. No other path and no link gives access.",
     },
     Troubleshooting {
         sign: "`SCOPE_REQUIRED`",
@@ -81,7 +81,7 @@ const TROUBLESHOOTING: &[Troubleshooting] = &[
     Troubleshooting {
         sign: "`STALE_PREVIEW`",
         cause: "The files changed between the preview and the call.",
-        solution: "Preview again; what is shown then is what will be done.",
+        solution: "Preview again, and apply the new preview.",
     },
     Troubleshooting {
         sign: "The server does not start, or nothing can be changed",

@@ -1,23 +1,25 @@
 //! Reads the servers file, starts third-party MCP servers, and reports what is not available.
 
 use std::cell::RefCell;
-use std::fs::File;
-use std::io::{self, Read as _};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use bailiwick::{Policy, RuntimeBuilder, escape};
+use bailiwick::text::escape;
+use bailiwick::{Policy, RuntimeBuilder};
 use bailiwick_mcp::upstream::{
     Bounds, PinStore, PinStoreError, ServerSpec, ServerState, ServerTool, ServersContext,
     ServersError, SpecError, Upstreams, WithheldReason,
 };
 use serde_json::json;
 
-use crate::cli::{INPUT_PREFIX, ServersCommand, ServersOptions, input_variable_suffix};
+use crate::bounded_file::{ReadError, read_text};
+use crate::cli::{INPUT_PREFIX, ServersOptions, input_variable_suffix};
 use crate::state;
 use crate::table::table;
 
-/// The maximum size of a file, in bytes.
+/// The role of the files in errors, and their maximum size in bytes.
+const WHAT: &str = "servers file";
 const MAX_BYTES: u64 = 1 << 20;
 /// How long to wait for servers before clients are served without those that are still starting.
 pub(crate) const START_TIMEOUT: Duration = Duration::from_secs(15);
@@ -29,10 +31,8 @@ const MIN_FINGERPRINT_DIGITS: usize = 8;
 /// Why servers cannot be started, or tools cannot be approved.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServerSetupError {
-    #[error("cannot read the servers file `{}`", .0.display())]
-    Read(PathBuf, #[source] io::Error),
-    #[error("the servers file `{}` is larger than {MAX_BYTES} bytes", .0.display())]
-    TooLarge(PathBuf),
+    #[error(transparent)]
+    Read(#[from] ReadError),
     #[error("invalid servers file `{}`", .0.display())]
     File(PathBuf, #[source] ServersError),
     #[error(
@@ -85,11 +85,15 @@ struct Context<'o> {
 
 impl ServersContext for Context<'_> {
     fn variable(&self, name: &str) -> Option<String> {
-        self.options.variables.get(name).cloned()
+        self.options.environment.variables.get(name).cloned()
     }
 
     fn input(&self, id: &str) -> Option<String> {
-        self.options.inputs.get(&input_variable_suffix(id)).cloned()
+        self.options
+            .environment
+            .inputs
+            .get(&input_variable_suffix(id))
+            .cloned()
     }
 
     fn workspace_folder(&self) -> Option<String> {
@@ -105,7 +109,7 @@ impl ServersContext for Context<'_> {
     }
 
     fn env_file(&self, path: &str) -> Option<String> {
-        let text = read(Path::new(path)).ok()?;
+        let text = read_text(WHAT, Path::new(path), MAX_BYTES).ok()?;
         self.read.borrow_mut().push(path.into());
         Some(text)
     }
@@ -117,7 +121,7 @@ impl ServersFile {
     /// # Errors
     /// [`ServerSetupError`] if a file cannot be read or the pin store cannot be opened.
     pub(crate) fn read(options: &ServersOptions) -> Result<Self, ServerSetupError> {
-        let text = read(&options.file)?;
+        let text = read_text(WHAT, &options.file, MAX_BYTES)?;
         let context = Context {
             options,
             read: RefCell::new(vec![options.file.clone()]),
@@ -139,7 +143,11 @@ impl ServersFile {
         let files = context.read.into_inner().into_iter();
         let protected = files.map(|path| {
             let real = path.canonicalize();
-            real.map_err(|source| ServerSetupError::Read(path, source))
+            real.map_err(|source| ReadError::Io {
+                what: WHAT,
+                path,
+                source,
+            })
         });
         let protected = protected.collect::<Result<_, _>>()?;
         let pins = pins(options)?;
@@ -149,7 +157,7 @@ impl ServersFile {
             protected,
             store: PinStore::open(&pins)?,
             pins,
-            start_timeout: options.start_timeout,
+            start_timeout: Duration::from_secs(options.pins.start_timeout),
         })
     }
 
@@ -276,25 +284,12 @@ fn unavailable_reason(upstreams: &Upstreams, name: &str) -> Option<String> {
     }
 }
 
-fn read(path: &Path) -> Result<String, ServerSetupError> {
-    let failed = |source| ServerSetupError::Read(path.to_owned(), source);
-    let mut text = String::new();
-    let file = File::open(path).map_err(failed)?;
-    file.take(MAX_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(ServerSetupError::TooLarge(path.to_owned()));
-    }
-    Ok(text)
-}
-
 /// The path of the pin store.
 fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
-    if let Some(file) = &options.pins {
+    if let Some(file) = &options.pins.pins {
         return Ok(file.clone());
     }
-    let folder = state::dir(|name| options.variables.get(name).map(PathBuf::from));
+    let folder = state::dir(|name| options.environment.variables.get(name).map(PathBuf::from));
     let folder = folder.ok_or(ServerSetupError::NoState)?;
     state::create(&folder).map_err(|source| ServerSetupError::State(folder.clone(), source))?;
     Ok(folder.join("pins"))
@@ -304,11 +299,16 @@ fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
 ///
 /// # Errors
 /// [`ServerSetupError`]
-pub(crate) async fn run(command: &ServersCommand) -> Result<String, ServerSetupError> {
-    let file = ServersFile::read(&command.options)?;
-    let servers = file.start(command.options.start_timeout).await?;
-    let output = match approve(&servers.upstreams, &command.approve).await {
-        Ok(()) => format_servers(&servers, command.json),
+pub(crate) async fn run(
+    options: &ServersOptions,
+    tools: &[String],
+    json: bool,
+) -> Result<String, ServerSetupError> {
+    let file = ServersFile::read(options)?;
+    let wait = file.start_timeout;
+    let servers = file.start(wait).await?;
+    let output = match approve(&servers.upstreams, tools).await {
+        Ok(()) => format_servers(&servers, json),
         Err(error) => Err(error),
     };
     servers.shutdown().await;

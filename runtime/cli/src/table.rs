@@ -1,6 +1,9 @@
-//! Plain text tables.
+//! Output of commands: plain text tables and JSON lines.
 
-use bailiwick::escape;
+use serde::Serialize;
+
+use bailiwick::audit::json_line;
+use bailiwick::text::escape;
 
 /// Returns `-` for an empty text.
 pub(crate) fn or_dash(text: &str) -> String {
@@ -32,4 +35,12 @@ pub(crate) fn table<const N: usize>(
         text.push('\n');
     }
     text
+}
+
+/// Formats each item as a line of JSON.
+pub(crate) fn json_lines<'i, T: Serialize + 'i>(
+    items: impl IntoIterator<Item = &'i T>,
+) -> serde_json::Result<String> {
+    let lines = items.into_iter().map(json_line);
+    Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"))
 }

@@ -1,15 +1,12 @@
 //! Shows and reads grant templates.
 
-use std::fs::File;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
-use bailiwick::audit::json_line;
-use bailiwick::escape;
-use bailiwick::permission::{Template, TemplateError};
-
+use crate::bounded_file::{ReadError, read_text};
 use crate::cli::TemplatesCommand;
-use crate::table::{or_dash, table};
+use crate::table::{json_lines, or_dash, table};
+use bailiwick::permission::{Template, TemplateError};
+use bailiwick::text::escape;
 
 /// The maximum size of a template file, in bytes.
 const MAX_BYTES: u64 = 64 << 10;
@@ -17,10 +14,8 @@ const MAX_BYTES: u64 = 64 << 10;
 /// Why a template cannot be read or found.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TemplatesError {
-    #[error("cannot read the template file `{}`", .0.display())]
-    Read(PathBuf, #[source] io::Error),
-    #[error("the template file `{}` is larger than {MAX_BYTES} bytes", .0.display())]
-    TooLarge(PathBuf),
+    #[error(transparent)]
+    Read(#[from] ReadError),
     #[error("invalid template file `{}`", .0.display())]
     Template(PathBuf, #[source] TemplateError),
     #[error("the template file `{}` contains another template, `{found}`", .file.display())]
@@ -38,8 +33,7 @@ pub(crate) fn run(command: &TemplatesCommand) -> Result<String, TemplatesError> 
         None => Template::built_in(),
     };
     if command.json {
-        let lines = templates.iter().map(json_line);
-        return Ok(lines.collect::<Result<Vec<_>, _>>()?.join("\n"));
+        return Ok(json_lines(&templates)?);
     }
     Ok(table(
         ["TEMPLATE", "ALLOWS", "FOR"],
@@ -78,15 +72,6 @@ pub(crate) fn find(name: &str, file: Option<&Path>) -> Result<Template, Template
 }
 
 fn read(file: &Path) -> Result<Template, TemplatesError> {
-    let failed = |source| TemplatesError::Read(file.to_owned(), source);
-    let mut text = String::new();
-    let opened = File::open(file).map_err(failed)?;
-    opened
-        .take(MAX_BYTES + 1)
-        .read_to_string(&mut text)
-        .map_err(failed)?;
-    if text.len() as u64 > MAX_BYTES {
-        return Err(TemplatesError::TooLarge(file.to_owned()));
-    }
+    let text = read_text("template file", file, MAX_BYTES)?;
     Template::parse(&text).map_err(|error| TemplatesError::Template(file.to_owned(), error))
 }

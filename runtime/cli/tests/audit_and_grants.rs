@@ -9,14 +9,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use bailiwick::audit::AuditFileFault;
 use bailiwick::permission::{
-    GrantFilter, GrantHolder, GrantStore, GrantStoreError, Lifetime, Narrowing, NewGrant, Template,
+    GrantFilter, GrantHolder, GrantStore, Lifetime, Narrowing, NewGrant, Template,
 };
 use bailiwick::{
     Answer, JsonLines, Policy, Question, Runtime, Scripted, VirtualPath, Worker, WorkerSpec,
 };
 use bailiwick_test_support::temp_files::{self, TempFiles};
+use bailiwick_test_support::wait;
 use serde_json::{Value, json};
 
 /// The program under test.
@@ -26,16 +26,17 @@ struct Workspace {
     files: TempFiles,
 }
 
-/// The file, once the run before has let it go; a program that another test starts has a copy of it until it runs.
-async fn appended(path: &Path) -> JsonLines {
-    loop {
-        match JsonLines::append(path) {
-            Err(error) if matches!(error.fault(), AuditFileFault::InUse) => {
-                tokio::task::yield_now().await;
-            }
-            lines => return lines.unwrap(),
-        }
+/// Waits until the run before has released the file, if there was one.
+async fn released(file: PathBuf) {
+    if file.exists() {
+        let waiting = tokio::task::spawn_blocking(move || wait::for_lock(&file));
+        waiting.await.unwrap();
     }
+}
+
+async fn appended(path: &Path) -> JsonLines {
+    released(path.to_owned()).await;
+    JsonLines::append(path).unwrap()
 }
 
 /// The host's rule: everything is allowed but what is called `secret`.
@@ -222,7 +223,7 @@ async fn history_is_printed_as_escaped_columns() {
         &["history", "audit.jsonl", "--suggest"],
     ] {
         let text = workspace.stdout(arguments);
-        let acts = |line: &str| line.chars().any(bailiwick::is_deceptive);
+        let acts = |line: &str| line.chars().any(bailiwick::text::is_deceptive);
         assert!(!text.lines().any(acts), "{text}");
     }
     let text = workspace.stdout(&["history", "audit.jsonl"]);
@@ -560,12 +561,8 @@ fn directory_with_the_name_of_a_command_is_served() {
 impl Workspace {
     /// A runtime that keeps its grants in the file `grants`, in which each of these agents was granted writing.
     async fn granting(&self, agents: &[&str]) -> Runtime {
-        let store = loop {
-            match GrantStore::open(self.path("grants")) {
-                Err(GrantStoreError::InUse { .. }) => tokio::task::yield_now().await,
-                store => break store.unwrap(),
-            }
-        };
+        released(self.path("grants.lock")).await;
+        let store = GrantStore::open(self.path("grants")).unwrap();
         let builder = Runtime::builder().root("repo", self.path("repo"));
         let (runtime, authority) = builder.grant_store(store).build().await.unwrap();
         for agent in agents {

@@ -1,11 +1,12 @@
 //! Formats a history as columns.
 
+use bailiwick::Code;
 use bailiwick::audit::{GrantedStep, SignedInStep};
 use bailiwick::permission::{
     CallOutcome, DecidedBy, Decision, GrantHolder, GrantUse, HistoryEntry, HistoryEvent,
     HistoryReport, Lifetime, PastCall, RevokeCause, Suggestion, Tally,
 };
-use bailiwick::{Code, listed};
+use bailiwick::text::listed;
 
 use crate::cli::format_time;
 use crate::table::{or_dash, table};

@@ -8,11 +8,11 @@ use super::report::{Check, joined};
 use super::session::{Connected, Deadline};
 
 /// Runs all checks. They change nothing if the annotations of the server's tools are correct.
-pub(super) async fn all(server: &Connected, log: &MessageLog, deadline: Deadline) -> Vec<Check> {
+pub(super) async fn all(server: &Connected, deadline: Deadline) -> Vec<Check> {
     let mut checks = vec![revision(server), lists(server)];
     checks.extend(declared::all(&server.info).await);
     checks.extend(requests::all(server, deadline).await);
-    checks.push(messages(log));
+    checks.push(messages(&server.log));
     checks
 }
 

@@ -6,13 +6,15 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 use tokio::process::{Child, Command};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-use super::client::ServerError;
-use super::transport::{self, CLOSED, Incoming, Transport};
+use super::client::{Inbox, ServerError};
+use super::transport::{self, CLOSED};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};
 
 /// How long to wait for a process to exit after it closed its output.
@@ -24,8 +26,13 @@ const STDERR_TIMEOUT: Duration = Duration::from_millis(500);
 /// The maximum length of a line of standard error, in bytes. Longer lines are split.
 const MAX_STDERR_LINE: u64 = 4 << 10;
 
-/// Starts the process. When its input is closed, it should exit. Otherwise, or if the transport is dropped, its group is killed.
-pub(super) fn start(program: &OsStr, arguments: &[OsString]) -> Result<Transport, ServerError> {
+/// Starts the process. When its input is closed, it should exit. Otherwise, or if the tasks are aborted, its group is killed.
+pub(super) fn start(
+    program: &OsStr,
+    arguments: &[OsString],
+    to_send: mpsc::Receiver<Value>,
+    inbox: Arc<Inbox>,
+) -> Result<JoinSet<()>, ServerError> {
     let not_started = |cause: io::Error| ServerError::Start {
         program: program.display().to_string(),
         cause: Arc::new(cause),
@@ -45,23 +52,22 @@ pub(super) fn start(program: &OsStr, arguments: &[OsString]) -> Result<Transport
         return Err(not_started(io::ErrorKind::BrokenPipe.into()));
     };
     let process = Process::new(child);
-    let (mut transport, to_send, received) = Transport::new();
-    transport.tasks.spawn(transport::write(stdin, to_send));
+    let mut tasks = JoinSet::new();
+    tasks.spawn(transport::write(stdin, to_send));
     let (stderr_done_tx, stderr_done) = oneshot::channel::<()>();
-    let log_to = received.clone();
-    transport.tasks.spawn(async move {
-        forward_stderr(stderr, log_to).await;
+    let stderr_inbox = Arc::clone(&inbox);
+    tasks.spawn(async move {
+        forward_stderr(stderr, &stderr_inbox).await;
         drop(stderr_done_tx);
     });
-    transport.tasks.spawn(async move {
-        let closed = transport::read(stdout, &received).await;
+    tasks.spawn(async move {
+        let closed = transport::read(stdout, &inbox).await;
         let reason = process.end(closed).await;
         // A process that left the group may keep standard error open.
         let _ = timeout(STDERR_TIMEOUT, stderr_done).await;
-        // The receiver may be dropped.
-        let _ = received.send(Incoming::Ended(reason)).await;
+        inbox.on_end(&reason);
     });
-    Ok(transport)
+    Ok(tasks)
 }
 
 /// A process and its process group.
@@ -123,7 +129,7 @@ impl Drop for Process {
 }
 
 /// Forwards the lines of standard error.
-async fn forward_stderr(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<Incoming>) {
+async fn forward_stderr(stderr: impl AsyncRead + Unpin, inbox: &Inbox) {
     let mut reader = BufReader::new(stderr);
     loop {
         let mut line = Vec::new();
@@ -132,9 +138,7 @@ async fn forward_stderr(stderr: impl AsyncRead + Unpin, received: mpsc::Sender<I
             Ok(0) | Err(_) => return,
             Ok(_) => {}
         }
-        let line = String::from_utf8_lossy(&line).trim_end().to_owned();
-        if received.send(Incoming::Stderr(line)).await.is_err() {
-            return;
-        }
+        let line = String::from_utf8_lossy(&line);
+        inbox.log().stderr(line.trim_end().to_owned());
     }
 }

@@ -7,13 +7,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
 use super::log::{MessageLog, Side};
 use super::message::is_id;
 use super::report::shortened;
-use super::transport::{self, Incoming, Transport};
+use super::target::Target;
+use super::transport;
+
+/// The maximum number of messages that wait to be sent.
+const MAX_OUTGOING: usize = 64;
+/// The maximum number of bytes that are kept of an invalid message.
+const MAX_INVALID: usize = 4 << 10;
 
 /// Why a request has no result.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -77,51 +83,47 @@ type PendingRequests = HashMap<i64, oneshot::Sender<Result<Value, ServerError>>>
 
 /// A client of one server.
 pub(super) struct Client {
-    shared: Arc<Shared>,
+    inbox: Arc<Inbox>,
     next: AtomicI64,
     /// Added to the `_meta` of each request.
     meta: Map<String, Value>,
-    ended: watch::Receiver<Option<String>>,
     tasks: Mutex<Option<JoinSet<()>>>,
 }
 
-struct Shared {
+/// Handles what the tasks of a connection receive.
+pub(super) struct Inbox {
     log: Arc<MessageLog>,
     pending: Mutex<PendingRequests>,
     outgoing: Mutex<Option<mpsc::Sender<Value>>>,
+    /// Why the connection has ended.
+    ended: Mutex<Option<String>>,
     /// Whether elicitation requests are left for `reply`.
     interactive: bool,
 }
 
 impl Client {
-    pub(super) fn new(
-        transport: Transport,
+    /// Starts the tasks of a connection to `target`.
+    pub(super) fn open(
+        target: &Target,
         log: &Arc<MessageLog>,
         meta: Map<String, Value>,
         interactive: bool,
-    ) -> Self {
-        let shared = Arc::new(Shared {
+    ) -> Result<Self, ServerError> {
+        let (outgoing, to_send) = mpsc::channel(MAX_OUTGOING);
+        let inbox = Arc::new(Inbox {
             log: Arc::clone(log),
             pending: Mutex::default(),
-            outgoing: Mutex::new(Some(transport.outgoing)),
+            outgoing: Mutex::new(Some(outgoing)),
+            ended: Mutex::default(),
             interactive,
         });
-        let (end, ended) = watch::channel(None);
-        let mut tasks = transport.tasks;
-        let receiver = Arc::clone(&shared);
-        let mut incoming = transport.incoming;
-        tasks.spawn(async move {
-            let reason = receiver.receive(&mut incoming).await;
-            end.send_replace(Some(reason));
-            receiver.close();
-        });
-        Self {
-            shared,
+        let tasks = target.open(to_send, Arc::clone(&inbox))?;
+        Ok(Self {
+            inbox,
             next: AtomicI64::new(1),
             meta,
-            ended,
             tasks: Mutex::new(Some(tasks)),
-        }
+        })
     }
 
     /// Sends a request and waits for its response, which may be an error, without a timeout.
@@ -138,10 +140,10 @@ impl Client {
             }
         }
         let (response_tx, response) = oneshot::channel();
-        self.shared.pending().insert(id, response_tx);
+        self.inbox.pending().insert(id, response_tx);
         let message = json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params});
-        if let Err(error) = self.shared.send(message) {
-            self.shared.pending().remove(&id);
+        if let Err(error) = self.inbox.send(message) {
+            self.inbox.pending().remove(&id);
             return Err(self.ended().map_or(error, ServerError::Ended));
         }
         match response.await {
@@ -176,24 +178,22 @@ impl Client {
 
     pub(super) fn notify(&self, method: &str) {
         // Requests return the reason if the connection has ended.
-        let _ = self
-            .shared
-            .send(json!({"jsonrpc": "2.0", "method": method}));
+        let _ = self.inbox.send(json!({"jsonrpc": "2.0", "method": method}));
     }
 
     /// Responds to a request of the server.
     pub(super) fn reply(&self, id: &Value, result: &Value) {
-        self.shared.reply(id, "result", result);
+        self.inbox.reply(id, "result", result);
     }
 
     /// The reason why the connection has ended, if it has.
     pub(super) fn ended(&self) -> Option<String> {
-        self.ended.borrow().clone()
+        lock(&self.inbox.ended).clone()
     }
 
     /// Closes the connection, and ends the server if it was started for it.
     pub(super) async fn close(&self) {
-        self.shared.close();
+        self.inbox.close();
         let tasks = lock(&self.tasks).take();
         if let Some(tasks) = tasks {
             transport::end(tasks).await;
@@ -201,34 +201,47 @@ impl Client {
     }
 }
 
-impl Shared {
-    async fn receive(&self, incoming: &mut mpsc::Receiver<Incoming>) -> String {
-        while let Some(incoming) = incoming.recv().await {
-            match incoming {
-                Incoming::Message(message) => {
-                    self.log.message(Side::Received, &message);
-                    self.on_message(message);
-                }
-                Incoming::Invalid { text, fault } => self.log.invalid(text, fault),
-                Incoming::Stderr(line) => self.log.stderr(line),
-                Incoming::Failed { id, status, reason } => {
-                    let reason = shortened(&reason);
-                    let entry = format!("request {id}: {reason}");
-                    if self.complete(&id, Err(ServerError::Http { status, reason })) {
-                        self.log.status(&entry);
-                    }
-                }
-                Incoming::Ended(reason) => {
-                    let reason = shortened(&reason);
-                    self.log.status(&format!("ended: {reason}"));
-                    return reason;
-                }
-            }
-        }
-        "the connection was closed".to_owned()
+impl Inbox {
+    pub(super) fn log(&self) -> &MessageLog {
+        &self.log
     }
 
-    fn on_message(&self, message: Value) {
+    /// Handles a text that should be a message.
+    pub(super) fn on_text(&self, text: &[u8]) {
+        match serde_json::from_slice(text) {
+            Ok(message) => self.on_message(message),
+            Err(error) => self.on_invalid(text, &error),
+        }
+    }
+
+    /// Logs the beginning of a text that is not JSON.
+    pub(super) fn on_invalid(&self, text: &[u8], error: &serde_json::Error) {
+        let start = text.get(..MAX_INVALID).unwrap_or(text);
+        let start = String::from_utf8_lossy(start).trim_end().to_owned();
+        self.log.invalid(start, format!("invalid JSON: {error}"));
+    }
+
+    /// Fails a request, perhaps with an HTTP status.
+    pub(super) fn on_failure(&self, id: &Value, status: Option<u16>, reason: &str) {
+        let reason = shortened(reason);
+        let entry = format!("request {id}: {reason}");
+        // A response may have arrived before.
+        if self.complete(id, Err(ServerError::Http { status, reason })) {
+            self.log.status(&entry);
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn on_end(&self, reason: &str) {
+        let reason = shortened(reason);
+        self.log.status(&format!("ended: {reason}"));
+        *lock(&self.ended) = Some(reason);
+        self.close();
+    }
+
+    /// Handles a message.
+    pub(super) fn on_message(&self, message: Value) {
+        self.log.message(Side::Received, &message);
         let id = message.get("id").cloned().unwrap_or_default();
         match message.get("method").and_then(Value::as_str) {
             None => {

@@ -10,8 +10,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::client::ServerError;
-use super::transport::{Incoming, MAX_MESSAGE, Transport, parse};
+use super::client::{Inbox, ServerError};
+use super::transport::MAX_MESSAGE;
 
 const PROTOCOL_VERSION: &str = "io.modelcontextprotocol/protocolVersion";
 /// The timeout for connecting.
@@ -33,7 +33,7 @@ struct Connection {
     url: Url,
     bearer: Option<String>,
     negotiated: Mutex<Negotiated>,
-    received: mpsc::Sender<Incoming>,
+    inbox: Arc<Inbox>,
 }
 
 /// The answer to a POST request.
@@ -44,7 +44,12 @@ struct Answer {
 }
 
 /// Prepares a connection; the first message opens it.
-pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerError> {
+pub(super) fn open(
+    url: &Url,
+    bearer: Option<&str>,
+    mut to_send: mpsc::Receiver<Value>,
+    inbox: Arc<Inbox>,
+) -> Result<JoinSet<()>, ServerError> {
     let client = Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .referer(false)
@@ -55,15 +60,15 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
             status: None,
             reason: error_chain(&error),
         })?;
-    let (mut transport, mut to_send, received) = Transport::new();
     let connection = Arc::new(Connection {
         client,
         url: url.clone(),
         bearer: bearer.map(str::to_owned),
         negotiated: Mutex::default(),
-        received,
+        inbox,
     });
-    transport.tasks.spawn(async move {
+    let mut tasks = JoinSet::new();
+    tasks.spawn(async move {
         let mut posts = JoinSet::new();
         while let Some(message) = to_send.recv().await {
             if message.get("id").is_some() && message.get("method").is_some() {
@@ -77,7 +82,7 @@ pub(super) fn open(url: &Url, bearer: Option<&str>) -> Result<Transport, ServerE
         }
         connection.end_session().await;
     });
-    Ok(transport)
+    Ok(tasks)
 }
 
 impl Connection {
@@ -91,8 +96,7 @@ impl Connection {
             Err(reason) => (None, reason),
         };
         let id = message.get("id").cloned().unwrap_or_default();
-        let failed = Incoming::Failed { id, status, reason };
-        self.forward(failed).await;
+        self.inbox.on_failure(&id, status, &reason);
     }
 
     /// Sends a notification or a response.
@@ -104,7 +108,7 @@ impl Connection {
         };
         let method = message.get("method").and_then(Value::as_str);
         let fault = format!("`{}` was not accepted", method.unwrap_or("a response"));
-        self.forward(Incoming::Invalid { text, fault }).await;
+        self.inbox.log().invalid(text, fault);
     }
 
     /// Posts a message and forwards the messages of the answer.
@@ -139,7 +143,7 @@ impl Connection {
             }
         }
         if kind == "application/json" {
-            self.forward_text(&body).await;
+            self.forward(&body);
         }
         let mut text = format!("the server answered HTTP {status}");
         if !kind.is_empty() {
@@ -201,30 +205,26 @@ impl Connection {
         {
             for part in chunk.split_inclusive(|byte| *byte == b'\n') {
                 if let Some(data) = events.read(part)? {
-                    self.forward_text(&data).await;
+                    self.forward(&data);
                 }
             }
         }
         Ok(())
     }
 
-    async fn forward_text(&self, text: &[u8]) {
+    fn forward(&self, text: &[u8]) {
         if text.trim_ascii().is_empty() {
             return;
         }
-        let incoming = parse(text);
-        if let Incoming::Message(message) = &incoming {
-            let revision = message.pointer("/result/protocolVersion");
-            if let Some(revision) = revision.and_then(Value::as_str) {
-                self.negotiated().revision = Some(revision.to_owned());
-            }
+        let message: Value = match serde_json::from_slice(text) {
+            Ok(message) => message,
+            Err(error) => return self.inbox.on_invalid(text, &error),
+        };
+        let revision = message.pointer("/result/protocolVersion");
+        if let Some(revision) = revision.and_then(Value::as_str) {
+            self.negotiated().revision = Some(revision.to_owned());
         }
-        self.forward(incoming).await;
-    }
-
-    async fn forward(&self, incoming: Incoming) {
-        // The receiver may be dropped.
-        let _ = self.received.send(incoming).await;
+        self.inbox.on_message(message);
     }
 
     /// Ends the session, if any. Servers may not support that.

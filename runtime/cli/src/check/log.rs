@@ -1,19 +1,14 @@
 //! The message log, with faults of messages.
 
-use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
 
 use serde::Serialize;
 use serde_json::Value;
-use tokio::sync::watch;
 
 use super::message::Validator;
 use super::report::shortened;
 
-/// The maximum number and total size of entries.
-const MAX_ENTRIES: usize = 2_000;
-const MAX_BYTES: usize = 32 << 20;
 /// The maximum number of faults kept as text.
 const MAX_FAULTS: usize = 20;
 
@@ -39,8 +34,6 @@ pub enum Side {
 pub struct Entry {
     /// Its number, from 1.
     pub seq: u64,
-    /// When it was made, in milliseconds since the log started.
-    pub at_ms: u64,
     /// The source.
     pub side: Side,
     /// The message; a string if it is text.
@@ -48,8 +41,6 @@ pub struct Entry {
     /// How it violates MCP.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fault: Option<String>,
-    #[serde(skip)]
-    bytes: usize,
 }
 
 /// The faults in the messages of a connection.
@@ -64,26 +55,33 @@ pub(super) struct Faults {
 
 #[derive(Default)]
 struct State {
-    entries: VecDeque<Entry>,
-    bytes: usize,
     last: u64,
     validator: Validator,
     faults: Faults,
+    last_stderr: Option<String>,
 }
 
-/// A log of all messages.
-pub(super) struct MessageLog {
+type Observer = Box<dyn Fn(Entry) + Send + Sync>;
+
+/// The log of all messages of one or more connections. It keeps no messages, but passes them on.
+#[derive(Default)]
+pub struct MessageLog {
     state: Mutex<State>,
-    last: watch::Sender<u64>,
-    started: Instant,
+    observer: Option<Observer>,
+}
+
+impl fmt::Debug for MessageLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MessageLog").finish_non_exhaustive()
+    }
 }
 
 impl MessageLog {
-    pub(super) fn new() -> Self {
+    /// Creates a log that calls `observer` with each entry, in order.
+    pub fn observed(observer: impl Fn(Entry) + Send + Sync + 'static) -> Self {
         Self {
-            state: Mutex::default(),
-            last: watch::Sender::new(0),
-            started: Instant::now(),
+            observer: Some(Box::new(observer)),
+            ..Self::default()
         }
     }
 
@@ -91,8 +89,10 @@ impl MessageLog {
     pub(super) fn start_connection(&self) {
         {
             let mut state = self.state();
-            state.validator = Validator::default();
-            state.faults = Faults::default();
+            *state = State {
+                last: state.last,
+                ..State::default()
+            };
         }
         self.status("connecting");
     }
@@ -100,27 +100,31 @@ impl MessageLog {
     pub(super) fn message(&self, side: Side, message: &Value) {
         let mut state = self.state();
         let fault = state.validator.fault(side == Side::Sent, message);
-        self.add(state, side, message.clone(), fault);
+        self.add(state, side, message, fault);
     }
 
     /// Logs received data that is not a message.
     pub(super) fn invalid(&self, text: String, fault: String) {
-        self.add(self.state(), Side::Received, text.into(), Some(fault));
+        self.add(self.state(), Side::Received, &text.into(), Some(fault));
     }
 
     pub(super) fn stderr(&self, line: String) {
-        self.add(self.state(), Side::Stderr, line.into(), None);
+        let mut state = self.state();
+        if !line.is_empty() {
+            state.last_stderr = Some(line.clone());
+        }
+        self.add(state, Side::Stderr, &line.into(), None);
     }
 
     pub(super) fn status(&self, status: &str) {
-        self.add(self.state(), Side::State, status.into(), None);
+        self.add(self.state(), Side::State, &status.into(), None);
     }
 
     fn add(
         &self,
         mut state: MutexGuard<'_, State>,
         side: Side,
-        message: Value,
+        message: &Value,
         fault: Option<String>,
     ) {
         let fault = fault.map(|fault| shortened(&fault));
@@ -136,34 +140,15 @@ impl MessageLog {
                 state.faults.first.push(fault);
             }
         }
-        let bytes = message.to_string().len();
-        let entry = Entry {
-            seq,
-            at_ms: u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX),
-            side,
-            message,
-            fault,
-            bytes,
-        };
-        state.bytes += bytes;
-        state.entries.push_back(entry);
-        while state.entries.len() > MAX_ENTRIES || state.bytes > MAX_BYTES {
-            let Some(oldest) = state.entries.pop_front() else {
-                break;
-            };
-            state.bytes -= oldest.bytes;
+        // The state is still locked, which keeps the order.
+        if let Some(observer) = &self.observer {
+            observer(Entry {
+                seq,
+                side,
+                message: message.clone(),
+                fault,
+            });
         }
-        self.last.send_replace(seq);
-    }
-
-    /// Waits for entries after `seq`.
-    pub(super) async fn after(&self, seq: u64) -> Vec<Entry> {
-        let mut last = self.last.subscribe();
-        // The sender is a field of this log, so it is not dropped.
-        let _ = last.wait_for(|last| *last > seq).await;
-        let state = self.state();
-        let newer = state.entries.iter().filter(|entry| entry.seq > seq);
-        newer.cloned().collect()
     }
 
     /// The faults in the messages from the server of this connection.
@@ -171,18 +156,9 @@ impl MessageLog {
         self.state().faults.clone()
     }
 
-    /// The last line that the server wrote to its standard error.
+    /// The last line that the server of this connection wrote to its standard error, unless it was empty.
     pub(super) fn last_stderr(&self) -> Option<String> {
-        let state = self.state();
-        let mut lines = state.entries.iter().rev().take_while(|entry| {
-            // Earlier lines are from processes of earlier connections.
-            entry.side != Side::State || entry.message != "connecting"
-        });
-        let line = lines.find(|entry| {
-            entry.side == Side::Stderr
-                && entry.message.as_str().is_some_and(|line| !line.is_empty())
-        });
-        line?.message.as_str().map(str::to_owned)
+        self.state().last_stderr.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,15 +1,17 @@
 //! The report of all checks, as text or JSON.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bailiwick::escape;
+use bailiwick::text::escape;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::client::ServerError;
 use super::connection::{Connection, Revision};
-use super::session::{Session, State};
+use super::log::MessageLog;
+use super::session::Connected;
 use super::target::Target;
 
 /// The maximum length of quoted server text, in characters.
@@ -90,10 +92,20 @@ impl Check {
 
     /// Passes without faults, or fails with the first ones.
     pub(super) fn of_faults(check: &'static str, faults: &[String], passed: &str) -> Self {
-        if faults.is_empty() {
-            Self::pass(check, passed)
-        } else {
-            Self::fail(check, &joined(faults, faults.len()))
+        Self::of_findings(check, faults, &[], passed)
+    }
+
+    /// Fails with the first faults, or has the first warnings, or passes.
+    pub(super) fn of_findings(
+        check: &'static str,
+        faults: &[String],
+        warnings: &[String],
+        passed: &str,
+    ) -> Self {
+        match (faults, warnings) {
+            ([], []) => Self::pass(check, passed),
+            ([], warnings) => Self::warn(check, &joined(warnings, warnings.len())),
+            (faults, _) => Self::fail(check, &joined(faults, faults.len())),
         }
     }
 }
@@ -211,31 +223,33 @@ pub async fn run(
 ) -> Option<Report> {
     let started = Instant::now();
     let revision = connection.revision;
-    let session = Session::new(target);
-    let checked = async {
-        match session.connect(connection, within).await {
-            State::Failed(error) => {
-                let mut check = Check::unreachable(&error);
-                if let Some(line) = session.last_stderr() {
-                    let line = format!("; its standard error ends with `{}`", shortened(&line));
-                    check.detail += &escape(&line);
-                }
-                (vec![check], Some(error))
+    let log = Arc::new(MessageLog::default());
+    tokio::pin!(stop);
+    let opened = tokio::select! {
+        opened = Connected::open(&target, connection, &log, false, within) => opened,
+        () = &mut stop => return None,
+    };
+    let (checks, error) = match opened {
+        Ok(server) => {
+            let left = within.saturating_sub(started.elapsed());
+            let checks = tokio::select! {
+                checks = server.checks(left) => Some(checks),
+                () = stop => None,
+            };
+            server.close().await;
+            (checks?, None)
+        }
+        Err(error) => {
+            let mut check = Check::unreachable(&error);
+            if let Some(line) = log.last_stderr() {
+                let line = format!("; its standard error ends with `{}`", shortened(&line));
+                check.detail += &escape(&line);
             }
-            _ => {
-                let left = within.saturating_sub(started.elapsed());
-                (session.checks(left).await, None)
-            }
+            (vec![check], Some(error))
         }
     };
-    let checked = tokio::select! {
-        checked = checked => Some(checked),
-        () = stop => None,
-    };
-    session.close().await;
-    let (checks, error) = checked?;
     Some(Report {
-        target: escape(&shortened(&session.target().to_string())).into_owned(),
+        target: escape(&shortened(&target.to_string())).into_owned(),
         revision,
         error,
         checks,

@@ -7,11 +7,13 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use reqwest::Url;
+use serde_json::Value;
 use tokio::io::DuplexStream;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
-use super::client::ServerError;
-use super::transport::{self, Transport};
-use super::{child, http};
+use super::client::{Inbox, ServerError};
+use super::{child, http, transport};
 
 /// The buffer size between a server in this process and the client.
 const PIPE_BYTES: usize = 1 << 20;
@@ -116,13 +118,19 @@ impl Target {
     }
 
     /// Opens a connection.
-    pub(super) fn open(&self) -> Result<Transport, ServerError> {
+    pub(super) fn open(
+        &self,
+        to_send: mpsc::Receiver<Value>,
+        inbox: Arc<Inbox>,
+    ) -> Result<JoinSet<()>, ServerError> {
         match &self.0 {
-            Kind::Command { program, arguments } => child::start(program, arguments),
-            Kind::Url { url, bearer } => http::open(url, bearer.as_deref()),
+            Kind::Command { program, arguments } => {
+                child::start(program, arguments, to_send, inbox)
+            }
+            Kind::Url { url, bearer } => http::open(url, bearer.as_deref(), to_send, inbox),
             Kind::InProcess { serve, .. } => {
                 let (near, far) = tokio::io::duplex(PIPE_BYTES);
-                Ok(transport::in_process(near, serve(far)))
+                Ok(transport::in_process(near, serve(far), to_send, inbox))
             }
         }
     }

@@ -5,85 +5,19 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bailiwick::JsonLines;
-use bailiwick::config::config_schema;
-use bailiwick::config::{Key, ValueKind};
-use bailiwick::describe::Description;
+use bailiwick::config::{Key, ValueKind, config_schema};
+use bailiwick_fs::Durability;
 use bailiwick_mcp::gateway::{Rate, Trust};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory as _, Parser, Subcommand};
 use tracing::level_filters::LevelFilter;
 
-use super::{Ask, CliError, audit, check, doctor, durability, grants, http, servers};
-
-/// The id of the positional arguments.
-pub(super) const ROOT: &str = "ROOT";
-
-/// A flag that prints a text and exits.
-pub(super) struct PrintFlag {
-    pub(super) flag: &'static str,
-    about: &'static str,
-    pub(super) text: fn(&ArgMatches) -> Result<String, CliError>,
-}
-
-/// The flags that print a text.
-pub(super) const PRINT_FLAGS: &[PrintFlag] = &[
-    PrintFlag {
-        flag: "print-config-schema",
-        about: "Print the JSON Schema of the configuration",
-        text: |_| Ok(format!("{:#}", durability::add_to_schema(config_schema()))),
-    },
-    PrintFlag {
-        flag: "ai-help",
-        about: "Print documentation of this server for agents; see --format and --section",
-        text: ai_help,
-    },
-    PrintFlag {
-        flag: "skill",
-        about: "Print a SKILL.md for agents",
-        text: |matches| Ok(description(matches).skill()),
-    },
-    PrintFlag {
-        flag: "registry-entry",
-        about: "Print the MCP registry entry of this server as JSON",
-        text: |matches| Ok(format!("{:#}", description(matches).registry_entry())),
-    },
-];
-
-/// The description of the server with these arguments.
-fn description(matches: &ArgMatches) -> Description {
-    // Only `serve` has this flag.
-    let rate = matches.try_get_one::<Rate>("rate").ok().flatten();
-    bailiwick_cli::description().rate(rate.copied().unwrap_or_default().to_string())
-}
-
-fn ai_help(matches: &ArgMatches) -> Result<String, CliError> {
-    let description = description(matches);
-    let section = matches.get_one::<String>("section").map(String::as_str);
-    match matches.get_one::<String>("format").map(String::as_str) {
-        Some("json") => Ok(format!("{:#}", description.json(section)?)),
-        _ => Ok(description.markdown(section)?),
-    }
-}
-
-/// The flags of `--ai-help`.
-fn ai_help_flags() -> [Arg; 2] {
-    [
-        Arg::new("format")
-            .long("format")
-            .value_name("FORMAT")
-            .requires("ai-help")
-            .value_parser(PossibleValuesParser::new(["markdown", "json"]))
-            .help("The format of --ai-help [default: markdown]"),
-        Arg::new("section")
-            .long("section")
-            .value_name("SECTION")
-            .requires("ai-help")
-            .help("Print only this section of --ai-help, such as when-to-use"),
-    ]
-}
-
-const ABOUT: &str =
-    "Runs tools of LLM agents under a policy, and asks people to approve other calls";
+use super::audit::{HistoryCommand, VerifyCommand};
+use super::check::CheckFlags;
+use super::doctor::DoctorFlags;
+use super::grants::{GrantsCommand, TemplatesCommand};
+use super::servers::{PinFlags, ServersFlags};
+use super::{CliError, durability, http};
 
 const SERVE_ABOUT: &str = "Serves file tools over MCP, confined to the given directories.
 
@@ -117,143 +51,204 @@ Examples:
 /// The name of the command `serve`.
 pub(super) const SERVE: &str = "serve";
 
+/// Runs tools of LLM agents under a policy, and asks people to approve other calls
+#[derive(Debug, Parser)]
+#[command(
+    name = "bailiwick",
+    version,
+    after_help = EXAMPLES,
+    args_conflicts_with_subcommands = true,
+    disable_help_subcommand = true
+)]
+pub(super) struct Cli {
+    #[command(flatten)]
+    pub(super) print: PrintFlags,
+    #[command(subcommand)]
+    pub(super) command: Option<CliCommand>,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub(super) enum CliCommand {
+    /// Serve file tools and third-party MCP servers over MCP
+    #[command(long_about = SERVE_ABOUT, after_help = SERVE_EXAMPLES)]
+    Serve(Box<ServeFlags>),
+    Check(CheckFlags),
+    Doctor(DoctorFlags),
+    Servers(ServersFlags),
+    History(HistoryCommand),
+    Verify(VerifyCommand),
+    Grants(GrantsCommand),
+    Templates(TemplatesCommand),
+}
+
+/// The flags of `bailiwick serve` that are not configuration keys.
+#[derive(Debug, Args)]
+pub(crate) struct ServeFlags {
+    /// A directory to serve, or a root as JSON; relative paths in calls are resolved against the first
+    pub(super) root: Vec<String>,
+    /// Read the configuration from a JSON file; no root may contain it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
+    /// Serve Streamable HTTP on a loopback address, such as 127.0.0.1:8080, instead of stdio; other machines
+    /// need a tunnel or proxy and --allow-host
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_loopback)]
+    pub(crate) http: Option<SocketAddr>,
+    /// The trust in clients: a host (agent framework) may configure and grant; a client (a program of a person)
+    /// can only restrict, and may ask its user by elicitation; an agent can only restrict [default: client;
+    /// with --http agent]
+    #[arg(long, value_name = "WHO", value_parser = one_of(&TRUST))]
+    pub(super) trust: Option<Trust>,
+    /// Store permanent grants to agents in a file; no root may contain it; needs --trust host
+    #[arg(long, value_name = "FILE")]
+    pub(crate) grants: Option<PathBuf>,
+    /// Forward stdio to the socket of a worker's endpoint, and serve nothing else
+    #[arg(long, value_name = "SOCKET", conflicts_with_all = conflicts_with_attach())]
+    pub(crate) attach: Option<PathBuf>,
+    /// How calls that need approval are handled: client (elicitation), page (local web page), replay (a trusted
+    /// host repeats the call with the missing scopes), or auto: the first of client, page (if started on a
+    /// terminal) and replay that is possible
+    #[arg(long, value_name = "HOW", value_parser = one_of(&ASK), default_value = "auto")]
+    pub(crate) ask: Ask,
+    /// The rate limit of each connection, in calls per second, minute or hour
+    #[arg(long, value_name = "N/UNIT", value_parser = parse_rate, default_value_t)]
+    pub(crate) rate: Rate,
+    /// The level of the log on standard error
+    #[arg(long, value_name = "LEVEL", value_parser = log_level(), default_value = "warn")]
+    pub(crate) log: LevelFilter,
+    /// With --http, also accept this Host header, which clients send through an SSH tunnel, a published
+    /// container port or a reverse proxy, such as localhost:9000 or mcp.example; repeatable [env:
+    /// BAILIWICK_ALLOW_HOST]
+    #[arg(long, value_name = "HOST[:PORT]", value_parser = http::parse_host, requires = "http")]
+    pub(crate) allow_host: Vec<String>,
+    /// With --http, accept requests with the token from web pages of this origin (CORS), such as
+    /// https://app.example; repeatable [env: BAILIWICK_ALLOW_ORIGIN]
+    #[arg(long, value_name = "ORIGIN", value_parser = http::parse_origin, requires = "http")]
+    pub(crate) allow_origin: Vec<String>,
+    /// Append the audit to a file of JSON lines; no root may contain it
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit: Option<PathBuf>,
+    /// Rotate the audit file before it exceeds N bytes (0: never); finished segments are named FILE.00000001
+    /// and so on, and are never deleted
+    #[arg(long, value_name = "N", requires = "audit", default_value_t = JsonLines::SEGMENT_BYTES)]
+    pub(crate) audit_segment_bytes: u64,
+    /// What completed writes survive: visible (a crash of the program), ordered (a crash of the machine, with
+    /// the old or the new content) or durable (a crash of the machine, with the new content) [default: ordered]
+    /// [env: BAILIWICK_DURABILITY]
+    #[arg(long, value_name = "LEVEL", value_parser = one_of(&durability::LEVELS))]
+    pub(super) durability: Option<Durability>,
+    /// Also offer the tools, resources and prompts of the MCP servers in this file (an editor's mcp.json); the
+    /// file tools are offered only with a ROOT. Calls need approval unless --allow covers them, such as
+    /// read:mcp:NAME
+    #[arg(long, value_name = "FILE")]
+    pub(super) servers: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) pins: PinFlags,
+    #[command(flatten)]
+    pub(super) print: PrintFlags,
+}
+
+/// How calls that need approval are handled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ask {
+    /// `Client` if the client supports elicitation, else `Page` if the program was started on a terminal, else
+    /// `Replay`.
+    Auto,
+    /// The call fails with the missing scopes, and a trusted client repeats it with these scopes.
+    Replay,
+    /// The client asks its user by elicitation.
+    Client,
+    /// A person answers on the approval page.
+    Page,
+}
+
+const ASK: [(&str, Ask); 4] = [
+    ("auto", Ask::Auto),
+    ("replay", Ask::Replay),
+    ("client", Ask::Client),
+    ("page", Ask::Page),
+];
+const TRUST: [(&str, Trust); 3] = [
+    ("host", Trust::Host),
+    ("client", Trust::Client),
+    ("agent", Trust::Agent),
+];
+
+/// The flags that print a text and exit.
+#[derive(Debug, Args)]
+pub(super) struct PrintFlags {
+    /// Print the JSON Schema of the configuration
+    #[arg(long)]
+    print_config_schema: bool,
+    /// Print documentation of this server for agents; see --format and --section
+    #[arg(long)]
+    ai_help: bool,
+    /// Print a SKILL.md for agents
+    #[arg(long)]
+    skill: bool,
+    /// Print the MCP registry entry of this server as JSON
+    #[arg(long)]
+    registry_entry: bool,
+    /// The format of --ai-help
+    #[arg(
+        long,
+        requires = "ai_help",
+        value_parser = ["markdown", "json"],
+        default_value = "markdown"
+    )]
+    format: String,
+    /// Print only this section of --ai-help, such as when-to-use
+    #[arg(long, requires = "ai_help")]
+    section: Option<String>,
+}
+
+impl PrintFlags {
+    /// The text to print, if any, for a server with this rate limit.
+    pub(super) fn text(&self, rate: Rate) -> Result<Option<String>, CliError> {
+        let description = bailiwick_cli::description().rate(rate.to_string());
+        let section = self.section.as_deref();
+        Ok(if self.print_config_schema {
+            Some(format!("{:#}", durability::add_to_schema(config_schema())))
+        } else if self.ai_help && self.format == "json" {
+            Some(format!("{:#}", description.json(section)?))
+        } else if self.ai_help {
+            Some(description.markdown(section)?)
+        } else if self.skill {
+            Some(description.skill())
+        } else if self.registry_entry {
+            Some(format!("{:#}", description.registry_entry()))
+        } else {
+            None
+        })
+    }
+}
+
 /// The whole command line.
 pub(super) fn command() -> Command {
-    Command::new("bailiwick")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about(ABOUT)
-        .after_help(EXAMPLES)
-        .args(print_flags())
-        .subcommand(serve())
-        .subcommand(check::command())
-        .subcommand(doctor::command())
-        .subcommand(servers::command())
-        .subcommands(audit::commands())
-        .subcommands(grants::commands())
-        .args_conflicts_with_subcommands(true)
-        .disable_help_subcommand(true)
-}
-
-fn serve() -> Command {
-    let fields = Key::settable().map(field_flag);
-    Command::new(SERVE)
-        .about("Serve file tools and third-party MCP servers over MCP")
-        .long_about(SERVE_ABOUT)
-        .after_help(SERVE_EXAMPLES)
-        .arg(
-            Arg::new(ROOT)
-                .help("A directory to serve, or a root as JSON; relative paths in calls are resolved against the first")
-                .action(ArgAction::Append),
-        )
-        .args(server_flags())
-        .args(http::flags())
-        .args(audit_flags())
-        .arg(durability::flag())
-        .args(servers::flags())
-        .args(print_flags())
-        .next_help_heading("Configuration keys")
-        .args(fields)
-}
-
-/// The flags that print a text.
-fn print_flags() -> impl Iterator<Item = Arg> {
-    let texts = PRINT_FLAGS.iter().map(|flag| {
-        Arg::new(flag.flag)
-            .long(flag.flag)
-            .help(flag.about)
-            .action(ArgAction::SetTrue)
-    });
-    texts.chain(ai_help_flags())
-}
-
-fn trust_parser() -> impl TypedValueParser<Value = Trust> {
-    let values = PossibleValuesParser::new(["host", "client", "agent"]);
-    values.map(|text| match text.as_str() {
-        "host" => Trust::Host,
-        "client" => Trust::Client,
-        _ => Trust::Agent,
+    Cli::command().mut_subcommand(SERVE, |serve| {
+        serve
+            .mut_arg("pins", |arg| arg.requires("servers"))
+            .mut_arg("start_timeout", |arg| arg.requires("servers"))
+            .next_help_heading("Configuration keys")
+            .args(Key::settable().map(field_flag))
     })
 }
 
-fn ask_parser() -> impl TypedValueParser<Value = Ask> {
-    let values = PossibleValuesParser::new(["auto", "replay", "client", "page"]);
-    values.map(|text| match text.as_str() {
-        "client" => Ask::Client,
-        "page" => Ask::Page,
-        "replay" => Ask::Replay,
-        _ => Ask::Auto,
+/// Parses one of these names.
+pub(super) fn one_of<T: Clone + Send + Sync + 'static>(
+    values: &'static [(&'static str, T)],
+) -> impl TypedValueParser<Value = T> {
+    let names = PossibleValuesParser::new(values.iter().map(|(name, _)| *name));
+    names.try_map(|text| {
+        let mut values = values.iter();
+        let found = values.find(|(name, _)| *name == text);
+        found.map(|(_, value)| value.clone()).ok_or("unknown value")
     })
 }
 
-/// The flags that are not configuration keys.
-fn server_flags() -> [Arg; 8] {
+fn log_level() -> impl TypedValueParser<Value = LevelFilter> {
     let levels = ["off", "error", "warn", "info", "debug", "trace"];
-    let level = PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>());
-    [
-        Arg::new("config")
-            .long("config")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("Read the configuration from a JSON file; no root may contain it"),
-        Arg::new("http")
-            .long("http")
-            .value_name("ADDR:PORT")
-            .value_parser(parse_loopback)
-            .help("Serve Streamable HTTP on a loopback address, such as 127.0.0.1:8080, instead of stdio; other machines need a tunnel or proxy and --allow-host"),
-        Arg::new("trust")
-            .long("trust")
-            .value_name("WHO")
-            .value_parser(trust_parser())
-            .help("The trust in clients: a host (agent framework) may configure and grant; a client (a program of a person) can only restrict, and may ask its user by elicitation; an agent can only restrict [default: client; with --http agent]"),
-        Arg::new("grants")
-            .long("grants")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("Store permanent grants to agents in a file; no root may contain it; needs --trust host"),
-        Arg::new("attach")
-            .long("attach")
-            .value_name("SOCKET")
-            .value_parser(value_parser!(PathBuf))
-            // The endpoint is configured by its host. Accepting restrictions that have no effect would be dangerous.
-            .conflicts_with_all(conflicts_with_attach())
-            .help("Forward stdio to the socket of a worker's endpoint, and serve nothing else"),
-        Arg::new("ask")
-            .long("ask")
-            .value_name("HOW")
-            .value_parser(ask_parser())
-            .help("How calls that need approval are handled: client (elicitation), page (local web page), replay (a trusted host repeats the call with the missing scopes), or auto: the first of client, page (if started on a terminal) and replay that is possible [default: auto]"),
-        Arg::new("rate")
-            .long("rate")
-            .value_name("N/UNIT")
-            .value_parser(parse_rate)
-            .help("The rate limit of each connection, in calls per second, minute or hour [default: 1000/second]"),
-        Arg::new("log")
-            .long("log")
-            .value_name("LEVEL")
-            .value_parser(level)
-            .help("The level of the log on standard error [default: warn]"),
-    ]
-}
-
-/// The audit flags.
-fn audit_flags() -> [Arg; 2] {
-    [
-        Arg::new("audit")
-            .long("audit")
-            .value_name("FILE")
-            .value_parser(value_parser!(PathBuf))
-            .help("Append the audit to a file of JSON lines; no root may contain it"),
-        Arg::new("audit-segment-bytes")
-            .long("audit-segment-bytes")
-            .value_name("N")
-            .requires("audit")
-            .value_parser(value_parser!(u64))
-            .help(format!(
-                "Rotate the audit file before it exceeds N bytes (0: never); finished segments are named \
-                 FILE.00000001 and so on, and are never deleted [default: {}]",
-                JsonLines::SEGMENT_BYTES
-            )),
-    ]
+    PossibleValuesParser::new(levels).try_map(|text| text.parse::<LevelFilter>())
 }
 
 /// The flags that have no effect with `--attach`.
@@ -263,13 +258,13 @@ fn conflicts_with_attach() -> impl Iterator<Item = clap::Id> {
         "http",
         "trust",
         "audit",
-        "audit-segment-bytes",
+        "audit_segment_bytes",
         "grants",
         "ask",
         "durability",
         "rate",
         "servers",
-        ROOT,
+        "root",
     ];
     let fields = Key::settable().map(|field| field.flag().into());
     server.into_iter().map(clap::Id::from).chain(fields)
@@ -283,7 +278,6 @@ fn field_flag(field: &'static Key) -> Arg {
         field.variable()
     ));
     match field.kind {
-        // Requires `=`, so that a following root is not parsed as the value.
         ValueKind::Flag => arg
             .value_name("BOOL")
             .num_args(0..=1)

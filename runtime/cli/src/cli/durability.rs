@@ -3,19 +3,17 @@
 use std::path::Path;
 
 use bailiwick_fs::Durability;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use clap::{Arg, ArgMatches};
 use serde_json::{Value, json};
 
 use super::CliError;
 use super::variables::Variables;
 
-/// The key in the configuration file, and the name of the flag.
+/// The key in the configuration file.
 const KEY: &str = "durability";
 /// The environment variable.
 const VARIABLE: &str = "BAILIWICK_DURABILITY";
 
-const LEVELS: [(&str, Durability); 3] = [
+pub(super) const LEVELS: [(&str, Durability); 3] = [
     ("visible", Durability::Visible),
     ("ordered", Durability::Ordered),
     ("durable", Durability::Durable),
@@ -26,18 +24,6 @@ fn parse(text: &str) -> Option<Durability> {
         .iter()
         .find(|(name, _)| *name == text)
         .map(|(_, level)| *level)
-}
-
-pub(super) fn flag() -> Arg {
-    let names = PossibleValuesParser::new(LEVELS.map(|(name, _)| name));
-    Arg::new(KEY)
-        .long(KEY)
-        .value_name("LEVEL")
-        .value_parser(names.map(|name| parse(&name).unwrap_or_default()))
-        .help(format!(
-            "What completed writes survive: visible (a crash of the program), ordered (a crash of the machine, with the old or the new \
-             content) or durable (a crash of the machine, with the new content) [default: ordered] [env: {VARIABLE}]"
-        ))
 }
 
 /// Adds the key to the schema of the configuration file.
@@ -71,13 +57,12 @@ pub(super) fn take(path: &Path, document: &mut Value) -> Result<Option<Durabilit
 
 /// The value of the flag, else of the variable (which is removed), else of the file.
 pub(super) fn resolve(
-    matches: &ArgMatches,
+    flag: Option<Durability>,
     variables: &mut Variables,
     file: Option<Durability>,
 ) -> Result<Durability, CliError> {
     let variable = super::variables::take(variables, VARIABLE)?;
     let level = |text: String| parse(&text).ok_or_else(|| CliError::Durability(VARIABLE.into()));
     let variable = variable.map(level).transpose()?;
-    let flag = matches.get_one::<Durability>(KEY).copied();
     Ok(flag.or(variable).or(file).unwrap_or_default())
 }

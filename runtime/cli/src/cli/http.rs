@@ -1,26 +1,11 @@
-//! Flags and variables of the HTTP server: accepted `Host` and `Origin` headers.
+//! Accepted `Host` and `Origin` headers of the HTTP server.
 
 use std::net::Ipv6Addr;
 
-use clap::{Arg, ArgAction, ArgMatches};
-
-use super::CliError;
 use super::variables::Variables;
+use super::{CliError, ServeFlags};
 
-/// The environment variable of `--allow-host`.
-const HOSTS: &str = "BAILIWICK_ALLOW_HOST";
-/// The environment variable of `--allow-origin`.
-const ORIGINS: &str = "BAILIWICK_ALLOW_ORIGIN";
-
-/// Accepted values besides the server's own address.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct AllowList {
-    /// Values of the `Host` header.
-    pub(crate) hosts: Vec<String>,
-    /// Values of the `Origin` header.
-    pub(crate) origins: Vec<String>,
-}
-
+/// An invalid item of `--allow-host` or `--allow-origin`.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum AllowListError {
     #[error(
@@ -31,63 +16,28 @@ pub(crate) enum AllowListError {
     Origin,
 }
 
-pub(super) fn flags() -> [Arg; 2] {
-    [
-        Arg::new("allow-host")
-            .long("allow-host")
-            .value_name("HOST[:PORT]")
-            .value_parser(parse_host)
-            .action(ArgAction::Append)
-            .requires("http")
-            .help(format!(
-                "With --http, also accept this Host header, which clients send through an SSH tunnel, a published container port or a reverse proxy, \
-                 such as localhost:9000 or mcp.example; repeatable [env: {HOSTS}]"
-            )),
-        Arg::new("allow-origin")
-            .long("allow-origin")
-            .value_name("ORIGIN")
-            .value_parser(parse_origin)
-            .action(ArgAction::Append)
-            .requires("http")
-            .help(format!(
-                "With --http, accept requests with the token from web pages of this origin (CORS), such as https://app.example; \
-                 repeatable [env: {ORIGINS}]"
-            )),
-    ]
-}
-
-/// The values of the flags, else of the variables, which are removed.
-pub(super) fn allow_list(
-    matches: &ArgMatches,
-    variables: &mut Variables,
-) -> Result<AllowList, CliError> {
-    Ok(AllowList {
-        hosts: list(matches, "allow-host", variables, HOSTS, parse_host)?,
-        origins: list(matches, "allow-origin", variables, ORIGINS, parse_origin)?,
-    })
-}
-
-fn list(
-    matches: &ArgMatches,
-    flag: &str,
-    variables: &mut Variables,
-    variable: &'static str,
-    parse: fn(&str) -> Result<String, AllowListError>,
-) -> Result<Vec<String>, CliError> {
-    let from_environment = super::variables::take(variables, variable)?;
-    if let Some(given) = matches.get_many::<String>(flag) {
-        return Ok(given.cloned().collect());
-    }
-    let text = from_environment.unwrap_or_default();
-    let items = text.split([',', '\n']).map(str::trim);
-    items
-        .filter(|item| !item.is_empty())
-        .map(|item| parse(item).map_err(|reason| CliError::Name { variable, reason }))
-        .collect()
+/// Fills the lists that no flag has set from their variables, and removes these variables.
+pub(super) fn complete(flags: &mut ServeFlags, variables: &mut Variables) -> Result<(), CliError> {
+    let mut complete = |list: &mut Vec<String>, variable, parse: fn(&str) -> _| {
+        let text = super::variables::take(variables, variable)?.unwrap_or_default();
+        if list.is_empty() {
+            let items = text.split([',', '\n']).map(str::trim);
+            let items = items.filter(|item| !item.is_empty()).map(parse);
+            let items: Result<_, AllowListError> = items.collect();
+            *list = items.map_err(|reason| CliError::Name { variable, reason })?;
+        }
+        Ok(())
+    };
+    complete(&mut flags.allow_host, "BAILIWICK_ALLOW_HOST", parse_host)?;
+    complete(
+        &mut flags.allow_origin,
+        "BAILIWICK_ALLOW_ORIGIN",
+        parse_origin,
+    )
 }
 
 /// Parses a value of the `Host` header.
-fn parse_host(text: &str) -> Result<String, AllowListError> {
+pub(super) fn parse_host(text: &str) -> Result<String, AllowListError> {
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.ends_with(']') => (name, Some(port)),
         _ => (text, None),
@@ -114,7 +64,7 @@ fn parse_host(text: &str) -> Result<String, AllowListError> {
 }
 
 /// Parses an origin and removes the default port of its scheme, as browsers do.
-fn parse_origin(text: &str) -> Result<String, AllowListError> {
+pub(super) fn parse_origin(text: &str) -> Result<String, AllowListError> {
     let (scheme, rest) = text.split_once("://").ok_or(AllowListError::Origin)?;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     let is_scheme = scheme.starts_with(|first: char| first.is_ascii_alphabetic());

@@ -9,7 +9,7 @@ mod tests;
 
 use std::fmt;
 
-use bailiwick::escape;
+use bailiwick::text::escape;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 

@@ -27,7 +27,7 @@ pub(super) struct ApprovalRoutes {
 
 impl ApprovalRoutes {
     pub(super) fn of(options: &Options) -> Self {
-        Self::new(options.ask, options.trust, io::stderr().is_terminal())
+        Self::new(options.flags.ask, options.trust, io::stderr().is_terminal())
     }
 
     /// `terminal` is true if standard error is a terminal.

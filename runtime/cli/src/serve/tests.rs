@@ -24,7 +24,14 @@ fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
     let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
         panic!("expected `serve`");
     };
-    RuntimeOpener::new(Arc::new(*options), None, None, Vec::new(), None)
+    RuntimeOpener {
+        options: Arc::new(*options),
+        files: Arc::default(),
+        console: None,
+        servers: None,
+        secrets: Vec::new(),
+        preview_key: None,
+    }
 }
 
 #[tokio::test]
@@ -95,7 +102,7 @@ async fn error_for_a_grant_store_in_use_omits_its_path() {
     let theirs = GrantStore::open(folder.path().join("grants")).unwrap();
     let refused = opener.open_runtime(None).await.unwrap_err();
     assert!(matches!(refused, BackendError::Grants(_)), "{refused:?}");
-    assert_eq!(refused.to_string(), "the grants cannot be kept");
+    assert_eq!(refused.to_string(), "the grants cannot be stored");
     assert!(refused.source().is_none());
     drop(theirs);
     opener.open_runtime(None).await.unwrap();

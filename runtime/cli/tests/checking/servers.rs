@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// The command that starts the server of this mode.
 pub(crate) fn server(mode: &'static str) -> Vec<&'static str> {
-    embedded_server::command("servers::serve", &[mode])
+    embedded_server::command("servers::checked_server_process", &[mode])
 }
 
 /// Writes a line; the server ends once nobody reads them.
@@ -19,7 +19,7 @@ fn write(mut output: &File, line: &str) {
 }
 
 #[test]
-fn serve() {
+fn checked_server_process() {
     let Some(arguments) = embedded_server::arguments() else {
         return;
     };

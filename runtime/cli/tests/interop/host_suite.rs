@@ -1,6 +1,6 @@
 //! Tests with the official conformance suite for clients.
 //!
-//! The suite starts this very program once for each scenario, as the client: it runs `scenario` alone.
+//! The suite starts this very program once for each scenario, as the client: it runs `conformance_client_process` alone.
 
 mod client;
 
@@ -8,7 +8,7 @@ use crate::conformance::verdict::{Verdict, required};
 use crate::installed::run_node;
 
 #[tokio::test]
-async fn scenario() {
+async fn conformance_client_process() {
     if std::env::var_os("MCP_CONFORMANCE_SCENARIO").is_some() {
         let url = std::env::args().next_back().unwrap();
         client::run(&url).await;
@@ -36,7 +36,10 @@ async fn judged(revision: &str, count: usize) {
     let out = tempfile::tempdir().unwrap();
     let program = std::env::current_exe().unwrap();
     let suite = "node_modules/@modelcontextprotocol/conformance/dist/index.js";
-    let program = format!("{} --exact host_suite::scenario", program.display());
+    let program = format!(
+        "{} --exact host_suite::conformance_client_process",
+        program.display()
+    );
     let out_path = out.path().to_str().unwrap();
     let arguments = [
         "client",

@@ -127,7 +127,7 @@ async fn everything_server_works_including_elicitation() {
             .reply
             .content
             .iter()
-            .any(|it| matches!(it, bailiwick::Content::Image { .. }))
+            .any(|it| matches!(it, bailiwick::effect::Content::Image { .. }))
     );
 }
 

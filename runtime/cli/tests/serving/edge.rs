@@ -4,6 +4,7 @@ use crate::http::{ACCEPT, JSON, Served, about, initialize, request, served, stat
 use bailiwick_mcp::gateway::{Endpoint, Http, Token, Trust};
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::http::Response;
+use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use rmcp::ServerHandler;
 use serde_json::{Value, json};
@@ -177,14 +178,9 @@ async fn idle_session_ends_and_frees_its_slot() {
     let reply = tokio::time::timeout(PATIENCE, listening).await;
     let reply = reply.expect("the stream of an idle session ends");
     assert_eq!(reply.status, 200, "{reply:?}");
-    let again = async {
-        while server.right(&[], &initialize()).await.status != 200 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, again)
-        .await
-        .expect("an idle session leaves its place");
+    wait::until_idle().await;
+    let again = server.right(&[], &initialize()).await;
+    assert_eq!(again.status, 200, "{again:?}");
     let list = json!({"jsonrpc": "2.0", "id": 2, "method": "tools/list"});
     let gone = server.right(&[("Mcp-Session-Id", &session)], &list).await;
     assert_eq!(gone.status, 404, "{gone:?}");
@@ -227,14 +223,9 @@ async fn connection_beyond_the_limit_gets_503() {
         "{refused:?}"
     );
     drop(held);
-    let served = async {
-        while server.right(&carries, &initialize()).await.status != 200 {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, served)
-        .await
-        .expect("a connection that went leaves its place");
+    wait::until_idle().await;
+    let served = server.right(&carries, &initialize()).await;
+    assert_eq!(served.status, 200, "{served:?}");
 }
 
 #[tokio::test]
@@ -450,7 +441,7 @@ async fn duplicate_json_key_is_rejected_as_over_stdio() {
             assert_eq!(reply.status, 400, "{reply:?}");
             assert_eq!(reply.header("content-type"), Some("application/json"));
             let answer: Value = serde_json::from_str(&reply.body).unwrap();
-            let message = format!("one object has `{key}` twice");
+            let message = format!("duplicate key `{key}` in an object");
             let error = json!({ "code": -32602, "message": message });
             assert_eq!((&answer["id"], &answer["error"]), (&json!(7), &error));
         }

@@ -9,6 +9,7 @@ use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust,
 };
 use bailiwick_test_support::client::Client;
+use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -104,19 +105,12 @@ fn ended(audit: &Path) {
 
 /// Waits for the end of a session that nobody else waits for.
 async fn ends(audit: &Path) {
-    let ending = async {
-        // While it is written its last line may not be whole.
-        loop {
-            let text = std::fs::read_to_string(audit).unwrap();
-            if text.contains(r#""worker_stopped""#) && text.ends_with('\n') {
-                break;
-            }
-            tokio::task::yield_now().await;
-        }
+    // While it is written its last line may not be whole.
+    let is_recorded = || {
+        let text = std::fs::read_to_string(audit).unwrap();
+        text.contains(r#""worker_stopped""#) && text.ends_with('\n')
     };
-    tokio::time::timeout(Duration::from_secs(30), ending)
-        .await
-        .expect("the end is recorded");
+    wait::for_files(audit, is_recorded).await;
     ended(audit);
 }
 

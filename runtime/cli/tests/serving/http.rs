@@ -5,11 +5,11 @@ use bailiwick_mcp::gateway::{Endpoint, Gateway, GatewayInfo, Http, HttpError, To
 use bailiwick_test_support::client::Client;
 use bailiwick_test_support::http::{Response, send};
 use bailiwick_test_support::server::Server;
+use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::process::Command;
-use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream, UnixStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
@@ -569,17 +569,9 @@ async fn endpoint_serves_its_worker_until_revocation() {
     assert_eq!(text, "one\ntwo\nthree\n", "{reply:?}");
     UnixStream::connect(endpoint.socket()).await.unwrap();
     worker.revoke().await;
-    let closed = async {
-        while TcpStream::connect(address).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-        while UnixStream::connect(endpoint.socket()).await.is_ok() {
-            tokio::task::yield_now().await;
-        }
-    };
-    tokio::time::timeout(Duration::from_secs(20), closed)
-        .await
-        .expect("an endpoint closes with its worker");
+    wait::until_idle().await;
+    assert!(TcpStream::connect(address).await.is_err());
+    assert!(UnixStream::connect(endpoint.socket()).await.is_err());
     let socket = endpoint.socket().to_owned();
     drop(endpoint);
     assert!(!socket.exists());

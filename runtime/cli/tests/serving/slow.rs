@@ -6,6 +6,7 @@ use bailiwick::effect::Cost;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Plan, ReadTool, Reply, ToolSet, ToolSpec, WriteTool};
 use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -181,13 +182,7 @@ impl WriteTool for Plans {
 
 /// Waits until the file is there.
 pub(crate) async fn there(path: &std::path::Path) {
-    let looking = async {
-        while !path.exists() {
-            tokio::task::yield_now().await;
-        }
-    };
-    let found = tokio::time::timeout(Duration::from_secs(30), looking).await;
-    assert!(found.is_ok(), "{} never came", path.display());
+    wait::for_files(path.parent().unwrap(), || path.exists()).await;
 }
 
 #[tokio::test]

@@ -7,11 +7,11 @@ use bailiwick::requests::{
 };
 use bailiwick::{Call, CallMeta, Code, Policy, VirtualPath, Worker};
 use bailiwick_mcp::upstream::Upstreams;
-use bailiwick_test_support::upstream::{
-    TestRuntime, act, allow_once, code, test_runtime, text, until,
-};
+use bailiwick_test_support::upstream::{TestRuntime, act, allow_once, code, test_runtime, text};
+use bailiwick_test_support::wait;
 use serde_json::{Map, Value, json};
 use std::sync::{Arc, Mutex};
+use tokio::sync::watch;
 
 /// A host that returns `response` to each form and records its requests.
 #[derive(Clone, Default)]
@@ -289,7 +289,10 @@ async fn abandoned_task_is_cancelled() {
     };
     let call = Call::new("h__edit", json!({"do": "endless"})).meta(meta);
     assert_eq!(code(worker.submit(call).await), Code::Deadline);
-    until(|| std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n").await;
+    wait::for_files(seen.path(), || {
+        std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n"
+    })
+    .await;
 }
 
 #[tokio::test]
@@ -297,13 +300,13 @@ async fn stateless_subscription_is_renewed() {
     let (stage, worker) = alone("changes-modern").await;
     assert!(!withheld(&stage));
     assert_eq!(text(act(&worker, "h__edit", "change").await), "notified");
-    until(|| withheld(&stage)).await;
+    wait::for_tools(&worker, || withheld(&stage)).await;
 
     let (stage, worker) = alone("changes-modern").await;
     let ended = text(act(&worker, "h__edit", "unlisten").await);
     assert_eq!(ended, "unsubscribed");
     assert_eq!(text(act(&worker, "h__edit", "change").await), "notified");
-    until(|| withheld(&stage)).await;
+    wait::for_tools(&worker, || withheld(&stage)).await;
 }
 
 fn withheld(stage: &TestRuntime) -> bool {
@@ -316,7 +319,23 @@ fn withheld(stage: &TestRuntime) -> bool {
 #[derive(Clone)]
 struct Slow {
     asked: std::path::PathBuf,
-    open: Arc<()>,
+    open: Arc<watch::Sender<usize>>,
+}
+
+/// Counts an open question until it is dropped.
+struct OpenQuestion(Arc<watch::Sender<usize>>);
+
+impl OpenQuestion {
+    fn new(open: &Arc<watch::Sender<usize>>) -> Self {
+        open.send_modify(|open| *open += 1);
+        Self(Arc::clone(open))
+    }
+}
+
+impl Drop for OpenQuestion {
+    fn drop(&mut self) {
+        self.0.send_modify(|open| *open -= 1);
+    }
 }
 
 impl ServerRequests for Slow {
@@ -325,7 +344,7 @@ impl ServerRequests for Slow {
     }
 
     fn elicit(&self, _: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
-        let open = Arc::clone(&self.open);
+        let open = OpenQuestion::new(&self.open);
         let asked = std::fs::OpenOptions::new().append(true).open(&self.asked);
         std::io::Write::write_all(&mut asked.unwrap(), b"?").unwrap();
         Box::pin(async move {
@@ -342,7 +361,7 @@ async fn cancelled_server_request_is_closed() {
         asked: asked.path().to_owned(),
         open: Arc::default(),
     };
-    let open = Arc::clone(&host.open);
+    let mut open = host.open.subscribe();
     let spec = hostile("h", "plain").args([asked.path().to_str().unwrap()]);
     let builder = Upstreams::builder().server(spec).requests(host);
     let stage = test_runtime(builder.start().await.unwrap(), |it| {
@@ -350,10 +369,9 @@ async fn cancelled_server_request_is_closed() {
     })
     .await;
     let worker = stage.worker(Policy::new()).await;
-    let idle = Arc::strong_count(&open);
     // More than may be open at one time, so they are asked only if those before are not.
     let arguments = json!({"do": "takes back", "times": 12});
     let answered = worker.call("h__edit", arguments).await;
     assert_eq!(text(answered), "all taken back");
-    until(|| Arc::strong_count(&open) == idle).await;
+    open.wait_for(|open| *open == 0).await.unwrap();
 }

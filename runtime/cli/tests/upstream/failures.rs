@@ -7,7 +7,8 @@ use axum::response::IntoResponse;
 use axum::routing::any;
 use bailiwick::Policy;
 use bailiwick_mcp::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
-use bailiwick_test_support::upstream::{act, allow_once, start, test_runtime, text, until};
+use bailiwick_test_support::upstream::{act, allow_once, start, test_runtime, text};
+use bailiwick_test_support::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -116,7 +117,7 @@ async fn failed_call_has_the_cause_until_the_server_reconnects() {
     let pid = text(act(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    until(|| stage.upstreams.failure("h").is_some()).await;
+    wait::for_tools(&worker, || stage.upstreams.failure("h").is_some()).await;
     let expected = Some(ServerFailure::Signalled(9));
     assert_eq!(stage.upstreams.failure("h"), expected);
     let refused = act(&worker, "h__edit", "").await.unwrap_err();
@@ -133,7 +134,10 @@ async fn retry_of_a_connected_server_has_no_later_effect() {
     stage.upstreams.retry("h");
     let began = Instant::now();
     kill_process(pid, Signal::KILL).unwrap();
-    until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;
+    wait::for_tools(&worker, || {
+        stage.upstreams.state("h") != Some(ServerState::Ready)
+    })
+    .await;
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     // The first pause is this long at least.
     assert!(began.elapsed() >= Duration::from_millis(500));
@@ -155,7 +159,10 @@ async fn silent_legacy_server_connects_and_is_not_probed_again() {
     let pid = text(act(&worker, "h__edit", "pid").await);
     let pid = Pid::from_raw(pid.parse().unwrap()).unwrap();
     kill_process(pid, Signal::KILL).unwrap();
-    until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;
+    wait::for_tools(&worker, || {
+        stage.upstreams.state("h") != Some(ServerState::Ready)
+    })
+    .await;
     assert!(stage.upstreams.reached("h", ServerState::Ready).await);
     let asked = std::fs::read_to_string(asked.path()).unwrap();
     let times = |method: &str| asked.lines().filter(|line| *line == method).count();

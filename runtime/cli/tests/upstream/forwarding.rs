@@ -9,7 +9,8 @@ use bailiwick::{Policy, Worker};
 use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use bailiwick_test_support::client::{Client, gateway};
 use bailiwick_test_support::server::text;
-use bailiwick_test_support::upstream::{TestRuntime, allow_once, test_runtime, until};
+use bailiwick_test_support::upstream::{TestRuntime, allow_once, test_runtime};
+use bailiwick_test_support::wait;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -277,12 +278,12 @@ async fn stateless_server_gets_client_capabilities_with_each_call() {
 
 #[tokio::test]
 async fn server_requests_stay_on_their_connection() {
-    let (seen, _stage, worker) = witnessed("witness").await;
+    let (seen, stage, worker) = witnessed("witness").await;
     let gateway = gateway(&worker);
     let mut other = Client::connect(&gateway, forms()).await;
     let mut client = Client::connect(&gateway, forms()).await;
     let hanging = other.start_call("h__edit", json!({"do": "hang"})).await;
-    until(|| worker.status().in_flight > 0).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     let id = client.start_call("h__edit", ask_name()).await;
     let refused = response_of(&mut client, id).await;
     let why = refused["message"].as_str().unwrap().to_owned();
@@ -290,7 +291,10 @@ async fn server_requests_stay_on_their_connection() {
     // The server may not know yet that the other call is over, so its request may still be about that.
     let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": hanging}});
     other.send(&cancel).await;
-    until(|| std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n").await;
+    wait::for_files(seen.path(), || {
+        std::fs::read_to_string(seen.path()).unwrap() == "cancelled\n"
+    })
+    .await;
     let id = client.start_call("h__edit", ask_name()).await;
     let refused = response_of(&mut client, id).await;
     assert_eq!(refused["message"], why.as_str());
@@ -303,10 +307,10 @@ async fn server_requests_stay_on_their_connection() {
 
 #[tokio::test]
 async fn concurrent_calls_of_one_client_may_be_asked_about() {
-    let (_stage, worker) = serving("plain").await;
+    let (stage, worker) = serving("plain").await;
     let mut client = Client::connect(&gateway(&worker), forms()).await;
     client.start_call("h__edit", json!({"do": "hang"})).await;
-    until(|| worker.status().in_flight > 0).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     let id = client.start_call("h__edit", ask_name()).await;
     let asked = client.receive_request(ELICIT).await;
     client.respond(&asked, json!({"action": "decline"})).await;
@@ -368,7 +372,7 @@ async fn cancelling_a_call_cancels_the_server_form() {
         )
         .await;
     let cancelled = || std::fs::read_to_string(seen.path()).unwrap();
-    until(|| worker.status().in_flight == 0).await;
+    wait::for_calls(&stage.runtime, &worker, 0).await;
     let id = client.start_call("h__edit", json!({})).await;
     assert!(!client.text(id).await.contains("late"));
     assert!(cancelled().contains("cancelled"), "{}", cancelled());
@@ -377,13 +381,13 @@ async fn cancelling_a_call_cancels_the_server_form() {
 
 #[tokio::test]
 async fn disconnect_ends_the_call_and_its_form() {
-    let (_stage, worker) = serving("plain").await;
+    let (stage, worker) = serving("plain").await;
     let gateway = gateway(&worker);
     let mut client = Client::connect(&gateway, forms()).await;
     client.start_call("h__edit", ask_name()).await;
     client.receive_request(ELICIT).await;
     drop(client);
-    until(|| worker.status().in_flight == 0).await;
+    wait::for_calls(&stage.runtime, &worker, 0).await;
 }
 
 #[tokio::test]

@@ -1,7 +1,10 @@
 //! Tests of the program as a gateway for third-party servers.
-#![expect(
-    clippy::needless_pass_by_value,
-    reason = "requests are made where they are sent"
+#![cfg_attr(
+    feature = "interop",
+    expect(
+        clippy::needless_pass_by_value,
+        reason = "requests are made where they are sent"
+    )
 )]
 
 mod calls;

@@ -5,7 +5,8 @@ use bailiwick::call::Progress;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::{Call, CallMeta, Code, Policy, Verb, Worker};
 use bailiwick_mcp::upstream::{SchemaFault, ServerState, WithheldReason};
-use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text, until};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
+use bailiwick_test_support::wait;
 use serde_json::json;
 use std::time::Duration;
 
@@ -178,15 +179,15 @@ async fn hanging_call_times_out_and_is_cancelled() {
 
 #[tokio::test]
 async fn dropping_and_revoking_cancel_a_call() {
-    let (_stage, worker) = alone("plain").await;
+    let (stage, worker) = alone("plain").await;
     let (one, two) = (worker.clone(), worker.clone());
     let hanging = tokio::spawn(async move { act(&one, "h__edit", "hang").await });
-    until(|| worker.status().in_flight > 0).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
     assert!(text(act(&worker, "h__edit", "").await).contains("edit"));
     let hanging = tokio::spawn(async move { act(&two, "h__edit", "hang").await });
-    until(|| worker.status().in_flight > 0).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     worker.revoke().await;
     assert_eq!(code(hanging.await.unwrap()), Code::Cancelled);
     assert_eq!(code(act(&worker, "h__edit", "").await), Code::Cancelled);
@@ -346,7 +347,7 @@ async fn changed_tool_is_withheld_until_its_fingerprint_is_approved() {
     let first = form(&stage);
     assert!(offered("h__note"));
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
-    until(|| form(&stage).fingerprint != first.fingerprint).await;
+    wait::for_tools(&worker, || form(&stage).fingerprint != first.fingerprint).await;
     let second = form(&stage);
     assert_eq!(second.offered, Err(WithheldReason::Changed));
     assert!(!offered("h__note") && offered("h__edit"));
@@ -417,14 +418,12 @@ async fn tool_with_the_name_of_another_is_withheld() {
     let (stage, worker) = alone("renames").await;
     assert!(text(worker.call("h__a_b", json!({})).await).contains("a.b"));
     assert_eq!(text(act(&worker, "h__edit", "relist").await), "listed anew");
-    let other = async || loop {
+    let other = || {
         let tools = stage.upstreams.tools("h");
-        if let Some(tool) = tools.into_iter().find(|it| it.tool == "a/b") {
-            return tool;
-        }
-        tokio::task::yield_now().await;
+        tools.into_iter().find(|it| it.tool == "a/b")
     };
-    assert_eq!(other().await.offered, Err(WithheldReason::Changed));
+    wait::for_tools(&worker, || other().is_some()).await;
+    assert_eq!(other().unwrap().offered, Err(WithheldReason::Changed));
     assert_eq!(
         code(worker.call("h__a_b", json!({})).await),
         Code::UnknownTool

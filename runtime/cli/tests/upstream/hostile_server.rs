@@ -10,17 +10,19 @@ use bailiwick::{Policy, Worker};
 use bailiwick_mcp::upstream::ServerSpec;
 use bailiwick_test_support::embedded_server;
 use bailiwick_test_support::upstream::{TestRuntime, allow_once, start, test_runtime};
+use bailiwick_test_support::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::fs;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 /// The command that starts the server; its arguments follow.
 pub(crate) fn command() -> Vec<&'static str> {
-    embedded_server::command("hostile_server::serve", &[])
+    embedded_server::command("hostile_server::hostile_server_process", &[])
 }
 
 /// The server that does what `mode` says; further arguments are the mode's.
@@ -42,7 +44,7 @@ pub(crate) async fn alone(mode: &str) -> (TestRuntime, Worker) {
 }
 
 #[test]
-fn serve() {
+fn hostile_server_process() {
     if let Some(arguments) = embedded_server::arguments() {
         Server::new(arguments).run();
     }
@@ -209,9 +211,9 @@ impl Server {
                 escaped.args(["sh", "-c", r#"printf %s $$ >"$0"; exec sleep 600"#]);
                 escaped.arg(&self.arguments[1]);
                 escaped.spawn().unwrap();
-                while fs::read_to_string(&self.arguments[1]).unwrap().is_empty() {
-                    std::thread::sleep(Duration::from_millis(1));
-                }
+                let file = PathBuf::from(&self.arguments[1]);
+                let written = file.clone();
+                wait::block_for_files(&file, move || fs::metadata(&written).unwrap().len() > 0);
             }
             _ => {}
         }
@@ -510,9 +512,9 @@ impl Server {
                 for n in 0..arguments["times"].as_u64().unwrap() {
                     let id = format!("b{n}");
                     self.request(&id, "elicitation/create", &form());
-                    while fs::metadata(&self.arguments[1]).unwrap().len() <= n {
-                        std::thread::sleep(Duration::from_millis(1));
-                    }
+                    let file = PathBuf::from(&self.arguments[1]);
+                    let asked = file.clone();
+                    wait::block_for_files(&file, move || fs::metadata(&asked).unwrap().len() > n);
                     self.notify("notifications/cancelled", &json!({"requestId": id}));
                 }
                 text("all taken back")

@@ -9,7 +9,8 @@ use axum::{Json, Router};
 use bailiwick::{Code, Policy, Runtime, WorkerSpec};
 use bailiwick_mcp::gateway::{Endpoint, GatewayInfo};
 use bailiwick_mcp::upstream::{ServerSpec, ServerState};
-use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text, until};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
+use bailiwick_test_support::wait;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -170,7 +171,7 @@ async fn failed_http_request_fails_only_its_call() {
     let worker = stage.worker(Policy::new()).await;
     let waiting = worker.clone();
     let waiting = tokio::spawn(async move { act(&waiting, "h__edit", "wait").await });
-    until(|| worker.status().in_flight > 0).await;
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     let failed = act(&worker, "h__edit", "fail").await.unwrap_err();
     assert_eq!(failed.code(), Code::ServerGone);
     assert_eq!(failed.details()["begun"], true);
@@ -192,5 +193,8 @@ async fn unresponsive_http_server_is_disconnected() {
         code(act(&worker, "h__edit", "lose").await),
         Code::ServerGone
     );
-    until(|| stage.upstreams.state("h") != Some(ServerState::Ready)).await;
+    wait::for_tools(&worker, || {
+        stage.upstreams.state("h") != Some(ServerState::Ready)
+    })
+    .await;
 }

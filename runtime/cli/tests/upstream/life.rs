@@ -4,7 +4,8 @@ use super::hostile_server::{alone, hostile};
 use bailiwick::permission::Lifetime;
 use bailiwick::{Code, Policy, Scripted};
 use bailiwick_mcp::upstream::{Bounds, ServerSpec, ServerState, SpecError, Upstreams};
-use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text, until};
+use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
+use bailiwick_test_support::wait;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use serde_json::json;
 use std::collections::BTreeSet;
@@ -23,10 +24,6 @@ fn pid(text: &str) -> Pid {
     Pid::from_raw(text.parse().unwrap()).unwrap()
 }
 
-async fn gone(pid: Pid) {
-    until(|| test_kill_process(pid).is_err()).await;
-}
-
 #[tokio::test]
 async fn killing_one_of_three_servers_keeps_the_others_running() {
     let upstreams = start(["a", "b", "c"].map(|name| hostile(name, "plain"))).await;
@@ -40,7 +37,10 @@ async fn killing_one_of_three_servers_keeps_the_others_running() {
     for (tool, expected) in [("a__edit", pids[0]), ("c__edit", pids[2])] {
         assert_eq!(pid(&text(act(&worker, tool, "pid").await)), expected);
     }
-    until(|| stage.upstreams.state("b") != Some(ServerState::Ready)).await;
+    wait::for_tools(&worker, || {
+        stage.upstreams.state("b") != Some(ServerState::Ready)
+    })
+    .await;
     assert_eq!(code(act(&worker, "b__edit", "pid").await), Code::ServerGone);
     assert!(stage.upstreams.reached("b", ServerState::Ready).await);
     assert_ne!(pid(&text(act(&worker, "b__edit", "pid").await)), pids[1]);
@@ -67,16 +67,20 @@ async fn tools_match_the_notified_server_state() {
             if there {
                 upstreams.retry("h");
             }
-            let looks = move || {
-                let began = Instant::now();
-                while (upstreams.state("h") == Some(ServerState::Ready)) != there {
-                    assert!(began.elapsed() < PATIENCE, "it never came to it");
-                    std::hint::spin_loop();
+            let found = tokio::spawn(async move {
+                let reached = |state| upstreams.reached("h", state);
+                if there {
+                    assert!(reached(ServerState::Ready).await);
+                } else {
+                    tokio::select! {
+                        _ = reached(ServerState::Waiting) => {}
+                        // It was killed too often.
+                        _ = reached(ServerState::GivenUp) => {}
+                    }
                 }
                 !worker.tools().is_empty()
-            };
-            let found = tokio::task::spawn_blocking(looks).await;
-            assert_eq!(found.unwrap(), there);
+            });
+            assert_eq!(found.await.unwrap(), there);
         }
     }
 }
@@ -116,16 +120,19 @@ async fn retry_skips_the_backoff() {
     let tries = tempfile::NamedTempFile::new().unwrap();
     let path = tries.path().to_str().unwrap();
     let spec = ServerSpec::stdio("h", "sh").args(["-c", "echo >> \"$0\"", path]);
-    let upstreams = start([spec]).await;
-    assert_eq!(upstreams.state("h"), Some(ServerState::Waiting));
-    // Of themselves so many tries take longer than `until` waits: each pause is twice the one before.
-    until(|| {
-        if upstreams.state("h") == Some(ServerState::Waiting) {
-            upstreams.retry("h");
-        }
-        std::fs::read(tries.path()).unwrap().len() >= 9
-    })
-    .await;
+    let stage = test_runtime(start([spec]).await, |builder| builder).await;
+    assert_eq!(stage.upstreams.state("h"), Some(ServerState::Waiting));
+    let worker = stage.worker(Policy::new()).await;
+    let began = Instant::now();
+    for _ in 0..8 {
+        // Notified once the server has failed again and waits.
+        let mut changes = worker.tools_changes();
+        stage.upstreams.retry("h");
+        changes.next().await.unwrap();
+    }
+    assert!(std::fs::read(tries.path()).unwrap().len() >= 9);
+    // Each pause is twice the one before.
+    assert!(began.elapsed() < PATIENCE);
 }
 
 #[tokio::test]
@@ -161,8 +168,10 @@ async fn server_is_killed_with_its_process_group() {
     assert_eq!(members().len(), 2);
     stage.upstreams.shutdown().await;
     assert_eq!(stage.upstreams.state("h"), Some(ServerState::Stopped));
-    gone(leader).await;
-    until(|| members().is_empty()).await;
+    assert!(test_kill_process(leader).is_err());
+    for member in members() {
+        wait::for_exit(member).await;
+    }
     assert_eq!(code(act(&worker, "h__edit", "").await), Code::ServerGone);
 }
 
@@ -184,7 +193,8 @@ async fn escaped_processes_inherit_no_descriptors() {
     drop(upstreams);
     // It holds the other end of the server's log.
     assert!(test_kill_process(escaped).is_ok());
-    until(|| tasks() <= before).await;
+    wait::until_idle().await;
+    assert!(tasks() <= before);
     kill_process(escaped, Signal::KILL).unwrap();
 }
 
@@ -198,7 +208,7 @@ async fn dropping_the_last_handle_stops_the_servers() {
     drop(upstreams);
     assert_eq!(pid(&text(act(&worker, "h__edit", "pid").await)), server);
     drop((runtime, worker));
-    gone(server).await;
+    wait::for_exit(server.as_raw_nonzero().get()).await;
 }
 
 /// How many servers come and go together.
@@ -263,6 +273,13 @@ async fn killed_servers_leave_no_descriptors() {
         drop((stage, worker));
         // The first round starts what stays for the life of the process.
         let expected = *before.get_or_insert((descriptors(), tasks()));
-        until(|| descriptors() <= expected.0 && tasks() <= expected.1).await;
+        // Threads of the runtime may still close files, of which nothing notifies.
+        let closed = async {
+            while descriptors() > expected.0 || tasks() > expected.1 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let closed = tokio::time::timeout(PATIENCE, closed).await;
+        assert!(closed.is_ok(), "{} of {expected:?}", descriptors());
     }
 }

@@ -9,18 +9,18 @@ use axum::{Json, Router};
 use bailiwick::Policy;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick_mcp::upstream::{ServerSpec, ServerState};
-use bailiwick_test_support::upstream::{act, start, test_runtime, text, until};
+use bailiwick_test_support::upstream::{act, start, test_runtime, text};
 use futures_util::stream;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::watch;
 
 #[derive(Clone, Default)]
 struct Server {
     noisy: bool,
     /// Events that were taken from the noisy server.
-    events: Arc<AtomicUsize>,
+    events: Arc<watch::Sender<usize>>,
 }
 
 impl Server {
@@ -58,7 +58,7 @@ async fn opened(State(server): State<Server>) -> Response {
     let message = json!({"jsonrpc": "2.0", "method": "notifications/message", "params": params});
     let event = Bytes::from(format!("data: {message}\n\n"));
     let events = stream::repeat_with(move || {
-        server.events.fetch_add(1, Ordering::Relaxed);
+        server.events.send_modify(|events| *events += 1);
         Ok::<_, Infallible>(event.clone())
     });
     let kind = [(header::CONTENT_TYPE, "text/event-stream")];
@@ -99,11 +99,10 @@ async fn stream_flood_of_one_server_does_not_block_another() {
         descendants: false,
     };
     stage.grants.grant(grant).await.unwrap();
-    let events = || noisy.events.load(Ordering::Relaxed);
-    until(|| events() > 1000).await;
+    let mut events = noisy.events.subscribe();
+    events.wait_for(|events| *events > 1000).await.unwrap();
     for _ in 0..20 {
-        let before = events();
-        until(|| events() > before).await;
+        events.changed().await.unwrap();
         assert_eq!(text(act(&worker, "quiet__look", "").await), "seen");
     }
     let state = stage.upstreams.state("quiet");

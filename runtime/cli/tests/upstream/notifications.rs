@@ -9,7 +9,8 @@ use bailiwick_mcp::upstream::ServerState;
 use bailiwick_mcp::view::View;
 use bailiwick_mcp::view::{DenyView, ViewChannel, ViewSpec};
 use bailiwick_test_support::client::{self, gateway};
-use bailiwick_test_support::upstream::{act, text, until};
+use bailiwick_test_support::upstream::{act, text};
+use bailiwick_test_support::wait;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
@@ -111,7 +112,7 @@ async fn clients_are_notified_of_lost_and_restored_servers() {
     ];
     let server: i32 = text(act(&worker, "h__edit", "pid").await).parse().unwrap();
     kill_process(Pid::from_raw(server).unwrap(), Signal::KILL).unwrap();
-    until(|| !offered(&worker)).await;
+    wait::for_tools(&worker, || !offered(&worker)).await;
     for client in &mut clients {
         client.assert_notified().await;
     }

@@ -1,9 +1,9 @@
 //! Tests of OAuth sign-in to servers.
 
 use super::oauth_server::{Behavior, Echo, OAuthServer, parameters};
-use bailiwick::audit::{Head, Record};
+use bailiwick::audit::{AuditSink, Head, Record};
 use bailiwick::requests::{BoxFuture, ServerRequests, SignIn, SignInAnswer};
-use bailiwick::{AuditSink, Code, MemoryAudit, Policy, Runtime, Worker};
+use bailiwick::{Code, MemoryAudit, Policy, Runtime, Worker};
 use bailiwick_mcp::upstream::{
     LoopbackRedirect, OAuth, ServerSpec, ServerState, SpecError, TokenStore, Upstreams,
 };
@@ -905,8 +905,8 @@ async fn server_responses_are_not_logged() {
             let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
             let worker = stage.worker(Policy::new()).await;
             let failed = worker.call("remote__look", json!({})).await.unwrap_err();
-            while echo == Echo::Headers && !server.seen().echoed.contains("event") {
-                tokio::task::yield_now().await;
+            if echo == Echo::Headers {
+                server.has_echoed("event").await;
             }
             stage.upstreams.shutdown().await;
             let echoed: Vec<_> = server.seen().echoed.iter().copied().collect();

@@ -12,6 +12,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Notify;
 
 /// Where a server echoes the token that it received.
 #[derive(Clone, Copy, PartialEq)]
@@ -70,6 +71,7 @@ pub(crate) struct OAuthServer {
     pub(crate) origin: String,
     behavior: Arc<Mutex<Behavior>>,
     seen: Arc<Mutex<Seen>>,
+    echoed: Arc<Notify>,
 }
 
 impl OAuthServer {
@@ -84,11 +86,24 @@ impl OAuthServer {
         server
     }
 
+    /// Waits until the server has echoed the token there.
+    pub(crate) async fn has_echoed(&self, place: &str) {
+        while !self.seen().echoed.contains(place) {
+            self.echoed.notified().await;
+        }
+    }
+
+    fn note_echo(&self, place: &'static str) {
+        self.seen().echoed.insert(place);
+        self.echoed.notify_one();
+    }
+
     pub(crate) fn at(origin: String, behavior: Behavior) -> Self {
         Self {
             origin,
             behavior: Arc::new(Mutex::new(behavior)),
             seen: Arc::default(),
+            echoed: Arc::default(),
         }
     }
 
@@ -286,14 +301,14 @@ async fn events(State(server): State<OAuthServer>, headers: HeaderMap) -> Respon
     if server.behavior().echo != Some(Echo::Headers) {
         return StatusCode::METHOD_NOT_ALLOWED.into_response();
     }
-    server.seen().echoed.insert("event");
+    server.note_echo("event");
     let token = echoed_token(&headers);
     let events = format!("id: {token}\ndata: {token}\n\n");
     ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
 }
 
 async fn ended(State(server): State<OAuthServer>) -> StatusCode {
-    server.seen().echoed.insert("session");
+    server.note_echo("session");
     StatusCode::INTERNAL_SERVER_ERROR
 }
 
@@ -360,7 +375,7 @@ async fn mcp(
     if let Some(echo) = behavior.echo
         && let Some((place, answer)) = echoed(echo, &asked, &headers)
     {
-        server.seen().echoed.insert(place);
+        server.note_echo(place);
         return answer;
     }
     let tool = asked.pointer("/params/name").and_then(Value::as_str);

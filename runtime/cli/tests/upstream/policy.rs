@@ -2,11 +2,12 @@
 
 use bailiwick::call::Asks;
 use bailiwick::permission::{AuthorityError, GrantHolder, Lifetime, NewGrant};
-use bailiwick::worker::CallProgress;
+use bailiwick::worker::{Budget, CallProgress};
 use bailiwick::{
-    Answer, Budget, Call, CallMeta, Code, Deferred, Policy, Scripted, Verb, Verdict, WorkerSpec,
+    Answer, Call, CallMeta, Code, Deferred, Policy, Scripted, Verb, Verdict, WorkerSpec,
 };
 use bailiwick_test_support::upstream::{act, allow_once, code, start, test_runtime, text};
+use bailiwick_test_support::wait;
 use serde_json::json;
 
 use super::hostile_server::hostile;
@@ -223,9 +224,7 @@ async fn budgets_and_call_limits_apply() {
         let worker = worker.clone();
         tokio::spawn(async move { act(&worker, "h__edit", "hang").await })
     };
-    while worker.status().in_flight == 0 {
-        tokio::task::yield_now().await;
-    }
+    wait::for_calls(&stage.runtime, &worker, 1).await;
     assert_eq!(code(act(&worker, "h__edit", "").await), Code::Busy);
     hanging.abort();
     assert!(hanging.await.unwrap_err().is_cancelled());
@@ -415,14 +414,11 @@ async fn one_approval_allows_one_of_64_equal_server_calls() {
         let worker = worker.clone();
         calls.spawn(async move { worker.call("h__edit", json!({})).await });
     }
-    let asked = async |count| loop {
-        let questions = stage.grants.questions().await.unwrap();
-        if let [question] = questions.as_slice()
-            && question.waiting() == count
-        {
-            return question.id;
-        }
-        tokio::task::yield_now().await;
+    let asked = |count| {
+        wait::for_questions(&stage.grants, move |questions| match questions {
+            [question] if question.waiting() == count => Some(question.id),
+            _ => None,
+        })
     };
     let sent = async || {
         let steps = stage.steps().await;

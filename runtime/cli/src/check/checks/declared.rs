@@ -66,10 +66,7 @@ async fn schemas(tools: &[ListedTool]) -> Check {
             faults.push(format!("{name}: inputSchema is missing"));
         }
     }
-    if faults.is_empty() && !unchecked.is_empty() {
-        return Check::warn(CHECK, &joined(&unchecked, unchecked.len()));
-    }
-    Check::of_faults(CHECK, &faults, &counted(tools.len(), "tool"))
+    Check::of_findings(CHECK, &faults, &unchecked, &counted(tools.len(), "tool"))
 }
 
 fn intents(tools: &[ListedTool]) -> Check {
@@ -121,10 +118,7 @@ fn annotations(tools: &[ListedTool]) -> Check {
             }
         }
     }
-    if faults.is_empty() && !warnings.is_empty() {
-        return Check::warn(CHECK, &joined(&warnings, warnings.len()));
-    }
-    Check::of_faults(CHECK, &faults, &counted(tools.len(), "tool"))
+    Check::of_findings(CHECK, &faults, &warnings, &counted(tools.len(), "tool"))
 }
 
 async fn configuration(schema: Option<&Value>) -> Check {
