@@ -35,6 +35,7 @@ pub mod temp_files;
 pub mod tools;
 #[cfg(feature = "runtime")]
 pub mod upstream;
+pub mod wait;
 #[cfg(feature = "runtime")]
 pub mod workspace;
 

@@ -6,6 +6,7 @@
 )]
 
 use crate::tools::{Board, Echo, Gather, Hangs, Latch, Panics, Peek, Post, Strays};
+use crate::wait;
 use bailiwick::{
     Answer, MemoryAudit, PendingCall, Policy, Question, Runtime, RuntimeBuilder, ToolSet, Worker,
     WorkerSpec,
@@ -56,6 +57,14 @@ pub async fn stage_with(
     }
 }
 
+/// A runtime, and a worker of it with this policy.
+pub async fn started(builder: RuntimeBuilder, policy: Policy) -> (Runtime, Worker) {
+    let (runtime, _grants) = builder.build().await.unwrap();
+    let spec = WorkerSpec::new("main").policy(policy);
+    let worker = runtime.spawn(spec).await.unwrap();
+    (runtime, worker)
+}
+
 impl Stage {
     /// A worker that may do everything in the root.
     pub async fn open(&self) -> Worker {
@@ -101,15 +110,11 @@ impl Stage {
 
     /// The one open question, once `count` calls wait for it.
     pub async fn question_of(&self, count: usize) -> bailiwick::permission::QuestionId {
-        loop {
-            let questions = self.grants.questions().await.unwrap();
-            if let [question] = questions.as_slice()
-                && question.waiting() == count
-            {
-                return question.id;
-            }
-            tokio::task::yield_now().await;
-        }
+        wait::for_questions(&self.grants, |questions| match questions {
+            [question] if question.waiting() == count => Some(question.id),
+            _ => None,
+        })
+        .await
     }
 
     pub async fn open_questions(&self) -> Vec<String> {

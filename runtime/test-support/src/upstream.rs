@@ -11,17 +11,6 @@ use bailiwick::{
 use bailiwick_mcp::upstream::{ServerSpec, Upstreams};
 use serde_json::{Value, json};
 
-/// Waits until `condition` holds.
-pub async fn until(mut condition: impl FnMut() -> bool) {
-    let waiting = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(2)).await;
-        }
-    };
-    let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await;
-    assert!(waited.is_ok(), "the condition does not hold after 60 s");
-}
-
 /// A server that runs `program` to serve the files of a directory.
 pub fn file_server(program: &str, name: &str, folder: &Path, flags: &[&str]) -> ServerSpec {
     ServerSpec::stdio(name, program)
