@@ -4,9 +4,10 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use bailiwick::config::RootConfig;
 use bailiwick::policy::{Authority, glob_builds};
 use bailiwick::scope::Coverage;
-use bailiwick::{Config, Origin, Policy, RootConfig, Scope, Verb, Verdict, VirtualPath};
+use bailiwick::{Config, Origin, Policy, Scope, Verb, Verdict, VirtualPath};
 use bailiwick_benches::{Benchmark, Target};
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 

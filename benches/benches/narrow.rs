@@ -4,8 +4,9 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use bailiwick::config::RootConfig;
 use bailiwick::policy::Authority;
-use bailiwick::{Config, Origin, Policy, RootConfig, VirtualPath};
+use bailiwick::{Config, Origin, Policy, VirtualPath};
 use bailiwick_benches::{Benchmark, Target};
 use globset::{GlobBuilder, GlobSetBuilder};
 

@@ -98,7 +98,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let tools = ToolSet::new().actor(PostOrder(shop.clone()));
     let builder = Runtime::builder().config(config).tools(tools);
     let (runtime, _grants) = builder.approver(approver).build().await?;
-    let worker = WorkerSpec::new("buyer").policy(Policy::new());
+    let worker = WorkerSpec::new("buyer").policy(Policy::inherit());
     let worker = runtime.spawn(worker).await?;
 
     let tea = json!({ "item": "tea", "count": 12 });

@@ -15,9 +15,9 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bailiwick::audit::verify;
+use bailiwick::text::listed;
 use bailiwick::{
-    Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, Verdict, WorkerSpec,
-    listed,
+    Answer, JsonLines, Policy, Runtime, RuntimeBuilder, Scripted, Terminal, WorkerSpec,
 };
 use bailiwick_examples::{BoxError, exit_code, format_diff, use_color};
 
@@ -47,7 +47,7 @@ async fn run(dir: Option<PathBuf>) -> Result<(), BoxError> {
     let log = temp.path().join("audit.jsonl");
     let builder = Runtime::builder()
         .root("repo", &dir)
-        .policy(Policy::new().deny_glob("**/.env"))
+        .policy(Policy::inherit().deny_glob("**/.env"))
         .tools(bailiwick_fs::tools())
         .audit(JsonLines::create(&log)?);
     let (runtime, _grants) = with_approver(builder).build().await?;
@@ -111,7 +111,7 @@ fn with_approver(builder: RuntimeBuilder) -> RuntimeBuilder {
 }
 
 async fn scenario(runtime: &Runtime, workspace: &Workspace) -> Result<(), BoxError> {
-    let delegate_only = Policy::new()
+    let delegate_only = Policy::inherit()
         .delegate_only("read:file:/repo")
         .delegate_only("write:file:/repo");
     let spec = WorkerSpec::new("coordinator").policy(delegate_only);
@@ -119,7 +119,7 @@ async fn scenario(runtime: &Runtime, workspace: &Workspace) -> Result<(), BoxErr
     println!("\nThe coordinator may not read or write, but may delegate both for /repo.");
     run_steps(&coordinator, workspace, script::coordinator(workspace)).await?;
 
-    let read_only = Policy::new().allow(&format!("read:file:{}", workspace.read_dir));
+    let read_only = Policy::nothing().allow(&format!("read:file:{}", workspace.read_dir));
     let spec = WorkerSpec::new("reader").policy(read_only);
     let reader = coordinator.spawn(spec).await?;
     println!("\nThe reader may read {}.", workspace.read_dir);
@@ -132,10 +132,9 @@ async fn scenario(runtime: &Runtime, workspace: &Workspace) -> Result<(), BoxErr
     };
     println!("  ({which}; both replies are the same.)");
 
-    let edit = Policy::new()
+    let edit = Policy::ask_for_everything()
         .allow("read:file:/repo")
-        .allow(&format!("write:file:{}", workspace.edit_dir))
-        .otherwise(Verdict::Ask);
+        .allow(&format!("write:file:{}", workspace.edit_dir));
     let spec = WorkerSpec::new("editor").policy(edit);
     let editor = coordinator.spawn(spec).await?;
     println!(

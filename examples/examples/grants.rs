@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let builder = Runtime::builder().root("repo", repo.path());
     // Only the holder of `grants`, the one `GrantAuthority` of this runtime, can grant anything.
     let (runtime, grants) = builder.tools(bailiwick_fs::tools()).build().await?;
-    let policy = Policy::new()
+    let policy = Policy::nothing()
         .ask("write:file:/repo")
         .deny("write:file:/repo/locked");
     let spec = || WorkerSpec::new("writer").policy(policy.clone());

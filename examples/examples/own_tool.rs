@@ -187,7 +187,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     });
     let builder = Runtime::builder().config(config).tools(tools);
     let (runtime, _grants) = builder.approver(approver).build().await?;
-    let shop = WorkerSpec::new("shop").policy(Policy::new());
+    let shop = WorkerSpec::new("shop").policy(Policy::inherit());
     let shop = runtime.spawn(shop).await?;
 
     let order = |item: &str| json!({ "item": item, "more": 12 });
@@ -212,7 +212,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(stock.table().len(), 1);
 
     // Policies restrict custom tools like any other tool.
-    let clerk = Policy::new().allow("read:database:stock");
+    let clerk = Policy::nothing().allow("read:database:stock");
     let clerk = shop.spawn(WorkerSpec::new("clerk").policy(clerk)).await?;
     let error = clerk.call("order_stock", order("tea")).await.unwrap_err();
     println!("the clerk may only count: {error}");

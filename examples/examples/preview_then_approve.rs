@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let builder = Runtime::builder().root("repo", repo.path());
     let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await?;
     // This worker may only apply changes that were previewed.
-    let policy = Policy::new().require_preview(true);
+    let policy = Policy::inherit().require_preview(true);
     let worker = runtime
         .spawn(WorkerSpec::new("tuner").policy(policy))
         .await?;

@@ -2,7 +2,8 @@
 
 use std::io::IsTerminal as _;
 
-use bailiwick::{Change, escape, escape_lines};
+use bailiwick::Change;
+use bailiwick::text::{escape, escape_lines};
 
 /// Whether to print colors: standard output is a terminal and `NO_COLOR` is not set (<https://no-color.org>).
 #[must_use]

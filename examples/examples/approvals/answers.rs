@@ -5,7 +5,8 @@ use std::io::{self, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
 use bailiwick::permission::Lifetime;
-use bailiwick::{Answer, Approver as _, Question, Scope, Terminal, escape, listed};
+use bailiwick::text::{escape, listed};
+use bailiwick::{Answer, Approver as _, Question, Scope, Terminal};
 use bailiwick_examples::{format_diff, use_color};
 use serde::Deserialize;
 

@@ -5,10 +5,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use bailiwick::permission::GrantStore;
+use bailiwick::text::escape;
 use bailiwick::worker::CallProgress;
 use bailiwick::{
     Answer, Call, CallError, Code, Deferred, GrantAuthority, JsonLines, Outcome, PendingCall,
-    Policy, Runtime, Worker, WorkerSpec, escape,
+    Policy, Runtime, Worker, WorkerSpec,
 };
 use serde_json::json;
 
@@ -85,7 +86,7 @@ impl Host {
 
     pub(crate) async fn spawn_team(&self) -> Result<Team, BoxError> {
         let policy = || {
-            Policy::new()
+            Policy::nothing()
                 .allow("read:file:/repo")
                 .ask("write:file:/repo")
         };

@@ -10,8 +10,9 @@ use bailiwick::permission::{
     Decision, GrantFilter, GrantStore, History, HistoryEntry, HistoryEvent, HistoryFilter,
     Lifetime, StoredGrant, Tally,
 };
+use bailiwick::text::{escape, listed};
 use bailiwick::worker::CallProgress;
-use bailiwick::{Answer, Call, CallMeta, Code, PendingCall, Worker, escape, listed};
+use bailiwick::{Answer, Call, CallMeta, Code, PendingCall, Worker};
 use serde_json::json;
 
 use super::host::{CallResult, Host, Team, resume, write};

@@ -1,7 +1,9 @@
 //! Scripted models: the steps of each agent, and how each step must end.
 
-use bailiwick::{Call, CallError, Code, Outcome, Policy, SpawnError, Verdict, Worker, WorkerSpec};
-use bailiwick::{escape, escape_lines};
+use bailiwick::text::{escape, escape_lines};
+use bailiwick::{
+    Call, CallError, Code, Origin, Outcome, Policy, SpawnError, Verdict, Worker, WorkerSpec,
+};
 use bailiwick_examples::{format_diff, use_color};
 use serde_json::{Value, json};
 
@@ -203,7 +205,10 @@ async fn run_action(worker: &Worker, action: Action) -> ActionResult {
         Action::Delegate(name, policy) => {
             println!("    spawns \"{name}\" with {policy}");
             let spawned = match Policy::parse(&policy) {
-                Ok(policy) => worker.spawn(WorkerSpec::new(name).policy(policy)).await,
+                Ok(policy) => {
+                    let spec = WorkerSpec::new(name).policy(policy);
+                    worker.spawn(spec.written_by(Origin::Model)).await
+                }
                 Err(error) => Err(SpawnError::Policy(error)),
             };
             ActionResult::read_only(spawned.map(drop).map_err(CallError::from))

@@ -60,7 +60,7 @@ impl Workspace {
         dir: PathBuf,
         scratch: bool,
     ) -> Result<Self, BoxError> {
-        let policy = Policy::new().allow("read:file:/repo").tools(["grep"]);
+        let policy = Policy::nothing().allow("read:file:/repo").tools(["grep"]);
         let spec = WorkerSpec::new("search").policy(policy);
         let worker = runtime.spawn(spec).await?;
         let dirs = if scratch {
@@ -121,7 +121,7 @@ impl Workspace {
 
     /// Undoes all changes, using a worker that can write only the two changed files.
     pub(crate) async fn undo(&self, runtime: &Runtime) -> Result<(), BoxError> {
-        let policy = Policy::new()
+        let policy = Policy::nothing()
             .allow("read:file:/repo")
             .allow(&format!("write:file:{}", self.file))
             .allow(&format!("write:file:{NOTES}"));

@@ -10,8 +10,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use bailiwick::permission::ServerCard;
+use bailiwick::text::escape;
 use bailiwick::worker::CallProgress;
-use bailiwick::{Answer, Call, Deferred, MemoryAudit, Policy, Runtime, WorkerSpec, escape};
+use bailiwick::{Answer, Call, Deferred, MemoryAudit, Policy, Runtime, WorkerSpec};
 use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
 use bailiwick_examples::{BoxError, exit_code};
 use serde_json::json;
@@ -46,7 +47,7 @@ async fn run() -> Result<(), BoxError> {
     let source = ConsoleSource::new(Arc::clone(&grants)).audit(ConsoleAudit::Memory(audit));
     console.add_source(source.server(card));
 
-    let policy = Policy::new()
+    let policy = Policy::nothing()
         .allow("read:file:/repo")
         .ask("write:file:/repo");
     let writer = runtime

@@ -63,7 +63,9 @@ fn options(mut arguments: impl Iterator<Item = String>) -> Result<Options, BoxEr
             dir if !dir.starts_with('-') && options.dir.is_none() => {
                 options.dir = Some(dir.into());
             }
-            other => return Err(format!("unknown option `{}`", bailiwick::escape(other)).into()),
+            other => {
+                return Err(format!("unknown option `{}`", bailiwick::text::escape(other)).into());
+            }
         }
     }
     Ok(options)

@@ -30,7 +30,7 @@ async fn serve(dir: &Path) -> Result<(), Box<dyn Error>> {
     let builder = Runtime::builder().root("notes", dir);
     let (runtime, _grants) = builder.tools(bailiwick_fs::tools()).build().await?;
     let worker = runtime
-        .spawn(WorkerSpec::new("notes").policy(Policy::new()))
+        .spawn(WorkerSpec::new("notes").policy(Policy::inherit()))
         .await?;
     let about = GatewayInfo {
         name: "notes".to_owned(),
@@ -66,7 +66,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .grantable("write:mcp:notes")
         .approver(approver);
     let (runtime, _grants) = builder.build().await?;
-    let policy = Policy::new()
+    let policy = Policy::nothing()
         .allow("read:file:/repo")
         .allow("write:file:/repo")
         .allow("write:mcp:notes:write_file");
@@ -94,7 +94,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     assert_eq!(read, Err(Code::PermissionDenied));
 
     println!("A sub-agent may use one tool of the third-party server:");
-    let one = Policy::new().allow("write:mcp:notes:write_file");
+    let one = Policy::nothing().allow("write:mcp:notes:write_file");
     let helper = worker.spawn(WorkerSpec::new("helper").policy(one)).await?;
     let denied = call(&helper, "write_file", note("/repo/other.md")).await;
     assert_eq!(denied, Err(Code::PermissionDenied));

@@ -14,11 +14,10 @@ mod app;
 mod others;
 
 use std::fs;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::Path;
 
 use bailiwick_test_support::checks::{Checks, expected, outcomes};
-use bailiwick_test_support::invalid_server;
+use bailiwick_test_support::{invalid_server, wait};
 use serde_json::{Value, json};
 
 #[test]
@@ -129,15 +128,9 @@ async fn server_that_ignores_end_of_input_ends_with_its_host() {
         let state = api::Page::of(&host).ask("state", &json!({})).await;
         assert_eq!(state["status"], "ready", "{state}");
         let id = fs::read_to_string(file).unwrap();
-        let process = PathBuf::from("/proc").join(id.trim());
-        assert!(process.exists());
+        let id = id.trim();
+        assert!(Path::new("/proc").join(id).exists());
         host.shutdown().await;
-        let ended = async {
-            while process.exists() {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
-        let ended = tokio::time::timeout(Duration::from_secs(30), ended).await;
-        assert!(ended.is_ok(), "{} still exists", process.display());
+        wait::for_exit(id.parse().unwrap()).await;
     }
 }

@@ -113,7 +113,7 @@ pub(crate) async fn run(chromium: &Path) -> Result<(), BoxError> {
         .grantable("write:mcp:app_files")
         .audit(audit.clone());
     let (runtime, _grants) = builder.build().await?;
-    let policy = Policy::new()
+    let policy = Policy::nothing()
         .allow("read:file:/repo")
         .allow("read:mcp:app_files")
         .deny_glob("**/*.env");

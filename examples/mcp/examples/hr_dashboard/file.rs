@@ -1,8 +1,8 @@
 //! Reads and replaces the employees file.
 
-use bailiwick::effect::{ContentHash, Cost, Entry, Op};
+use bailiwick::effect::{ContentHash, Cost, Entry, Op, Output};
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
-use bailiwick::{CallError, Change, Code, Output, Plan, Reply, Scope, Verb, VirtualPath};
+use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, Verb, VirtualPath};
 
 use super::staff::{Staff, diff};
 

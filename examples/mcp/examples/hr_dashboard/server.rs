@@ -45,12 +45,12 @@ impl HrServer {
         // Calls of the model need approval, too. Calls of the page always do.
         let builder = Runtime::builder()
             .root("hr", &self.dir)
-            .policy(Policy::new().require_approval(true))
+            .policy(Policy::inherit().require_approval(true))
             .tools(tools)
             .approver(Deferred)
             .asks(AskLimits::default(), QUESTION_TIMEOUT);
         let (runtime, grants) = builder.build().await?;
-        let spec = WorkerSpec::new("hr").policy(Policy::new());
+        let spec = WorkerSpec::new("hr").policy(Policy::inherit());
         let worker = runtime.spawn(spec).await?;
         Ok(Backend::new(runtime, &worker, Some(grants)))
     }

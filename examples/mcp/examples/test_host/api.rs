@@ -11,9 +11,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bailiwick::intent::IntentTemplate;
-use bailiwick_cli::check::{
-    Connection, ListedTool, ServerInfo, Session, State as ConnectionState, member,
-};
+use bailiwick_cli::check::{Connection, ListedTool, ServerInfo, member};
 use bailiwick_ui::{MCP_VIEW, PERMISSION_PROMPT, SANDBOX, SANDBOX_POLICY};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -22,6 +20,7 @@ use tokio::time::timeout;
 
 use super::TIMEOUT;
 use super::request_guard::{RequestGuard, page, script};
+use super::session::{ConnectionState, Session};
 
 /// The directives that a policy in a `<meta>` element cannot contain.
 const PAGE_POLICY: &str =
@@ -107,7 +106,7 @@ async fn handle(
         "intent" => intent(&body),
         "events" => events(&session, &body).await,
         "checks" => match read::<Empty>(&body) {
-            Ok(_) => Ok(json!(session.checks(TIMEOUT).await)),
+            Ok(_) => checks(&session).await,
             Err(error) => Err(error),
         },
         _ => Err((StatusCode::NOT_FOUND, "unknown API method".to_owned())),
@@ -130,21 +129,21 @@ fn bad_gateway(reason: &impl ToString) -> (StatusCode, String) {
 
 /// The state of the connection, and the data of the server.
 async fn state(session: &Session) -> Value {
-    let connection = session.connection().await;
+    let (connection, current) = session.state().await;
     let mut state = json!({
         "target": session.target().to_string(),
         "revision": connection.revision.as_str(),
         "configuration": connection.configuration,
     });
-    let more = match session.state().await {
-        ConnectionState::Ready(connected) => {
-            json!({"status": "ready", "facts": server_facts(connected.info())})
-        }
-        ConnectionState::Ended(connected, error) => json!({
-            "status": "ended", "reason": error.to_string(), "facts": server_facts(connected.info()),
-        }),
+    let more = match current {
+        ConnectionState::Connected(connected) => match connected.ended() {
+            None => json!({"status": "ready", "facts": server_facts(connected.info())}),
+            Some(error) => json!({
+                "status": "ended", "reason": error.to_string(), "facts": server_facts(connected.info()),
+            }),
+        },
         ConnectionState::Failed(error) => json!({"status": "failed", "reason": error.to_string()}),
-        _ => json!({"status": "connecting"}),
+        ConnectionState::Connecting => json!({"status": "connecting"}),
     };
     if let (Value::Object(state), Value::Object(more)) = (&mut state, more) {
         state.extend(more);
@@ -172,6 +171,17 @@ fn server_facts(info: &ServerInfo) -> Value {
         facts.insert("badges".to_owned(), json!(badges));
     }
     facts
+}
+
+/// Runs all checks; without a connection, the only one is that it failed.
+async fn checks(session: &Session) -> ApiResult {
+    Ok(match session.connected().await {
+        Ok(server) => json!(server.checks(TIMEOUT).await),
+        Err(error) => {
+            let detail = bailiwick::text::escape(&error.to_string()).into_owned();
+            json!([{"check": "connect", "outcome": "fail", "detail": detail}])
+        }
+    })
 }
 
 async fn connect(session: &Session, body: &[u8]) -> ApiResult {

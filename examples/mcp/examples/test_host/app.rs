@@ -4,13 +4,14 @@ mod api;
 mod builtin;
 mod cli;
 mod request_guard;
+mod session;
 
 use std::io::Write;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiwick_cli::check::{self, Outcome, Session};
+use bailiwick_cli::check::{self, Outcome};
 use bailiwick_examples::BoxError;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
@@ -18,6 +19,7 @@ use tokio::task::JoinHandle;
 
 use cli::Mode;
 pub(crate) use cli::Options;
+use session::Session;
 
 /// The timeout for connecting to a server and listing its tools, and for all checks together.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
@@ -81,7 +83,7 @@ pub(crate) async fn serve(options: Options) -> Result<TestHost, BoxError> {
     let listener = TcpListener::bind(("127.0.0.1", port)).await?;
     let address = listener.local_addr()?;
     let token = bailiwick_mcp::gateway::Token::random()?.reveal().to_owned();
-    let session = Arc::new(Session::new(options.target).interactive());
+    let session = Arc::new(Session::new(options.target));
     let router = api::router(Arc::clone(&session), address, &token);
     let server = tokio::spawn(async move {
         // Accepting connections does not return errors.

@@ -71,7 +71,7 @@ impl DemoServer {
                 .asks(AskLimits::default(), QUESTION_TIMEOUT);
         }
         let (runtime, grants) = builder.build().await?;
-        let spec = WorkerSpec::new("client").policy(Policy::new());
+        let spec = WorkerSpec::new("client").policy(Policy::inherit());
         let worker = runtime.spawn(spec).await?;
         Ok(Backend::new(runtime, &worker, Some(grants)))
     }

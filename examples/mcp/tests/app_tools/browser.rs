@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use crate::page_server::open_page;
 use crate::scenario::chromium::Chromium;
 use crate::{TIMEOUT, scenario};
+use bailiwick::monitor::EventKind;
 use bailiwick::{Config, MemoryAudit, Policy, Runtime, Verb, WorkerSpec};
 use bailiwick_mcp::upstream::{ServerSpec, ServerText, Upstreams};
 use bailiwick_mcp::view::{DenyView, View, ViewEvent, ViewHost, ViewSpec, ViewState};
@@ -57,28 +58,30 @@ async fn third_party_page_calls_a_tool_of_its_server() {
     let server = scenario::page_server::serve(link, format!("{html}{CLICK}"))
         .await
         .unwrap();
+    let mut events = runtime.events();
     let browser = Chromium::open(&chromium::find(), &server.url).unwrap();
     view.tool_input(Map::new());
     assert!(view.reached(ViewState::Mounted).await);
     assert_eq!(view.app(), Some(("Get Time App", "1.0.0")));
-    let is_call_of_the_page = |line: &str| {
-        let line: Value = serde_json::from_str(line).unwrap();
-        let event = &line["event"];
-        event["step"] == "finished"
-            && event["origin"] == "view"
-            && event["tool"] == "clock__get-time"
-    };
     let called = async {
-        while !audit
-            .records()
-            .iter()
-            .any(|record| is_call_of_the_page(record.line()))
-        {
-            tokio::task::yield_now().await;
-            runtime.flush_audit().await.unwrap();
+        loop {
+            let event = events.recv().await.unwrap();
+            if matches!(event.kind, EventKind::CallEnded { .. }) {
+                break event.kind;
+            }
         }
     };
-    tokio::time::timeout(TIMEOUT, called).await.unwrap();
+    let called = tokio::time::timeout(TIMEOUT, called).await.unwrap();
+    assert!(
+        matches!(&called, EventKind::CallEnded { tool, code: None, .. } if tool.as_str() == "clock__get-time"),
+        "{called:?}"
+    );
+    runtime.flush_audit().await.unwrap();
+    let finished = audit.records().into_iter().find(|record| {
+        let line: Value = serde_json::from_str(record.line()).unwrap();
+        line["event"]["step"] == "finished"
+    });
+    assert!(finished.unwrap().line().contains(r#""origin":"view""#));
     browser.close().await.unwrap();
     // Closing the page closes its socket, which closes the view.
     assert!(view.reached(ViewState::Closed).await);
