@@ -8,7 +8,8 @@ export default defineConfig({
   fullyParallel: true,
   workers: 2,
   forbidOnly: true,
-  reporter: "line",
+  // Prints a character for each test that passes, and the details of those that fail.
+  reporter: "dot",
   // Generous limits for loaded machines.
   timeout: 120_000,
   expect: { timeout: 20_000 },
