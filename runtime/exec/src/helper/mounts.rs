@@ -1,0 +1,320 @@
+//! Builds the file system of a sandbox.
+
+use std::ffi::CString;
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::fs::symlink;
+use std::path::{Component, Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
+};
+
+use crate::spec::{Layer, Mount, SandboxSpec};
+
+/// Where the file system of the host is until the sandbox is built.
+const HOST: &str = "/host";
+/// Where the sandbox is built.
+const NEW: &str = "/new";
+/// Where an empty file and an empty directory are, for hidden paths.
+const EMPTY: &str = "/empty";
+/// Devices of the host that the program sees.
+const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Size of the top-level directory, which contains only directories and links.
+const TOP_OPTIONS: &str = "mode=755,size=1m";
+
+/// Builds the file system and moves this process into it. Returns the layers that were added.
+pub(super) fn build(spec: &SandboxSpec) -> io::Result<Vec<Layer>> {
+    let mut layers = vec![Layer::Namespaces];
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?;
+    enter_new_root()?;
+    fs::create_dir(EMPTY)?;
+    fs::create_dir(format!("{EMPTY}/directory"))?;
+    for one in &spec.mounts {
+        add(one).map_err(|error| with_path(&error, one))?;
+    }
+    add_devices()?;
+    if let Some(most) = spec.limits.processes {
+        layers.extend(limit_processes(most)?.then_some(Layer::ProcessLimit));
+    }
+    layers.extend(add_proc()?.then_some(Layer::Proc));
+    // The directories in which mounts are placed may not be changed.
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY | MountFlags::BIND;
+    mount_remount(NEW, flags, c"")?;
+    leave_host()?;
+    rustix::system::sethostname(b"sandbox")?;
+    Ok(layers)
+}
+
+/// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
+fn enter_new_root() -> io::Result<()> {
+    // Any directory that exists serves as the place of the mount; it is visible again after `pivot_root`.
+    let place = "/tmp";
+    tmpfs(Path::new(place), TOP_OPTIONS)?;
+    fs::create_dir(format!("{place}{HOST}"))?;
+    fs::create_dir(format!("{place}{NEW}"))?;
+    rustix::process::pivot_root(place, format!("{place}{HOST}"))?;
+    std::env::set_current_dir("/")?;
+    tmpfs(Path::new(NEW), TOP_OPTIONS)
+}
+
+/// Makes [`NEW`] the root directory and detaches the files of the host.
+fn leave_host() -> io::Result<()> {
+    std::env::set_current_dir(NEW)?;
+    // The old root is mounted over the new one, and is then on top of it.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    std::env::set_current_dir("/")
+}
+
+fn tmpfs(at: &Path, options: &str) -> io::Result<()> {
+    let options = CString::new(options)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?)
+}
+
+fn add(one: &Mount) -> io::Result<()> {
+    match one {
+        Mount::Host {
+            source,
+            at,
+            writable,
+            identity,
+        } => bind(source, at, *writable, *identity),
+        Mount::Within { at, writable } => {
+            let found = open_inside(at)?;
+            mount_bind_recursive(link(&found), link(&found))?;
+            // The descriptor still refers to the directory under the new mount.
+            let mounted = open_inside(at)?;
+            restrict(&link(&mounted), *writable)
+        }
+        Mount::Hidden { at } => hide(at),
+        Mount::Temporary { at, bytes } => {
+            let place = place(at)?;
+            fs::create_dir_all(&place)?;
+            tmpfs(&place, &format!("mode=1777,size={bytes}"))
+        }
+        Mount::Link { at, target } => {
+            let place = place(at)?;
+            symlink(target, place)
+        }
+    }
+}
+
+/// The place of a path of the sandbox. Fails if the path is not absolute or has `..`.
+fn place(at: &Path) -> io::Result<PathBuf> {
+    let mut parts = at.components();
+    let absolute = parts.next() == Some(Component::RootDir);
+    let inside = absolute.then(|| parts.as_path());
+    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
+    match inside {
+        Some(inside) if inside.components().all(plain) => Ok(Path::new(NEW).join(inside)),
+        _ => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Mounts a file or directory of the host.
+fn bind(source: &Path, at: &Path, writable: bool, identity: Option<(u64, u64)>) -> io::Result<()> {
+    let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
+    let found = rustix::fs::openat(CWD, &source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&found)?;
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the types differ between architectures"
+    )]
+    let is_other = identity
+        .is_some_and(|identity| identity != (u64::from(stat.st_dev), u64::from(stat.st_ino)));
+    if is_other {
+        return Err(io::Error::other(
+            "it was replaced since the host checked it",
+        ));
+    }
+    let place = place(at)?;
+    if FileType::from_raw_mode(stat.st_mode).is_dir() {
+        fs::create_dir_all(&place)?;
+    } else {
+        if let Some(folder) = place.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        fs::File::create(&place)?;
+    }
+    mount_bind_recursive(link(&found), &place)?;
+    restrict(&place, writable)
+}
+
+/// The path of an open file, through the `/proc` of the host.
+fn link(file: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("{HOST}/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Opens a path of the sandbox without following links.
+fn open_inside(at: &Path) -> rustix::io::Result<OwnedFd> {
+    let root = rustix::fs::open(NEW, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::fs::openat2(
+        &root,
+        at.strip_prefix("/").unwrap_or(at),
+        OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
+        Mode::empty(),
+        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+    )
+}
+
+/// Hides a file or directory. A link is left, since what it leads to is hidden where it is.
+fn hide(at: &Path) -> io::Result<()> {
+    let found = match open_inside(at) {
+        Ok(found) => found,
+        Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
+            return Ok(());
+        }
+        Err(error) => return Err(error.into()),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+    if kind.is_symlink() {
+        return Ok(());
+    }
+    let empty = if kind.is_dir() {
+        format!("{EMPTY}/directory")
+    } else {
+        format!("{HOST}/dev/null")
+    };
+    mount_bind_recursive(empty, link(&found))?;
+    let hidden = open_inside(at)?;
+    restrict(&link(&hidden), false)
+}
+
+/// Removes rights from a mount and the mounts in it: programs with the set-user-ID bit and devices have no effect, and
+/// files can be changed only if `writable`.
+fn restrict(at: &Path, writable: bool) -> io::Result<()> {
+    let at = fs::canonicalize(at)?;
+    let mut all = submounts(&at)?;
+    all.push(at);
+    for one in all {
+        let before = rustix::fs::statvfs(&one)?.f_flag;
+        let mut flags = MountFlags::NOSUID | MountFlags::BIND;
+        for (found, flag) in [
+            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+        ] {
+            // These may not be cleared in a user namespace.
+            if before.contains(found) {
+                flags |= flag;
+            }
+        }
+        // A device of the host is needed in `/dev` only, whose mounts are files.
+        let is_device = rustix::fs::stat(&one)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_char_device());
+        if !is_device || before.contains(StatVfsMountFlags::NODEV) {
+            flags |= MountFlags::NODEV;
+        }
+        if !writable {
+            flags |= MountFlags::RDONLY;
+        }
+        mount_remount(&one, flags, c"")?;
+    }
+    Ok(())
+}
+
+/// The mounts beneath a path.
+fn submounts(at: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = fs::read_to_string(format!("{HOST}/proc/self/mountinfo"))?;
+    let paths = table.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(paths
+        .map(unescape)
+        .filter(|path| path.starts_with(at) && path != at)
+        .collect())
+}
+
+/// Decodes the octal escapes of `mountinfo`.
+fn unescape(path: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = (*first == b'\\').then(|| after.get(..3)).flatten();
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// Creates `/dev`.
+fn add_devices() -> io::Result<()> {
+    let dev = Path::new(NEW).join("dev");
+    fs::create_dir(&dev)?;
+    for name in DEVICES {
+        let source = Path::new(HOST).join("dev").join(name);
+        fs::File::create(dev.join(name))?;
+        mount_bind_recursive(&source, dev.join(name))?;
+    }
+    for (name, target) in [
+        ("fd", "/proc/self/fd"),
+        ("stdin", "/proc/self/fd/0"),
+        ("stdout", "/proc/self/fd/1"),
+        ("stderr", "/proc/self/fd/2"),
+    ] {
+        symlink(target, dev.join(name))?;
+    }
+    fs::create_dir(dev.join("shm"))?;
+    tmpfs(&dev.join("shm"), "mode=1777,size=64m")
+}
+
+/// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. Returns whether their number is
+/// limited. Linux has this limit for each namespace since version 6.14.
+fn limit_processes(most: u64) -> io::Result<bool> {
+    // The kernel reserves the first 300 numbers, and accepts no lower limit.
+    const LEAST: u64 = 301;
+    if !rustix::process::getuid().is_root() {
+        return Ok(true);
+    }
+    let place = Path::new("/limits");
+    fs::create_dir(place)?;
+    match mount("proc", place, "proc", MountFlags::empty(), c"") {
+        Ok(()) => {}
+        Err(rustix::io::Errno::PERM) => return Ok(false),
+        Err(error) => return Err(error.into()),
+    }
+    let limited = fs::write(
+        place.join("sys/kernel/pid_max"),
+        most.max(LEAST).to_string(),
+    );
+    unmount(place, UnmountFlags::DETACH)?;
+    Ok(limited.is_ok())
+}
+
+/// Mounts a `/proc` with the processes of the sandbox only. A container can forbid it.
+fn add_proc() -> io::Result<bool> {
+    let proc = Path::new(NEW).join("proc");
+    fs::create_dir(&proc)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match mount("proc", &proc, "proc", flags, c"subset=pid") {
+        Ok(()) => Ok(true),
+        Err(rustix::io::Errno::PERM) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn with_path(error: &io::Error, one: &Mount) -> io::Error {
+    let (Mount::Host { at, .. }
+    | Mount::Within { at, .. }
+    | Mount::Hidden { at }
+    | Mount::Temporary { at, .. }
+    | Mount::Link { at, .. }) = one;
+    io::Error::new(error.kind(), format!("{}: {error}", at.display()))
+}
