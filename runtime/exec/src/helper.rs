@@ -16,6 +16,7 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
 
 use nix::sched::CloneFlags;
+use rustix::thread::{capabilities, configure_capability_in_ambient_set, set_capabilities};
 
 use crate::error::Stage;
 use crate::message::{self, Report, report};
@@ -155,7 +156,19 @@ fn unshare() -> io::Result<()> {
     let (user, group) = (user.as_raw(), group.as_raw());
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    keep_capabilities()
+}
+
+/// Makes the inner helper keep the capabilities in the new namespaces, which `exec` removes unless the user is 0.
+fn keep_capabilities() -> io::Result<()> {
+    let mut sets = capabilities(None)?;
+    sets.inheritable = sets.permitted;
+    set_capabilities(None, sets)?;
+    for capability in sets.permitted.iter() {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
 }
 
 /// Reads the description of the sandbox.

@@ -286,6 +286,7 @@ async fn probes_find_no_hole() {
         "test \"$(env | grep -vE '^(PATH|PWD|SHLVL|_|OLDPWD)=')\" && echo hole".to_owned(),
         "grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb):' /proc/self/status | grep -v 0000000000000000 && echo hole".to_owned(),
         "grep -q 'NoNewPrivs:.1' /proc/self/status || echo hole; grep -q 'Seccomp:.2' /proc/self/status || echo hole".to_owned(),
+        "true > /proc/1/mem && echo hole; cat /proc/1/maps && echo hole; cat /proc/1/environ && echo hole".to_owned(),
         "dmesg && echo hole; sysctl -w kernel.pid_max=1 && echo hole".to_owned(),
         "cp /usr/bin/id /tmp/id; chmod u+s /tmp/id; /tmp/id -u > /work/u; su -c true && echo hole".to_owned(),
     ];

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Command;
 
-use rustix::process::{WaitOptions, WaitStatus, wait};
+use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus, set_dumpable_behavior, wait};
 
 use super::{Failed, confine, mounts, parse};
 use crate::error::Stage;
@@ -53,6 +53,9 @@ fn start(spec: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed
     confine::landlock(&spec).map_err(Failed::at(Stage::Landlock))?;
     confine::seccomp(spec.network).map_err(Failed::at(Stage::Seccomp))?;
     layers.extend([Layer::Landlock, Layer::Seccomp, Layer::Capabilities]);
+    // The program could otherwise change this process through `/proc/1/mem`.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)
+        .map_err(|error| Failed::at(Stage::Capabilities)(error.into()))?;
     let program = program(&spec, handles).map_err(Failed::at(Stage::Program))?;
     report(host, &Report::Started { layers });
     Ok(program)
