@@ -4,10 +4,9 @@ use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
-use std::os::unix::fs::symlink;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
-use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
     mount_remount, unmount,
@@ -19,8 +18,8 @@ use crate::spec::{Layer, Mount, SandboxSpec};
 const HOST: &str = "/host";
 /// Where the sandbox is built.
 const NEW: &str = "/new";
-/// Where an empty file and an empty directory are, for hidden paths.
-const EMPTY: &str = "/empty";
+/// Flags that open a path without access to its content.
+const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Devices of the host that the program sees.
 const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Size of the top-level directory, which contains only directories and links.
@@ -34,19 +33,16 @@ pub(super) fn build(spec: &SandboxSpec) -> io::Result<Vec<Layer>> {
         MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
     )?;
     enter_new_root()?;
-    fs::create_dir(EMPTY)?;
-    fs::create_dir(format!("{EMPTY}/directory"))?;
+    let mut tree = Tree::new()?;
     for one in &spec.mounts {
-        add(one).map_err(|error| with_path(&error, one))?;
+        tree.add(one).map_err(|error| with_path(&error, one))?;
     }
-    add_devices()?;
+    tree.add_devices()?;
     if let Some(most) = spec.limits.processes {
         layers.extend(limit_processes(most)?.then_some(Layer::ProcessLimit));
     }
-    layers.extend(add_proc()?.then_some(Layer::Proc));
-    // The directories in which mounts are placed may not be changed.
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY | MountFlags::BIND;
-    mount_remount(NEW, flags, c"")?;
+    layers.extend(tree.add_proc()?.then_some(Layer::Proc));
+    tree.finish()?;
     leave_host()?;
     rustix::system::sethostname(b"sandbox")?;
     Ok(layers)
@@ -79,113 +75,208 @@ fn tmpfs(at: &Path, options: &str) -> io::Result<()> {
     Ok(mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?)
 }
 
-fn add(one: &Mount) -> io::Result<()> {
-    match one {
-        Mount::Host {
-            source,
-            at,
-            writable,
-            identity,
-        } => bind(source, at, *writable, *identity),
-        Mount::Within { at, writable } => {
-            let found = open_inside(at)?;
-            mount_bind_recursive(link(&found), link(&found))?;
-            // The descriptor still refers to the directory under the new mount.
-            let mounted = open_inside(at)?;
-            restrict(&link(&mounted), *writable)
+/// The file system that is built at [`NEW`].
+struct Tree {
+    root: OwnedFd,
+    /// Devices of the directories in memory, in which places for mounts may be created.
+    own: Vec<u64>,
+    /// Directories in memory that the program may not change.
+    closed: Vec<OwnedFd>,
+}
+
+impl Tree {
+    fn new() -> io::Result<Self> {
+        let root = rustix::fs::open(NEW, PATH, Mode::empty())?;
+        Ok(Self {
+            own: vec![device(&root)?],
+            root,
+            closed: Vec::new(),
+        })
+    }
+
+    fn add(&mut self, one: &Mount) -> io::Result<()> {
+        match one {
+            Mount::Host {
+                source,
+                at,
+                writable,
+                identity,
+            } => self.bind(source, at, *writable, *identity),
+            Mount::Within { at, writable } => {
+                let found = self.open(at)?;
+                mount_bind_recursive(link(&found), link(&found))?;
+                // The descriptor refers to the directory under the new mount.
+                restrict(&link(&self.open(at)?), *writable)
+            }
+            Mount::Hidden { at } => self.hide(at),
+            Mount::Temporary { at, bytes } => {
+                let place = self.directory(at)?;
+                tmpfs(&link(&place), &format!("mode=1777,size={bytes}"))?;
+                self.own.push(device(&self.open(at)?)?);
+                Ok(())
+            }
+            Mount::Link { at, target } => {
+                let (folder, name) = self.parent(at)?;
+                Ok(rustix::fs::symlinkat(target, &folder, name)?)
+            }
         }
-        Mount::Hidden { at } => hide(at),
-        Mount::Temporary { at, bytes } => {
-            let place = place(at)?;
-            fs::create_dir_all(&place)?;
-            tmpfs(&place, &format!("mode=1777,size={bytes}"))
+    }
+
+    /// Opens a path of the sandbox without following links.
+    fn open(&self, at: &Path) -> rustix::io::Result<OwnedFd> {
+        rustix::fs::openat2(
+            &self.root,
+            Path::new(".").join(at.strip_prefix("/").unwrap_or(at)),
+            PATH | OFlags::NOFOLLOW,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+    }
+
+    /// Opens a directory of the sandbox. Missing directories are created in memory, never in a directory of the host.
+    fn directory(&self, at: &Path) -> io::Result<OwnedFd> {
+        match self.open(at) {
+            Ok(found) => Ok(found),
+            Err(rustix::io::Errno::NOENT) => {
+                let (folder, name) = self.parent(at)?;
+                rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755))?;
+                Ok(self.open(at)?)
+            }
+            Err(error) => Err(error.into()),
         }
-        Mount::Link { at, target } => {
-            let place = place(at)?;
-            symlink(target, place)
+    }
+
+    /// The directory in memory that contains `at`, and the name in it.
+    fn parent<'p>(&self, at: &'p Path) -> io::Result<(OwnedFd, &'p std::ffi::OsStr)> {
+        let (Some(folder), Some(name)) = (at.parent(), at.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let folder = self.directory(folder)?;
+        if self.own.contains(&device(&folder)?) {
+            Ok((folder, name))
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it does not exist in the directory that is mounted there",
+            ))
         }
+    }
+
+    /// Mounts a file or directory of the host.
+    fn bind(
+        &self,
+        source: &Path,
+        at: &Path,
+        writable: bool,
+        identity: Option<(u64, u64)>,
+    ) -> io::Result<()> {
+        let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
+        let found = rustix::fs::open(&source, PATH, Mode::empty())?;
+        let stat = rustix::fs::fstat(&found)?;
+        if identity.is_some_and(|identity| identity != (stat.st_dev, stat.st_ino)) {
+            return Err(io::Error::other(
+                "it was replaced since the host checked it",
+            ));
+        }
+        let place = if FileType::from_raw_mode(stat.st_mode).is_dir() {
+            self.directory(at)?
+        } else {
+            self.file(at)?
+        };
+        mount_bind_recursive(link(&found), link(&place))?;
+        restrict(&link(&self.open(at)?), writable)
+    }
+
+    /// Opens a file of the sandbox, or creates it in memory.
+    fn file(&self, at: &Path) -> io::Result<OwnedFd> {
+        match self.open(at) {
+            Ok(found) => Ok(found),
+            Err(rustix::io::Errno::NOENT) => {
+                let (folder, name) = self.parent(at)?;
+                let create = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::WRONLY;
+                rustix::fs::openat(&folder, name, create, Mode::from_raw_mode(0o644))?;
+                Ok(self.open(at)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hides a file or directory. A link is left, since what it leads to is hidden where it is.
+    fn hide(&mut self, at: &Path) -> io::Result<()> {
+        use rustix::io::Errno;
+        let found = match self.open(at) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+        if kind.is_symlink() {
+            return Ok(());
+        }
+        if !kind.is_dir() {
+            mount_bind_recursive(format!("{HOST}/dev/null"), link(&found))?;
+            return restrict(&link(&self.open(at)?), false);
+        }
+        tmpfs(&link(&found), TOP_OPTIONS)?;
+        let empty = self.open(at)?;
+        self.own.push(device(&empty)?);
+        self.closed.push(empty);
+        Ok(())
+    }
+
+    /// Creates `/dev`.
+    fn add_devices(&mut self) -> io::Result<()> {
+        for name in DEVICES {
+            let source = Path::new(HOST).join("dev").join(name);
+            let place = self.file(&Path::new("/dev").join(name))?;
+            mount_bind_recursive(&source, link(&place))?;
+        }
+        for (name, target) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ] {
+            self.add(&Mount::Link {
+                at: Path::new("/dev").join(name),
+                target: target.into(),
+            })?;
+        }
+        self.add(&Mount::Temporary {
+            at: "/dev/shm".into(),
+            bytes: 64 << 20,
+        })
+    }
+
+    /// Mounts a `/proc` with the processes of the sandbox only. A container can forbid it.
+    fn add_proc(&self) -> io::Result<bool> {
+        let place = self.directory(Path::new("/proc"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        match mount("proc", link(&place), "proc", flags, c"subset=pid") {
+            Ok(()) => Ok(true),
+            Err(rustix::io::Errno::PERM) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Makes the directories in which mounts are placed read-only.
+    fn finish(self) -> io::Result<()> {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY | MountFlags::BIND;
+        for closed in &self.closed {
+            mount_remount(link(closed), flags, c"")?;
+        }
+        Ok(mount_remount(NEW, flags, c"")?)
     }
 }
 
-/// The place of a path of the sandbox. Fails if the path is not absolute or has `..`.
-fn place(at: &Path) -> io::Result<PathBuf> {
-    let mut parts = at.components();
-    let absolute = parts.next() == Some(Component::RootDir);
-    let inside = absolute.then(|| parts.as_path());
-    let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
-    match inside {
-        Some(inside) if inside.components().all(plain) => Ok(Path::new(NEW).join(inside)),
-        _ => Err(io::ErrorKind::InvalidInput.into()),
-    }
-}
-
-/// Mounts a file or directory of the host.
-fn bind(source: &Path, at: &Path, writable: bool, identity: Option<(u64, u64)>) -> io::Result<()> {
-    let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
-    let found = rustix::fs::openat(CWD, &source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    let stat = rustix::fs::fstat(&found)?;
-    #[expect(
-        clippy::useless_conversion,
-        reason = "the types differ between architectures"
-    )]
-    let is_other = identity
-        .is_some_and(|identity| identity != (u64::from(stat.st_dev), u64::from(stat.st_ino)));
-    if is_other {
-        return Err(io::Error::other(
-            "it was replaced since the host checked it",
-        ));
-    }
-    let place = place(at)?;
-    if FileType::from_raw_mode(stat.st_mode).is_dir() {
-        fs::create_dir_all(&place)?;
-    } else {
-        if let Some(folder) = place.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        fs::File::create(&place)?;
-    }
-    mount_bind_recursive(link(&found), &place)?;
-    restrict(&place, writable)
+/// The device of a file.
+fn device(file: &OwnedFd) -> io::Result<u64> {
+    Ok(rustix::fs::fstat(file)?.st_dev)
 }
 
 /// The path of an open file, through the `/proc` of the host.
 fn link(file: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("{HOST}/proc/self/fd/{}", file.as_raw_fd()))
-}
-
-/// Opens a path of the sandbox without following links.
-fn open_inside(at: &Path) -> rustix::io::Result<OwnedFd> {
-    let root = rustix::fs::open(NEW, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::fs::openat2(
-        &root,
-        at.strip_prefix("/").unwrap_or(at),
-        OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW,
-        Mode::empty(),
-        ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
-    )
-}
-
-/// Hides a file or directory. A link is left, since what it leads to is hidden where it is.
-fn hide(at: &Path) -> io::Result<()> {
-    let found = match open_inside(at) {
-        Ok(found) => found,
-        Err(rustix::io::Errno::NOENT | rustix::io::Errno::LOOP | rustix::io::Errno::NOTDIR) => {
-            return Ok(());
-        }
-        Err(error) => return Err(error.into()),
-    };
-    let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
-    if kind.is_symlink() {
-        return Ok(());
-    }
-    let empty = if kind.is_dir() {
-        format!("{EMPTY}/directory")
-    } else {
-        format!("{HOST}/dev/null")
-    };
-    mount_bind_recursive(empty, link(&found))?;
-    let hidden = open_inside(at)?;
-    restrict(&link(&hidden), false)
 }
 
 /// Removes rights from a mount and the mounts in it: programs with the set-user-ID bit and devices have no effect, and
@@ -254,27 +345,6 @@ fn unescape(path: &str) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
-/// Creates `/dev`.
-fn add_devices() -> io::Result<()> {
-    let dev = Path::new(NEW).join("dev");
-    fs::create_dir(&dev)?;
-    for name in DEVICES {
-        let source = Path::new(HOST).join("dev").join(name);
-        fs::File::create(dev.join(name))?;
-        mount_bind_recursive(&source, dev.join(name))?;
-    }
-    for (name, target) in [
-        ("fd", "/proc/self/fd"),
-        ("stdin", "/proc/self/fd/0"),
-        ("stdout", "/proc/self/fd/1"),
-        ("stderr", "/proc/self/fd/2"),
-    ] {
-        symlink(target, dev.join(name))?;
-    }
-    fs::create_dir(dev.join("shm"))?;
-    tmpfs(&dev.join("shm"), "mode=1777,size=64m")
-}
-
 /// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. Returns whether their number is
 /// limited. Linux has this limit for each namespace since version 6.14.
 fn limit_processes(most: u64) -> io::Result<bool> {
@@ -296,18 +366,6 @@ fn limit_processes(most: u64) -> io::Result<bool> {
     );
     unmount(place, UnmountFlags::DETACH)?;
     Ok(limited.is_ok())
-}
-
-/// Mounts a `/proc` with the processes of the sandbox only. A container can forbid it.
-fn add_proc() -> io::Result<bool> {
-    let proc = Path::new(NEW).join("proc");
-    fs::create_dir(&proc)?;
-    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-    match mount("proc", &proc, "proc", flags, c"subset=pid") {
-        Ok(()) => Ok(true),
-        Err(rustix::io::Errno::PERM) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn with_path(error: &io::Error, one: &Mount) -> io::Error {
