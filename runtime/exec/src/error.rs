@@ -51,6 +51,8 @@ pub enum Stage {
     Namespaces,
     /// Mounting the directories.
     Mounts,
+    /// Connecting the proxy.
+    Network,
     /// Setting the limits.
     Limits,
     /// Dropping the capabilities.
@@ -70,6 +72,7 @@ impl std::fmt::Display for Stage {
             Self::Descriptors => "close inherited descriptors",
             Self::Namespaces => "create namespaces",
             Self::Mounts => "mount the directories of the sandbox",
+            Self::Network => "connect the proxy",
             Self::Limits => "set resource limits",
             Self::Capabilities => "drop capabilities",
             Self::Landlock => "apply Landlock rules",

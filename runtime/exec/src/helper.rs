@@ -7,6 +7,7 @@
 mod confine;
 mod inner;
 mod mounts;
+mod network;
 
 use std::fs;
 use std::io;
@@ -21,6 +22,8 @@ use rustix::thread::{capabilities, configure_capability_in_ambient_set, set_capa
 use crate::error::Stage;
 use crate::message::{self, Report, report};
 use crate::spec::SandboxSpec;
+
+pub(crate) use network::receive_listener;
 
 /// The name under which a helper is started.
 pub(crate) const NAME: &str = "bailiwick-exec";

@@ -24,9 +24,14 @@ mod error;
 mod helper;
 mod message;
 mod process;
+mod proxy;
 mod spec;
 
 pub use error::{ExecError, Stage};
 pub use helper::init;
-pub use process::{Exit, Helper, Process, Stdio, spawn};
+pub use process::{Exit, Helper, Process, Stdio, spawn, spawn_with_proxy};
+pub use proxy::{
+    ConnectionReport, Deciding, Decision, Outcome, Proxy, ProxyLimits, ProxyPolicy, Resolving,
+    Target,
+};
 pub use spec::{Layer, Limits, Mount, Network, SandboxSpec};

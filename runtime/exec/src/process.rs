@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::process::ExitStatus;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
-use crate::error::ExecError;
-use crate::helper::{NAME, OUTER, SELF};
+use crate::error::{ExecError, Stage};
+use crate::helper::{NAME, OUTER, SELF, receive_listener};
 use crate::message::{self, Report};
-use crate::spec::{Layer, SandboxSpec};
+use crate::proxy::{Proxy, ProxyTask};
+use crate::spec::{Layer, Network, SandboxSpec};
 
 /// The program that runs as the helper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,6 +58,7 @@ pub struct Process {
     helper: Child,
     reports: Lines<BufReader<tokio::net::UnixStream>>,
     layers: Vec<Layer>,
+    proxy: Option<ProxyTask>,
 }
 
 /// How a program ended.
@@ -74,6 +77,36 @@ pub async fn spawn(
     spec: &SandboxSpec,
     stdio: Stdio,
     helper: &Helper,
+) -> Result<Process, ExecError> {
+    match spec.network {
+        Network::None => start(spec, stdio, helper, None).await,
+        Network::Proxy => Err(ExecError::Setup {
+            stage: Stage::Network,
+            message: "no proxy was given; call `spawn_with_proxy`".to_owned(),
+        }),
+    }
+}
+
+/// Starts a program in a sandbox with [`Network::Proxy`], whose connections `proxy` makes. A sandbox with
+/// [`Network::None`] cannot connect to it. Returns when the program runs.
+///
+/// # Errors
+/// [`ExecError`]; nothing runs then.
+pub async fn spawn_with_proxy(
+    spec: &SandboxSpec,
+    stdio: Stdio,
+    helper: &Helper,
+    proxy: Proxy,
+) -> Result<Process, ExecError> {
+    let proxy = (spec.network == Network::Proxy).then_some(proxy);
+    start(spec, stdio, helper, proxy).await
+}
+
+async fn start(
+    spec: &SandboxSpec,
+    stdio: Stdio,
+    helper: &Helper,
+    proxy: Option<Proxy>,
 ) -> Result<Process, ExecError> {
     let program = helper.program();
     let name = || program.to_string_lossy().into_owned();
@@ -99,6 +132,7 @@ pub async fn spawn(
         helper: child,
         reports,
         layers: Vec::new(),
+        proxy: None,
     };
     match process.report().await? {
         Some(Report::Ready) => {}
@@ -109,20 +143,30 @@ pub async fn spawn(
         stdout,
         stderr,
     } = stdio;
+    let (proxy, for_listener) = match proxy {
+        Some(proxy) => {
+            let (ours, theirs) = UnixStream::pair()?;
+            (Some((proxy, ours)), Some(theirs))
+        }
+        None => (None, None),
+    };
     // The helper reads the message at once.
     sender.set_nonblocking(false)?;
     let send = move || {
-        message::send(
-            &sender,
-            &body,
-            &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
-        )
+        let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+        fds.extend(for_listener.as_ref().map(|socket| socket.as_fd()));
+        message::send(&sender, &body, &fds)
     };
     let sent = tokio::task::spawn_blocking(send).await;
     sent.map_err(|_| ExecError::Lost)??;
     match process.report().await? {
         Some(Report::Started { layers }) => {
             process.layers = layers;
+            if let Some((proxy, socket)) = proxy {
+                let listener = receive_listener(&socket)?;
+                listener.set_nonblocking(true)?;
+                process.proxy = Some(proxy.serve(TcpListener::from_std(listener)?));
+            }
             Ok(process)
         }
         Some(Report::Failed { stage, message }) => Err(ExecError::Setup { stage, message }),
@@ -144,7 +188,7 @@ impl Process {
     pub async fn wait(&mut self) -> Result<Exit, ExecError> {
         use std::os::unix::process::ExitStatusExt as _;
         let report = self.report().await;
-        self.helper.wait().await?;
+        self.ended().await?;
         match report? {
             Some(Report::Exited { status }) => Ok(Exit {
                 status: ExitStatus::from_raw(status),
@@ -160,7 +204,15 @@ impl Process {
     pub async fn kill(&mut self) -> Result<(), ExecError> {
         let socket = self.reports.get_ref().get_ref();
         rustix::net::shutdown(socket, rustix::net::Shutdown::Both).map_err(io::Error::from)?;
+        self.ended().await
+    }
+
+    /// Waits until nothing runs any more, and closes the connections of the proxy.
+    async fn ended(&mut self) -> Result<(), ExecError> {
         self.helper.wait().await?;
+        if let Some(proxy) = self.proxy.take() {
+            proxy.stop().await;
+        }
         Ok(())
     }
 

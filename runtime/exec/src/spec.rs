@@ -119,6 +119,10 @@ pub enum Network {
     /// None: it cannot create sockets other than pairs that are connected to each other.
     #[default]
     None,
+    /// The hosts that a proxy allows; see [`spawn_with_proxy`](crate::spawn_with_proxy). The environment variables
+    /// `HTTP_PROXY`, `HTTPS_PROXY` and `ALL_PROXY`, also in lower case, name the proxy. The program can create TCP
+    /// sockets, but not listen on them, and connect them to the proxy only.
+    Proxy,
 }
 
 /// A layer of the sandbox.

@@ -5,8 +5,9 @@ use std::io;
 use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, PathBeneath, PathFd,
-    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathBeneath,
+    PathFd, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
+    Scope,
 };
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{
@@ -19,6 +20,7 @@ use seccompiler::{
     SeccompRule, TargetArch,
 };
 
+use crate::proxy;
 use crate::spec::{Limits, Mount, Network, SandboxSpec};
 
 /// The Landlock version that all rules need: files, TCP, signals and abstract sockets.
@@ -75,7 +77,7 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     Ok(set_capabilities(None, none)?)
 }
 
-/// Allows the files of the mounts only, and no TCP, no signals to the outside, no abstract sockets of the outside.
+/// Allows the files of the mounts only, no TCP except to the proxy, no signals to the outside, no abstract sockets of the outside.
 pub(super) fn landlock(spec: &SandboxSpec) -> io::Result<()> {
     let restricted = rules(spec).map_err(io::Error::other)?;
     let status = restricted.restrict_self().map_err(io::Error::other)?;
@@ -96,6 +98,9 @@ fn rules(spec: &SandboxSpec) -> Result<RulesetCreated, Box<dyn std::error::Error
         .handle_access(AccessNet::from_all(LANDLOCK))?
         .scope(Scope::from_all(LANDLOCK))?
         .create()?;
+    if spec.network == Network::Proxy {
+        (&mut rules).add_rule(NetPort::new(proxy::PORT, AccessNet::ConnectTcp))?;
+    }
     let mut allow = |at: &Path, access| -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
         let of_files = AccessFs::from_file(LANDLOCK);
         let access = if at.is_dir() {
@@ -168,9 +173,35 @@ fn forbidden(
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, _>>()?,
     );
-    match network {
-        Network::None => rules.insert(libc::SYS_socket, Vec::new()),
+    let sockets = match network {
+        Network::None => Vec::new(),
+        Network::Proxy => sockets_other_than_tcp()?,
     };
+    rules.insert(libc::SYS_socket, sockets);
+    Ok(rules)
+}
+
+/// The arguments of `socket` for all sockets that are not TCP sockets.
+fn sockets_other_than_tcp() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    // The bits of the second argument that are not flags.
+    const TYPE: u64 = 0xf;
+    let condition = |argument, operator, value: i32| {
+        let value = u64::from(value.unsigned_abs());
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+    };
+    let is_not = |argument, values: [i32; 2]| {
+        let conditions = values.map(|value| condition(argument, SeccompCmpOp::Ne, value));
+        SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
+    };
+    // Other protocols, such as MPTCP, are not restricted by Landlock.
+    let mut rules = vec![
+        is_not(0, [libc::AF_INET, libc::AF_INET6])?,
+        is_not(2, [0, libc::IPPROTO_TCP])?,
+    ];
+    for kind in (0..16).filter(|kind| *kind != libc::SOCK_STREAM) {
+        let is_kind = condition(1, SeccompCmpOp::MaskedEq(TYPE), kind)?;
+        rules.push(SeccompRule::new(vec![is_kind])?);
+    }
     Ok(rules)
 }
 

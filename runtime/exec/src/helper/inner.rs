@@ -7,16 +7,19 @@ use std::process::Command;
 
 use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus, set_dumpable_behavior, wait};
 
-use super::{Failed, confine, mounts, parse};
+use super::{Failed, confine, mounts, network, parse};
 use crate::error::Stage;
 use crate::message::{self, Report, report};
-use crate::spec::{Layer, SandboxSpec};
+use crate::proxy;
+use crate::spec::{Layer, Network, SandboxSpec};
 
 /// Descriptors of the program, and the socket to the host.
 struct Handles {
     stdin: OwnedFd,
     stdout: OwnedFd,
     stderr: OwnedFd,
+    /// Where the host waits for the socket of the proxy, if there is one.
+    proxy: Option<UnixStream>,
 }
 
 pub(super) fn run(socket: UnixStream) -> i32 {
@@ -24,14 +27,19 @@ pub(super) fn run(socket: UnixStream) -> i32 {
         return 2;
     };
     drop(socket);
-    let Ok([stdin, stdout, stderr, host]) = <[OwnedFd; 4]>::try_from(fds) else {
+    let mut fds = fds;
+    let Some(host) = fds.pop().map(UnixStream::from) else {
         return 2;
     };
-    let host = UnixStream::from(host);
+    let proxy = fds.drain(fds.len().min(3)..).next().map(UnixStream::from);
+    let Ok([stdin, stdout, stderr]) = <[OwnedFd; 3]>::try_from(fds) else {
+        return 2;
+    };
     let handles = Handles {
         stdin,
         stdout,
         stderr,
+        proxy,
     };
     match start(&spec, handles, &host) {
         Ok(program) => {
@@ -48,6 +56,9 @@ pub(super) fn run(socket: UnixStream) -> i32 {
 fn start(spec: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed> {
     let spec = parse(spec)?;
     let mut layers = mounts::build(&spec).map_err(Failed::at(Stage::Mounts))?;
+    if let Some(proxy) = &handles.proxy {
+        network::listen(proxy).map_err(Failed::at(Stage::Network))?;
+    }
     confine::limit(&spec.limits).map_err(Failed::at(Stage::Limits))?;
     confine::drop_capabilities().map_err(Failed::at(Stage::Capabilities))?;
     confine::landlock(&spec).map_err(Failed::at(Stage::Landlock))?;
@@ -70,12 +81,22 @@ fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<i32> {
         .args(arguments)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
+        .envs(proxy_variables(spec.network))
         .current_dir(&spec.cwd)
         .stdin(handles.stdin)
         .stdout(handles.stdout)
         .stderr(handles.stderr)
         .spawn()?;
     Ok(child.id().cast_signed())
+}
+
+/// Environment variables that make programs use the proxy.
+fn proxy_variables(network: Network) -> impl Iterator<Item = (&'static str, &'static str)> {
+    let names: &[&str] = match network {
+        Network::None => &[],
+        Network::Proxy => &proxy::VARIABLES,
+    };
+    names.iter().map(|name| (*name, proxy::URL))
 }
 
 /// Exits, and with it all processes of the sandbox, when the host closes its socket or dies.
