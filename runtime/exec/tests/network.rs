@@ -730,7 +730,10 @@ async fn connections_end_with_the_sandbox() {
         let Some(Event::Decide(target)) = events.recv().await else {
             panic!("no decision")
         };
-        assert_eq!((target.host.as_str(), target.port), ("allowed.example", server.port()));
+        assert_eq!(
+            (target.host.as_str(), target.port),
+            ("allowed.example", server.port())
+        );
         let Some(Event::Report(report)) = events.recv().await else {
             panic!("no report")
         };
