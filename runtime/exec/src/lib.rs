@@ -20,12 +20,17 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+mod commands;
 mod error;
 mod helper;
 mod message;
+mod output;
 mod process;
+mod programs;
 mod spec;
+mod view;
 
+pub use commands::{CommandOutput, Commands};
 pub use error::{ExecError, Stage};
 pub use helper::init;
 pub use process::{Exit, Helper, Process, Stdio, spawn};
