@@ -224,3 +224,25 @@ async fn revocation_returns_when_nothing_of_the_command_runs() {
     assert!(call.await.unwrap().is_err());
     assert_eq!(length(), first);
 }
+
+/// Programs that people use, with what they need in the sandbox.
+#[tokio::test]
+async fn builds_and_version_control_work() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    for (path, text) in [
+        ("Makefile", "all: a b\n%:\n\techo $@ > $@.out\n"),
+        ("test_x.py", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"),
+    ] {
+        fs::write(root.path().join(path), text).unwrap();
+    }
+    for (script, expected) in [
+        ("make -j2 && cat a.out b.out", "a\nb\n"),
+        ("python3 -m unittest 2>&1 | tail -1", "OK\n"),
+        ("git init -q . 2>&1 && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && git log --format=%s", "x\n"),
+    ] {
+        let output = shell(&worker, script).await;
+        assert!(output.stdout.ends_with(expected), "{script}: {output:?}");
+    }
+}
