@@ -1,6 +1,6 @@
 //! The tool `run_command`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -30,6 +30,8 @@ const MAX_ARGUMENTS: usize = 1000;
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 /// Maximum length of standard input, in bytes.
 const MAX_STDIN: usize = 1 << 20;
+/// Maximum number of names in [`CommandOutput::created_protected`].
+const MAX_CREATED: usize = 100;
 /// Bytes of each output stream that are kept at its beginning, and at its end.
 const KEPT_OUTPUT: usize = 16 << 10;
 /// Size of `/tmp`, which is in memory.
@@ -260,6 +262,10 @@ pub struct CommandOutput {
     pub stdout_bytes: u64,
     /// Length of the whole standard error, in bytes.
     pub stderr_bytes: u64,
+    /// Files and directories that the command created and that the worker may not change. A sandbox cannot forbid names
+    /// that do not exist when the command starts. At most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub created_protected: Vec<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
 }
@@ -346,10 +352,12 @@ impl ActTool for Commands {
         let (files, permit) = read
             .await
             .map_err(|_| internal("the roots were not read"))?;
-        let spec = Self::spec(self, job, files?);
+        let files = files?;
+        let spec = Self::spec(self, job, files.clone());
         let act = permit.begin()?;
         let run = Run {
             spec,
+            files,
             helper: self.helper.clone(),
             stdin: input(&job.stdin).map_err(|error| internal(&error.to_string()))?,
             timeout: job.timeout,
@@ -367,6 +375,8 @@ impl ActTool for Commands {
 /// A command that is about to run.
 struct Run {
     spec: SandboxSpec,
+    /// The mounts of the roots.
+    files: Vec<Mount>,
     helper: Helper,
     stdin: OwnedFd,
     timeout: Duration,
@@ -379,6 +389,7 @@ impl Run {
     async fn run(self, cancelled: oneshot::Receiver<()>) -> Result<CommandOutput, CallError> {
         let Self {
             spec,
+            files,
             helper,
             stdin,
             timeout,
@@ -399,7 +410,8 @@ impl Run {
         drop(process);
         // The streams end with the sandbox.
         let (stdout, stderr) = (stdout.await, stderr.await);
-        drop(act);
+        let unjudged = tokio::task::spawn_blocking(move || unjudged(&files, &act)).await;
+        let unjudged = unjudged.map_err(|_| internal("the roots were not read"))?;
         let exit = exit?;
         let status = exit.map(|exit| exit.status);
         let excerpt =
@@ -416,6 +428,7 @@ impl Run {
             stderr_bytes: stderr.total(),
             stdout: stdout.text(),
             stderr: stderr.text(),
+            created_protected: unjudged?,
             duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }
@@ -439,6 +452,24 @@ impl Run {
             Err(CallError::new(Code::Cancelled, "the command was killed"))
         }
     }
+}
+
+/// The entries that the worker may not change, and that did not exist before the command ran.
+fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
+    let restricted = |mount: &Mount| match mount {
+        Mount::Hidden { at }
+        | Mount::Within {
+            at,
+            writable: false,
+        } => Some(at.clone()),
+        _ => None,
+    };
+    let before: BTreeSet<PathBuf> = before.iter().filter_map(restricted).collect();
+    let after = view::mounts(act.reading())?;
+    let new = after.iter().filter_map(restricted);
+    let new = new.filter(|at| !before.contains(at));
+    let names = new.map(|at| at.to_string_lossy().into_owned());
+    Ok(names.take(MAX_CREATED).collect())
 }
 
 /// Reads a stream of the command until its end.
@@ -482,6 +513,10 @@ fn text(output: &CommandOutput) -> String {
             text.push_str(":\n");
             text.push_str(stream);
         }
+    }
+    if !output.created_protected.is_empty() {
+        text.push_str("\n\nIt created names that you may not change: ");
+        text.push_str(&output.created_protected.join(", "));
     }
     text
 }

@@ -112,6 +112,25 @@ async fn protected_names_cannot_be_changed_by_a_command() {
 }
 
 #[tokio::test]
+async fn protected_names_that_a_command_creates_are_reported() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let output = shell(
+        &worker,
+        "mkdir -p .git/hooks a; echo x > a/.env; echo x > file",
+    )
+    .await;
+    assert_eq!(output.created_protected, ["/repo/.git"], "{output:?}");
+    assert!(
+        shell(&worker, "echo x > file")
+            .await
+            .created_protected
+            .is_empty()
+    );
+}
+
+#[tokio::test]
 async fn worker_without_execute_is_denied_and_told_the_scope() {
     let root = tempfile::tempdir().unwrap();
     let runtime = runtime(root.path()).await;
@@ -233,14 +252,20 @@ async fn builds_and_version_control_work() {
     let worker = worker(&runtime, everything()).await;
     for (path, text) in [
         ("Makefile", "all: a b\n%:\n\techo $@ > $@.out\n"),
-        ("test_x.py", "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n"),
+        (
+            "test_x.py",
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
+        ),
     ] {
         fs::write(root.path().join(path), text).unwrap();
     }
     for (script, expected) in [
         ("make -j2 && cat a.out b.out", "a\nb\n"),
         ("python3 -m unittest 2>&1 | tail -1", "OK\n"),
-        ("git init -q . 2>&1 && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && git log --format=%s", "x\n"),
+        (
+            "git init -q . 2>&1 && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && git log --format=%s",
+            "x\n",
+        ),
     ] {
         let output = shell(&worker, script).await;
         assert!(output.stdout.ends_with(expected), "{script}: {output:?}");
