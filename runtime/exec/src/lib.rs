@@ -24,9 +24,11 @@ mod error;
 mod helper;
 mod message;
 mod process;
+mod self_test;
 mod spec;
 
 pub use error::{ExecError, Stage};
 pub use helper::init;
 pub use process::{Exit, Helper, Process, Stdio, spawn};
+pub use self_test::{LayerState, SelfTest, self_test};
 pub use spec::{Layer, Limits, Mount, Network, SandboxSpec};
