@@ -118,7 +118,10 @@ pub async fn self_test(helper: &Helper) -> SelfTest {
     let failed = |error: &dyn std::error::Error| {
         let reasons = std::iter::successors(Some(error), |error| error.source());
         let reasons: Vec<_> = reasons.map(ToString::to_string).collect();
-        SelfTest::missing(&format!("the self-test failed: {}", reasons.join(": ")), &[])
+        SelfTest::missing(
+            &format!("the self-test failed: {}", reasons.join(": ")),
+            &[],
+        )
     };
     let folder = match TestFolder::create() {
         Ok(folder) => folder,
@@ -174,10 +177,7 @@ async fn run(
     }
     let mut findings: Findings = serde_json::from_slice(&text).map_err(io::Error::from)?;
     if survived {
-        findings.push((
-            "leave a process running".to_owned(),
-            vec![Layer::Cleanup],
-        ));
+        findings.push(("leave a process running".to_owned(), vec![Layer::Cleanup]));
     }
     Ok((process, findings))
 }
@@ -216,9 +216,8 @@ impl TestFolder {
     fn spec(&self, helper: &Helper, namespaces: bool) -> io::Result<SandboxSpec> {
         let helper = fs::canonicalize(helper.program())?;
         let mut mounts = libraries()?;
-        let is_mounted = |mount: &Mount| {
-            matches!(mount, Mount::Host { at, .. } if helper.starts_with(at))
-        };
+        let is_mounted =
+            |mount: &Mount| matches!(mount, Mount::Host { at, .. } if helper.starts_with(at));
         if !mounts.iter().any(is_mounted) {
             mounts.push(of_host(&helper, false));
         }

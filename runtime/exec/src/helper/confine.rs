@@ -7,15 +7,15 @@ use std::path::Path;
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, PathBeneath,
-    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError, RulesetStatus,
-    Scope,
+    Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError,
+    RulesetStatus, Scope,
 };
 use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
     CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
-    clear_ambient_capability_set,    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
-    set_no_new_privs,
+    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_no_new_privs,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
@@ -146,22 +146,14 @@ pub(super) fn landlock(rules: RulesetCreated, spec: &SandboxSpec, files: Files) 
     match files {
         Files::Mounted => {
             rules = allow(rules, &open(Path::new("/"))?, AccessFs::ReadDir.into())?;
-            rules = allow(
-                rules,
-                &open(Path::new("/dev"))?,
-                read | AccessFs::WriteFile,
-            )?;
+            rules = allow(rules, &open(Path::new("/dev"))?, read | AccessFs::WriteFile)?;
             rules = allow(rules, &open(Path::new("/dev/shm"))?, all)?;
             rules = allow(rules, &open(Path::new("/proc"))?, read)?;
         }
         Files::OfHost => {
             for name in super::mounts::DEVICES {
                 let device = open(&Path::new("/dev").join(name))?;
-                rules = allow(
-                    rules,
-                    &device,
-                    AccessFs::ReadFile | AccessFs::WriteFile,
-                )?;
+                rules = allow(rules, &device, AccessFs::ReadFile | AccessFs::WriteFile)?;
             }
         }
     }

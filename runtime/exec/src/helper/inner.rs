@@ -68,11 +68,7 @@ fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed
 }
 
 /// Confines this process, and with it the program.
-pub(super) fn confine(
-    spec: &SandboxSpec,
-    files: Files,
-    layers: &mut Layers,
-) -> Result<(), Failed> {
+pub(super) fn confine(spec: &SandboxSpec, files: Files, layers: &mut Layers) -> Result<(), Failed> {
     confine::limit(&spec.limits).map_err(Failed::at(Stage::Limits))?;
     let dropped = confine::drop_capabilities().map_err(|error| error.to_string());
     layers.record(Layer::Capabilities, dropped)?;

@@ -13,8 +13,8 @@ use rustix::mount::{
     mount_remount, unmount,
 };
 
-use super::layers::Layers;
 use super::Failed;
+use super::layers::Layers;
 use crate::error::Stage;
 use crate::spec::{Layer, Mount, SandboxSpec};
 
@@ -46,10 +46,7 @@ pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<(), Faile
     layers.record(Layer::Namespaces, Ok(()))?;
     add_files(spec).map_err(failed)?;
     if let Some(most) = spec.limits.processes {
-        layers.record(
-            Layer::ProcessLimit,
-            limit_processes(most).map_err(failed)?,
-        )?;
+        layers.record(Layer::ProcessLimit, limit_processes(most).map_err(failed)?)?;
     }
     layers.record(Layer::Proc, add_proc().map_err(failed)?)?;
     finish().map_err(failed)
@@ -135,7 +132,7 @@ fn add(one: &Mount) -> io::Result<()> {
 fn place(at: &Path) -> io::Result<PathBuf> {
     let mut parts = at.components();
     let absolute = parts.next() == Some(Component::RootDir);
-    let inside = absolute.then(|| parts.as_path());
+    let inside = absolute.then_some(parts.as_path());
     let plain = |part: Component<'_>| matches!(part, Component::Normal(_));
     match inside {
         Some(inside) if inside.components().all(plain) => Ok(Path::new(NEW).join(inside)),
@@ -181,7 +178,7 @@ pub(super) fn open_source(source: &Path, identity: Option<(u64, u64)>) -> io::Re
 
 /// Opens an absolute path of the host that contains no links.
 pub(super) fn open_without_links(at: &Path) -> io::Result<OwnedFd> {
-    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(rustix::fs::openat2(CWD, at, flags, Mode::empty(), resolve)?)
 }

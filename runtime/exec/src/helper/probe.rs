@@ -194,9 +194,8 @@ fn system_calls(targets: &Targets, findings: &mut Findings) {
     }
     let both = [Layer::Seccomp, Layer::Capabilities];
     found(mounted.is_ok(), "mount a file system", &both);
-    let has_any = capabilities(None).is_ok_and(|sets| {
-        !(sets.effective | sets.permitted | sets.inheritable).is_empty()
-    });
+    let has_any = capabilities(None)
+        .is_ok_and(|sets| !(sets.effective | sets.permitted | sets.inheritable).is_empty());
     found(has_any, "have a capability", &[Layer::Capabilities]);
     found(
         no_new_privs() != Ok(true),

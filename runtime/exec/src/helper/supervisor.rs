@@ -11,8 +11,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
 use rustix::process::{
-    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, wait,
-    waitid,
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, wait, waitid,
 };
 
 use super::confine::Files;
@@ -149,7 +148,9 @@ fn check_mounts(spec: &SandboxSpec) -> io::Result<Result<(), String>> {
                 writable: false,
             } => return refused("cannot be made read-only", at),
             Mount::Host {
-                at, writable: false, ..
+                at,
+                writable: false,
+                ..
             } => read_only.push(at),
             Mount::Host { at, .. } | Mount::Within { at, .. } => {
                 writable_paths.push(fs::canonicalize(at)?);
@@ -162,7 +163,9 @@ fn check_mounts(spec: &SandboxSpec) -> io::Result<Result<(), String>> {
         let real = fs::canonicalize(at)?;
         if writable_paths.iter().any(|path| real.starts_with(path)) {
             let path = at.display();
-            return Ok(Err(format!("`{path}` cannot be made read-only without them")));
+            return Ok(Err(format!(
+                "`{path}` cannot be made read-only without them"
+            )));
         }
     }
     Ok(Ok(()))
