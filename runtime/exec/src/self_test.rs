@@ -89,11 +89,10 @@ impl SelfTest {
         }
     }
 
-    fn new(process: &Process, findings: &Findings) -> Self {
+    fn new(present: &[Layer], missing: &[(Layer, String)], findings: &Findings) -> Self {
         let state = |layer: Layer| {
-            if !process.layers().contains(&layer) {
-                let missing = process.missing().iter();
-                let mut reasons = missing.filter(|(missing, _)| *missing == layer);
+            if !present.contains(&layer) {
+                let mut reasons = missing.iter().filter(|(missing, _)| *missing == layer);
                 let reason = reasons.next().map(|(_, reason)| reason.clone());
                 return LayerState::Missing(reason.unwrap_or_default());
             }
@@ -138,7 +137,7 @@ pub async fn self_test(helper: &Helper) -> SelfTest {
         result = run(&folder, helper, false).await;
     }
     match result {
-        Ok((process, findings)) => SelfTest::new(&process, &findings),
+        Ok((process, findings)) => SelfTest::new(process.layers(), process.missing(), &findings),
         Err(ExecError::Missing { layer, reason }) => {
             known.push((layer, reason));
             SelfTest::missing("not tested, since no sandbox can be started", &known)
@@ -293,4 +292,47 @@ fn own_namespaces() -> io::Result<Vec<(String, PathBuf)>> {
         Ok((name.to_owned(), fs::read_link(path)?))
     };
     names.into_iter().map(identity).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn attack_that_gets_through_breaks_the_layers_that_should_stop_it() {
+        let findings = vec![(
+            "read a file outside".to_owned(),
+            vec![Layer::Namespaces, Layer::Landlock],
+        )];
+        let missing = [(Layer::Namespaces, "forbidden".to_owned())];
+        let result = SelfTest::new(&[Layer::Landlock, Layer::Seccomp], &missing, &findings);
+        let state = |layer| {
+            let mut layers = result.layers.iter();
+            layers.find(|(it, _)| *it == layer).unwrap().1.clone()
+        };
+        assert_eq!(
+            state(Layer::Namespaces),
+            LayerState::Missing("forbidden".to_owned())
+        );
+        assert_eq!(
+            state(Layer::Landlock),
+            LayerState::Broken("read a file outside".to_owned())
+        );
+        assert_eq!(state(Layer::Seccomp), LayerState::Enforced);
+    }
+
+    #[test]
+    fn broken_layer_is_refused_even_if_it_is_optional() {
+        let result = |state| SelfTest {
+            layers: vec![(Layer::Landlock, state)],
+        };
+        let broken = result(LayerState::Broken("read a file outside".to_owned()));
+        let error = broken.require(&Layer::ALL).unwrap_err();
+        assert!(matches!(error, ExecError::Broken { .. }), "{error}");
+        let missing = result(LayerState::Missing("an old kernel".to_owned()));
+        let error = missing.require(&[Layer::Seccomp]).unwrap_err();
+        assert!(matches!(error, ExecError::Missing { .. }), "{error}");
+        missing.require(&[Layer::Landlock]).unwrap();
+        result(LayerState::Enforced).require(&[]).unwrap();
+    }
 }

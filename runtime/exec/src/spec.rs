@@ -21,9 +21,13 @@ pub struct SandboxSpec {
     pub limits: Limits,
     /// The network that it can reach.
     pub network: Network,
-    /// Layers that may be missing if this machine does not support them. Without [`Layer::Namespaces`], some mounts are
-    /// refused, temporary directories and `/proc` do not exist for the program, and [`Layer::Landlock`] and
-    /// [`Layer::Seccomp`] are always required, since nothing else confines its files and its network.
+    /// Layers that may be missing if this machine does not support them.
+    ///
+    /// Without [`Layer::Namespaces`], mounts that hide files, take rights away or have another path than on the host are
+    /// refused, and [`Layer::Landlock`] and [`Layer::Seccomp`] are always required, since nothing else confines files and
+    /// the network. The program has no temporary directories and no `/proc`. It cannot change modes, owners, attributes
+    /// and times of any file, since Landlock does not confine that, and it can see the names, sizes and times of all files
+    /// of the host, but not list or read them.
     pub optional: Vec<Layer>,
     /// The name of the program that it gets as its first argument, if it is not its path.
     pub(crate) arg0: Option<String>,

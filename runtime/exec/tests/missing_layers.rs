@@ -178,7 +178,7 @@ fn missing_without_namespaces() -> Vec<Layer> {
 fn missing_namespaces_are_refused_unless_they_are_optional() {
     without(namespaces(), async || {
         let work = tempfile::tempdir().unwrap();
-        let spec = shell("touch ran; pwd", work.path());
+        let spec = shell(": > ran; pwd", work.path());
         let (layer, reason) = refused(&spec).await;
         assert_eq!(layer, Layer::Namespaces);
         assert!(reason.contains("Operation not permitted"), "{reason}");
@@ -251,7 +251,7 @@ fn probes_find_no_hole_without_namespaces() {
             "cat /etc/passwd && echo hole; cat /etc/shadow && echo hole".to_owned(),
             "ls /proc && echo hole; cat /proc/self/environ && echo hole; cat /proc/1/cmdline && echo hole".to_owned(),
             format!("kill -0 {pid} && echo hole; kill -0 1 && echo hole; kill -0 $PPID && echo hole"),
-            "touch /usr/x && echo hole; touch /dev/shm/x && echo hole; touch /tmp/x && echo hole".to_owned(),
+            "(: > /usr/x) && echo hole; (: > /dev/shm/x) && echo hole; (: > /tmp/x) && echo hole".to_owned(),
             "unshare -r true && echo hole; mount -t tmpfs none . && echo hole; mknod n c 1 3 && echo hole".to_owned(),
             "nsenter -t 1 -m true && echo hole; chroot . /bin/true && echo hole".to_owned(),
             "python3 -c 'import socket; socket.socket()' && echo hole".to_owned(),
@@ -271,6 +271,71 @@ fn probes_find_no_hole_without_namespaces() {
     });
 }
 
+/// Landlock does not confine these calls, so the filter forbids them. Outside the sandbox they succeed.
+#[test]
+fn calls_that_reach_the_host_are_forbidden_without_namespaces() {
+    let script = r#"
+import ctypes, os, resource, sys
+outside, pid = sys.argv[1], int(sys.argv[2])
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result == -1: raise OSError(ctypes.get_errno(), "")
+def queue(): check(libc.mq_open(b"/bailiwick-test", os.O_CREAT | os.O_RDWR, 0o600, None)); libc.mq_unlink(b"/bailiwick-test")
+def with_own():
+    with open("own", "w") as own: os.fchmod(own.fileno(), 0o777)
+for name, call in {
+    "chmod": lambda: os.chmod(outside, 0o777),
+    "fchmod": with_own,
+    "chown": lambda: os.chown(outside, os.getuid(), os.getgid()),
+    "lchown": lambda: os.lchown(outside, os.getuid(), os.getgid()),
+    "setxattr": lambda: os.setxattr(outside, "user.x", b"x"),
+    "removexattr": lambda: (os.setxattr(outside, "user.x", b"x"), os.removexattr(outside, "user.x")),
+    "utime": lambda: os.utime(outside, (1, 1)),
+    "shmget": lambda: check(libc.shmget(0, 4096, 0o1600)),
+    "semget": lambda: check(libc.semget(0, 1, 0o1600)),
+    "msgget": lambda: check(libc.msgget(0, 0o1600)),
+    "mq_open": queue,
+    "prlimit": lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)),
+    "setpriority": lambda: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    "setpriority_user": lambda: os.setpriority(os.PRIO_USER, 0, 19),
+    "sched_setaffinity": lambda: os.sched_setaffinity(pid, {0}),
+    "sched_setscheduler": lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)),
+}.items():
+    try:
+        call()
+        print(name, end=" ")
+    except OSError as error:
+        if error.errno != 1: print(name, error, end=" ")
+resource.prlimit(0, resource.RLIMIT_CORE, (0, 0))
+os.setpriority(os.PRIO_PROCESS, 0, 19)
+os.sched_setaffinity(0, {0})
+print("end")
+"#;
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let outside = outside.path().to_str().unwrap();
+    let mut victim = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = victim.id().to_string();
+    // Without a sandbox, but in an IPC namespace, which is removed with its contents. All processes of the user are
+    // left alone.
+    let alone = script.replace("    \"setpriority_user\"", "    #");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-current-user", "--ipc", "python3", "-c"])
+        .args([&alone, outside, &pid])
+        .current_dir(dir.path())
+        .output();
+    let spec = program(
+        &["/usr/bin/python3", "-c", script, outside, &pid],
+        dir.path(),
+    );
+    let confined = without(namespaces(), async move || run(&optional(spec)).await);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    let free = "chmod fchmod chown lchown setxattr removexattr utime shmget semget msgget mq_open prlimit setpriority \
+        sched_setaffinity sched_setscheduler end\n";
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), free);
+    assert_eq!(confined, "end\n");
+}
+
 #[test]
 fn mounts_that_need_namespaces_are_refused_without_them() {
     without(namespaces(), async || {
@@ -280,7 +345,7 @@ fn mounts_that_need_namespaces_are_refused_without_them() {
             fs::create_dir(work.join(name)).unwrap();
         }
         let with = |mount: Mount| {
-            let mut spec = optional(shell("touch part/made && echo ran", work));
+            let mut spec = optional(shell(": > part/made && echo ran", work));
             spec.mounts.push(mount);
             spec
         };
@@ -329,7 +394,7 @@ fn only_the_writable_part_is_writable_without_namespaces() {
         let dir = tempfile::tempdir().unwrap();
         let work = dir.path().canonicalize().unwrap();
         fs::create_dir(work.join("part")).unwrap();
-        let script = "touch a && echo hole; touch part/b && mv part/b part/c && echo moved; cat part/c && echo read";
+        let script = "(: > a) && echo hole; (: > part/b) && mv part/b part/c && echo moved; cat part/c && echo read";
         let mut spec = optional(shell(&format!("{{ {script}; }} 2>/dev/null"), &work));
         let Some(Mount::Host { writable, .. }) = spec.mounts.last_mut() else {
             panic!()

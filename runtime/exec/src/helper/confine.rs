@@ -189,13 +189,13 @@ fn allow(
 ///
 /// # Errors
 /// The reason why the kernel does not support it.
-pub(super) fn seccomp(network: Network) -> Result<(), String> {
+pub(super) fn seccomp(network: Network, files: Files) -> Result<(), String> {
     // The filter that is installed last decides first; the stricter result of both holds.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     for (rules, errno) in [
         (unknown, libc::ENOSYS),
         (
-            forbidden(network).map_err(|error| error.to_string())?,
+            forbidden(network, files).map_err(|error| error.to_string())?,
             libc::EPERM,
         ),
     ] {
@@ -217,23 +217,19 @@ fn compile(
 /// System calls that fail with `EPERM`, with the arguments for which they do; without arguments, always.
 fn forbidden(
     network: Network,
+    files: Files,
 ) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
     // New user namespaces, which give capabilities.
     let user = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
-    let masked = |argument| {
-        let is_set = SeccompCmpOp::MaskedEq(user);
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is_set, user)?;
-        SeccompRule::new(vec![condition])
-    };
-    rules.insert(libc::SYS_clone, vec![masked(0)?]);
+    rules.insert(
+        libc::SYS_clone,
+        vec![rule(0, SeccompCmpOp::MaskedEq(user), user)?],
+    );
     // Input for the terminal of the host.
-    let terminal = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| {
-        let equal = SeccompCmpOp::Eq;
-        let condition = SeccompCondition::new(1, SeccompCmpArgLen::Dword, equal, request)?;
-        SeccompRule::new(vec![condition])
-    });
+    let terminal =
+        [libc::TIOCSTI, libc::TIOCLINUX].map(|request| rule(1, SeccompCmpOp::Eq, request));
     rules.insert(
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, _>>()?,
@@ -241,8 +237,88 @@ fn forbidden(
     match network {
         Network::None => rules.insert(libc::SYS_socket, Vec::new()),
     };
+    if files == Files::OfHost {
+        rules.extend(FORBIDDEN_ON_HOST.iter().map(|call| (*call, Vec::new())));
+        let not_zero = |argument| rule(argument, SeccompCmpOp::Ne, 0);
+        for call in OF_OTHER_PROCESSES {
+            rules.insert(*call, vec![not_zero(0)?]);
+        }
+        // The first argument is the kind of the second, such as all processes of a user.
+        for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
+            rules.insert(call, vec![not_zero(0)?, not_zero(1)?]);
+        }
+    }
     Ok(rules)
 }
+
+/// Matches calls by an argument.
+fn rule(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, seccompiler::BackendError> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+/// System calls on the host's files and memory that neither Landlock nor anything else confines without namespaces.
+const FORBIDDEN_ON_HOST: &[i64] = &[
+    // Mode, owner, attributes and times of any file that the user owns.
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_utimensat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    // `fchmodat2`, `setxattrat`, `removexattrat` and `file_setattr`, which have these numbers on all architectures.
+    452,
+    463,
+    466,
+    469,
+    // Shared memory, semaphores and message queues.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // Memory of other processes.
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// System calls that change another process of the same user, if their first argument is not 0.
+const OF_OTHER_PROCESSES: &[i64] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
 
 /// System calls that are always forbidden.
 const FORBIDDEN: &[i64] = &[

@@ -80,7 +80,7 @@ pub(super) fn confine(spec: &SandboxSpec, files: Files, layers: &mut Layers) -> 
         }
         Err(reason) => layers.record(Layer::Landlock, Err(reason))?,
     }
-    layers.record(Layer::Seccomp, confine::seccomp(spec.network))
+    layers.record(Layer::Seccomp, confine::seccomp(spec.network, files))
 }
 
 /// The program, ready to start.
