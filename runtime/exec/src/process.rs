@@ -6,13 +6,14 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::process::{Child, Command};
 
 use crate::error::ExecError;
 use crate::helper::{NAME, OUTER, SELF};
-use crate::message::{self, Report};
+use crate::message::{self, Report, Start};
 use crate::spec::{Layer, SandboxSpec};
 
 /// The program that runs as the helper.
@@ -27,7 +28,7 @@ pub enum Helper {
 }
 
 impl Helper {
-    fn program(&self) -> OsString {
+    pub(crate) fn program(&self) -> OsString {
         match self {
             Self::CurrentExe => SELF.into(),
             Self::At(path) => path.into(),
@@ -56,6 +57,7 @@ pub struct Process {
     helper: Child,
     reports: Lines<BufReader<tokio::net::UnixStream>>,
     layers: Vec<Layer>,
+    missing: Vec<(Layer, String)>,
 }
 
 /// How a program ended.
@@ -68,6 +70,9 @@ pub struct Exit {
 
 /// Starts a program in a sandbox. Returns when the program runs.
 ///
+/// If this machine allows no namespaces, and `spec` does not need them ([`SandboxSpec::optional`]), the program runs on
+/// the files of the host, confined by Landlock and seccomp.
+///
 /// # Errors
 /// [`ExecError`]; nothing runs then.
 pub async fn spawn(
@@ -75,9 +80,37 @@ pub async fn spawn(
     stdio: Stdio,
     helper: &Helper,
 ) -> Result<Process, ExecError> {
+    let stdio = Arc::new(stdio);
+    let why = match start(spec, &stdio, helper, true).await {
+        Err(ExecError::Missing {
+            layer: Layer::Namespaces,
+            reason,
+        }) if spec.optional.contains(&Layer::Namespaces) => reason,
+        started => return started,
+    };
+    match start(spec, &stdio, helper, false).await {
+        Ok(mut process) => {
+            process.missing.insert(0, (Layer::Namespaces, why));
+            Ok(process)
+        }
+        Err(ExecError::Missing { layer, reason }) => Err(ExecError::Missing {
+            layer,
+            reason: format!("{reason}; there are no namespaces, since {why}"),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+async fn start(
+    spec: &SandboxSpec,
+    stdio: &Arc<Stdio>,
+    helper: &Helper,
+    namespaces: bool,
+) -> Result<Process, ExecError> {
     let program = helper.program();
     let name = || program.to_string_lossy().into_owned();
-    let body = serde_json::to_vec(spec).map_err(io::Error::other)?;
+    let spec = spec.clone();
+    let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(&program)
         .arg0(NAME)
@@ -99,19 +132,21 @@ pub async fn spawn(
         helper: child,
         reports,
         layers: Vec::new(),
+        missing: Vec::new(),
     };
     match process.report().await? {
         Some(Report::Ready) => {}
         _ => return Err(ExecError::NotInitialized { program: name() }),
     }
-    let Stdio {
-        stdin,
-        stdout,
-        stderr,
-    } = stdio;
     // The helper reads the message at once.
     sender.set_nonblocking(false)?;
+    let stdio = Arc::clone(stdio);
     let send = move || {
+        let Stdio {
+            stdin,
+            stdout,
+            stderr,
+        } = &*stdio;
         message::send(
             &sender,
             &body,
@@ -121,11 +156,13 @@ pub async fn spawn(
     let sent = tokio::task::spawn_blocking(send).await;
     sent.map_err(|_| ExecError::Lost)??;
     match process.report().await? {
-        Some(Report::Started { layers }) => {
+        Some(Report::Started { layers, missing }) => {
             process.layers = layers;
+            process.missing = missing;
             Ok(process)
         }
         Some(Report::Failed { stage, message }) => Err(ExecError::Setup { stage, message }),
+        Some(Report::Missing { layer, reason }) => Err(ExecError::Missing { layer, reason }),
         _ => Err(ExecError::Lost),
     }
 }
@@ -135,6 +172,12 @@ impl Process {
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// The optional layers that are missing, and why.
+    #[must_use]
+    pub fn missing(&self) -> &[(Layer, String)] {
+        &self.missing
     }
 
     /// Waits until the program has ended and nothing runs in the sandbox any more.

@@ -1,5 +1,9 @@
 //! Runs real programs in the sandbox.
-#![expect(clippy::disallowed_methods, reason = "tests prepare files")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and prepares files"
+)]
 
 use std::fs::{self, File};
 use std::io::Read as _;
