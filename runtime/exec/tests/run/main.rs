@@ -1,0 +1,7 @@
+//! Runs real programs in sandboxes.
+#![expect(clippy::disallowed_methods, reason = "tests prepare files")]
+
+mod commands;
+#[cfg(feature = "interop")]
+mod other_programs;
+mod sandbox;
