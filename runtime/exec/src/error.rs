@@ -4,6 +4,8 @@ use std::io;
 
 use serde::{Deserialize, Serialize};
 
+use crate::spec::Layer;
+
 /// Error of [`spawn`](crate::spawn).
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -29,6 +31,22 @@ pub enum ExecError {
         stage: Stage,
         /// The cause.
         message: String,
+    },
+    /// This machine does not support a required layer; the program was not started.
+    #[error("this machine does not support a sandbox with {layer}: {reason}")]
+    Missing {
+        /// The layer.
+        layer: Layer,
+        /// Why it is missing, or what needs it.
+        reason: String,
+    },
+    /// The self-test got through a layer.
+    #[error("the sandbox does not confine programs with {layer}: {reason}")]
+    Broken {
+        /// The layer.
+        layer: Layer,
+        /// What the self-test could do.
+        reason: String,
     },
     /// The helper ended without a report.
     #[error("the sandbox ended before it reported the result of the program")]

@@ -6,8 +6,11 @@
 
 mod confine;
 mod inner;
+mod layers;
 mod mounts;
 mod network;
+mod probe;
+mod supervisor;
 
 use std::fs;
 use std::io;
@@ -20,10 +23,11 @@ use nix::sched::CloneFlags;
 use rustix::thread::{capabilities, configure_capability_in_ambient_set, set_capabilities};
 
 use crate::error::Stage;
-use crate::message::{self, Report, report};
-use crate::spec::SandboxSpec;
+use crate::message::{self, Report, Start, report};
+use crate::spec::Layer;
 
 pub(crate) use network::receive_listener;
+pub(crate) use probe::{Findings, Targets};
 
 /// The name under which a helper is started.
 pub(crate) const NAME: &str = "bailiwick-exec";
@@ -31,6 +35,12 @@ pub(crate) const NAME: &str = "bailiwick-exec";
 pub(crate) const OUTER: &str = "outer";
 /// Argument of the inner helper.
 const INNER: &str = "inner";
+/// Argument of the supervisor, which replaces the inner helper if there are no namespaces.
+const SUPERVISOR: &str = "supervisor";
+/// Argument of the process that confines itself and becomes the program of the supervisor.
+const CONFINED: &str = "confined";
+/// Argument of the program of the self-test.
+pub(crate) const PROBE: &str = "probe";
 /// The binary of this process.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
@@ -45,6 +55,9 @@ pub fn init() {
     let run = match role.to_str() {
         Some(OUTER) => outer,
         Some(INNER) => inner::run,
+        Some(SUPERVISOR) => supervisor::run,
+        Some(CONFINED) => supervisor::confined,
+        Some(PROBE) => std::process::exit(probe::run(arguments)),
         _ => std::process::exit(2),
     };
     let code = match control() {
@@ -54,23 +67,28 @@ pub fn init() {
     std::process::exit(code);
 }
 
-/// A failed step.
-struct Failed {
-    stage: Stage,
-    message: String,
+/// Why the program was not started.
+enum Failed {
+    /// A step failed.
+    Step { stage: Stage, message: String },
+    /// A required layer is missing.
+    Missing { layer: Layer, reason: String },
 }
 
 impl Failed {
     fn at(stage: Stage) -> impl FnOnce(io::Error) -> Self {
-        move |error| Self {
+        move |error| Self::Step {
             stage,
             message: error.to_string(),
         }
     }
 
     fn send(self, socket: &UnixStream) -> i32 {
-        let Self { stage, message } = self;
-        report(socket, &Report::Failed { stage, message });
+        let failed = match self {
+            Self::Step { stage, message } => Report::Failed { stage, message },
+            Self::Missing { layer, reason } => Report::Missing { layer, reason },
+        };
+        report(socket, &failed);
         1
     }
 }
@@ -81,7 +99,7 @@ fn control() -> io::Result<UnixStream> {
     Ok(UnixStream::from(socket))
 }
 
-/// The outer helper: creates the namespaces and starts the inner helper in them.
+/// The outer helper: creates the namespaces and starts the inner helper in them, or a supervisor without namespaces.
 fn outer(socket: UnixStream) -> i32 {
     report(&socket, &Report::Ready);
     match start_inner(&socket) {
@@ -96,7 +114,8 @@ fn outer(socket: UnixStream) -> i32 {
 }
 
 fn start_inner(socket: &UnixStream) -> Result<std::process::Child, Failed> {
-    let (spec, fds) = message::receive(socket).map_err(Failed::at(Stage::Description))?;
+    let (body, fds) = message::receive(socket).map_err(Failed::at(Stage::Description))?;
+    let Start { namespaces, .. } = parse(&body)?;
     let keep: Vec<BorrowedFd<'_>> = fds
         .iter()
         .map(OwnedFd::as_fd)
@@ -104,21 +123,34 @@ fn start_inner(socket: &UnixStream) -> Result<std::process::Child, Failed> {
         .collect();
     close_others(&keep).map_err(Failed::at(Stage::Descriptors))?;
     rustix::process::setsid().map_err(|error| Failed::at(Stage::Namespaces)(error.into()))?;
-    unshare().map_err(Failed::at(Stage::Namespaces))?;
-    let start = || {
-        let (ours, theirs) = UnixStream::pair()?;
-        let inner = Command::new(SELF)
-            .arg0(NAME)
-            .arg(INNER)
-            .env_clear()
-            .stdin(OwnedFd::from(theirs))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        message::send(&ours, &spec, &keep)?;
-        Ok(inner)
-    };
-    start().map_err(Failed::at(Stage::Namespaces))
+    if namespaces {
+        unshare().map_err(|error| Failed::Missing {
+            layer: Layer::Namespaces,
+            reason: format!("they cannot be created: {error}"),
+        })?;
+    }
+    let role = if namespaces { INNER } else { SUPERVISOR };
+    let started = start_helper(role, &body, &keep).map_err(Failed::at(Stage::Namespaces))?;
+    Ok(started.0)
+}
+
+/// Starts another helper and sends it a message. Returns the socket that it has at standard input, too.
+fn start_helper(
+    role: &str,
+    body: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<(std::process::Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let helper = Command::new(SELF)
+        .arg0(NAME)
+        .arg(role)
+        .env_clear()
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    message::send(&ours, body, fds)?;
+    Ok((helper, ours))
 }
 
 /// Closes all descriptors except the standard ones and `keep`: the host may have leaked some into this process.
@@ -175,6 +207,6 @@ fn keep_capabilities() -> io::Result<()> {
 }
 
 /// Reads the description of the sandbox.
-fn parse(spec: &[u8]) -> Result<SandboxSpec, Failed> {
-    serde_json::from_slice(spec).map_err(|error| Failed::at(Stage::Description)(error.into()))
+fn parse(body: &[u8]) -> Result<Start, Failed> {
+    serde_json::from_slice(body).map_err(|error| Failed::at(Stage::Description)(error.into()))
 }

@@ -10,23 +10,33 @@
 //!    applies Landlock and seccomp, starts the program and reaps processes. When the program ends, or when the host
 //!    closes its socket or dies, the inner helper exits, and the kernel kills every process that is left.
 //!
-//! A host calls [`init`] first in `main`:
+//! If the machine allows no namespaces and the host accepts that ([`SandboxSpec::optional`]), a supervisor replaces the
+//! inner helper. It runs the program on the files of the host, confined by Landlock, seccomp and limits, and kills its
+//! descendants one by one. A sandbox that hides files, or shows them at other paths, is refused there.
+//!
+//! A program has no network unless a [`Proxy`] makes its connections: [`spawn_with_proxy`].
+//!
+//! A host calls [`init`] first in `main`, and [`self_test`] before it relies on sandboxes:
 //!
 //! ```no_run
-//! fn main() {
-//!     bailiwick_exec::init();
-//!     // The rest of the program.
-//! }
+//! bailiwick_exec::init();
+//! // The rest of `main`.
 //! ```
 #![cfg(target_os = "linux")]
 
+mod commands;
 mod error;
 mod helper;
 mod message;
+mod output;
 mod process;
+mod programs;
 mod proxy;
+mod self_test;
 mod spec;
+mod view;
 
+pub use commands::{CommandOutput, Commands};
 pub use error::{ExecError, Stage};
 pub use helper::init;
 pub use process::{Exit, Helper, Process, Stdio, spawn, spawn_with_proxy};
@@ -34,4 +44,5 @@ pub use proxy::{
     ConnectionReport, Deciding, Decision, Outcome, Proxy, ProxyLimits, ProxyPolicy, Resolving,
     Target,
 };
+pub use self_test::{LayerState, SelfTest, self_test};
 pub use spec::{Layer, Limits, Mount, Network, SandboxSpec};

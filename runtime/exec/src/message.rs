@@ -12,12 +12,20 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::Stage;
-use crate::spec::Layer;
+use crate::spec::{Layer, SandboxSpec};
 
 /// Maximum length of a message, in bytes.
 const MAX_LENGTH: usize = 8 << 20;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 8;
+
+/// What a helper starts.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Start {
+    pub(crate) spec: SandboxSpec,
+    /// Whether to create namespaces.
+    pub(crate) namespaces: bool,
+}
 
 /// What a helper reports to the host, one JSON object per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,8 +33,13 @@ const MAX_DESCRIPTORS: usize = 8;
 pub(crate) enum Report {
     /// The helper runs.
     Ready,
-    /// The program was started with these layers.
-    Started { layers: Vec<Layer> },
+    /// The program was started with these layers, and without those that are missing, for these reasons.
+    Started {
+        layers: Vec<Layer>,
+        missing: Vec<(Layer, String)>,
+    },
+    /// A required layer is missing; the program was not started.
+    Missing { layer: Layer, reason: String },
     /// A step failed; the program was not started.
     Failed { stage: Stage, message: String },
     /// The program ended with this wait status.

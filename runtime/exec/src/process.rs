@@ -6,6 +6,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
 use tokio::net::TcpListener;
@@ -13,7 +14,7 @@ use tokio::process::{Child, Command};
 
 use crate::error::{ExecError, Stage};
 use crate::helper::{NAME, OUTER, SELF, receive_listener};
-use crate::message::{self, Report};
+use crate::message::{self, Report, Start};
 use crate::proxy::{Proxy, ProxyTask};
 use crate::spec::{Layer, Network, SandboxSpec};
 
@@ -29,7 +30,7 @@ pub enum Helper {
 }
 
 impl Helper {
-    fn program(&self) -> OsString {
+    pub(crate) fn program(&self) -> OsString {
         match self {
             Self::CurrentExe => SELF.into(),
             Self::At(path) => path.into(),
@@ -58,6 +59,7 @@ pub struct Process {
     helper: Child,
     reports: Lines<BufReader<tokio::net::UnixStream>>,
     layers: Vec<Layer>,
+    missing: Vec<(Layer, String)>,
     proxy: Option<ProxyTask>,
 }
 
@@ -71,6 +73,9 @@ pub struct Exit {
 
 /// Starts a program in a sandbox. Returns when the program runs.
 ///
+/// If this machine allows no namespaces, and `spec` does not need them ([`SandboxSpec::optional`]), the program runs on
+/// the files of the host, confined by Landlock and seccomp.
+///
 /// # Errors
 /// [`ExecError`]; nothing runs then.
 pub async fn spawn(
@@ -78,17 +83,35 @@ pub async fn spawn(
     stdio: Stdio,
     helper: &Helper,
 ) -> Result<Process, ExecError> {
-    match spec.network {
-        Network::None => start(spec, stdio, helper, None).await,
-        Network::Proxy => Err(ExecError::Setup {
+    if spec.network == Network::Proxy {
+        return Err(ExecError::Setup {
             stage: Stage::Network,
             message: "no proxy was given; call `spawn_with_proxy`".to_owned(),
+        });
+    }
+    let stdio = Arc::new(stdio);
+    let why = match start(spec, &stdio, helper, true, None).await {
+        Err(ExecError::Missing {
+            layer: Layer::Namespaces,
+            reason,
+        }) if spec.optional.contains(&Layer::Namespaces) => reason,
+        started => return started,
+    };
+    match start(spec, &stdio, helper, false, None).await {
+        Ok(mut process) => {
+            process.missing.insert(0, (Layer::Namespaces, why));
+            Ok(process)
+        }
+        Err(ExecError::Missing { layer, reason }) => Err(ExecError::Missing {
+            layer,
+            reason: format!("{reason}; there are no namespaces, since {why}"),
         }),
+        Err(error) => Err(error),
     }
 }
 
-/// Starts a program in a sandbox with [`Network::Proxy`], whose connections `proxy` makes. A sandbox with
-/// [`Network::None`] cannot connect to it. Returns when the program runs.
+/// Starts a program in a sandbox, with [`Network::Proxy`] whatever `spec` says, and makes its connections. Returns when
+/// the program runs. This needs [`Layer::Namespaces`].
 ///
 /// # Errors
 /// [`ExecError`]; nothing runs then.
@@ -98,19 +121,24 @@ pub async fn spawn_with_proxy(
     helper: &Helper,
     proxy: Proxy,
 ) -> Result<Process, ExecError> {
-    let proxy = (spec.network == Network::Proxy).then_some(proxy);
-    start(spec, stdio, helper, proxy).await
+    let spec = SandboxSpec {
+        network: Network::Proxy,
+        ..spec.clone()
+    };
+    start(&spec, &Arc::new(stdio), helper, true, Some(proxy)).await
 }
 
 async fn start(
     spec: &SandboxSpec,
-    stdio: Stdio,
+    stdio: &Arc<Stdio>,
     helper: &Helper,
+    namespaces: bool,
     proxy: Option<Proxy>,
 ) -> Result<Process, ExecError> {
     let program = helper.program();
     let name = || program.to_string_lossy().into_owned();
-    let body = serde_json::to_vec(spec).map_err(io::Error::other)?;
+    let spec = spec.clone();
+    let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(&program)
         .arg0(NAME)
@@ -132,17 +160,13 @@ async fn start(
         helper: child,
         reports,
         layers: Vec::new(),
+        missing: Vec::new(),
         proxy: None,
     };
     match process.report().await? {
         Some(Report::Ready) => {}
         _ => return Err(ExecError::NotInitialized { program: name() }),
     }
-    let Stdio {
-        stdin,
-        stdout,
-        stderr,
-    } = stdio;
     let (proxy, for_listener) = match proxy {
         Some(proxy) => {
             let (ours, theirs) = UnixStream::pair()?;
@@ -152,7 +176,13 @@ async fn start(
     };
     // The helper reads the message at once.
     sender.set_nonblocking(false)?;
+    let stdio = Arc::clone(stdio);
     let send = move || {
+        let Stdio {
+            stdin,
+            stdout,
+            stderr,
+        } = &*stdio;
         let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
         fds.extend(for_listener.as_ref().map(|socket| socket.as_fd()));
         message::send(&sender, &body, &fds)
@@ -160,8 +190,9 @@ async fn start(
     let sent = tokio::task::spawn_blocking(send).await;
     sent.map_err(|_| ExecError::Lost)??;
     match process.report().await? {
-        Some(Report::Started { layers }) => {
+        Some(Report::Started { layers, missing }) => {
             process.layers = layers;
+            process.missing = missing;
             if let Some((proxy, socket)) = proxy {
                 let listener = receive_listener(&socket)?;
                 listener.set_nonblocking(true)?;
@@ -170,6 +201,7 @@ async fn start(
             Ok(process)
         }
         Some(Report::Failed { stage, message }) => Err(ExecError::Setup { stage, message }),
+        Some(Report::Missing { layer, reason }) => Err(ExecError::Missing { layer, reason }),
         _ => Err(ExecError::Lost),
     }
 }
@@ -179,6 +211,12 @@ impl Process {
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
         &self.layers
+    }
+
+    /// The optional layers that are missing, and why.
+    #[must_use]
+    pub fn missing(&self) -> &[(Layer, String)] {
+        &self.missing
     }
 
     /// Waits until the program has ended and nothing runs in the sandbox any more.

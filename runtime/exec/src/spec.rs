@@ -21,6 +21,16 @@ pub struct SandboxSpec {
     pub limits: Limits,
     /// The network that it can reach.
     pub network: Network,
+    /// Layers that may be missing if this machine does not support them.
+    ///
+    /// Without [`Layer::Namespaces`], mounts that hide files, take rights away or have another path than on the host are
+    /// refused, and [`Layer::Landlock`] and [`Layer::Seccomp`] are always required, since nothing else confines files and
+    /// the network. The program has no temporary directories and no `/proc`. It cannot change modes, owners, attributes
+    /// and times of any file, since Landlock does not confine that, and it can see the names, sizes and times of all files
+    /// of the host, but not list or read them.
+    pub optional: Vec<Layer>,
+    /// The name of the program that it gets as its first argument, if it is not its path.
+    pub(crate) arg0: Option<String>,
 }
 
 impl SandboxSpec {
@@ -34,6 +44,8 @@ impl SandboxSpec {
             mounts: Vec::new(),
             limits: Limits::default(),
             network: Network::None,
+            optional: Vec::new(),
+            arg0: None,
         }
     }
 }
@@ -93,7 +105,8 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Size of each written file, in bytes.
     pub file_size: Option<u64>,
-    /// Number of processes and threads. For user 0 it is at least 301, since Linux accepts no lower one.
+    /// Number of processes and threads. For user 0 it is at least 301, since Linux accepts no lower one. Without
+    /// [`Layer::Namespaces`], those that the user has when the sandbox starts are added, since Linux counts them as well.
     pub processes: Option<u64>,
     /// Number of open descriptors of each process.
     pub open_files: Option<u64>,
@@ -142,4 +155,33 @@ pub enum Layer {
     Seccomp,
     /// No capabilities, and no way to get them.
     Capabilities,
+    /// All processes are killed when the program ends, or when the host closes the sandbox.
+    Cleanup,
+}
+
+impl Layer {
+    /// All layers.
+    pub const ALL: [Self; 7] = [
+        Self::Namespaces,
+        Self::Proc,
+        Self::ProcessLimit,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::Capabilities,
+        Self::Cleanup,
+    ];
+}
+
+impl std::fmt::Display for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Namespaces => "namespaces",
+            Self::Proc => "a private /proc",
+            Self::ProcessLimit => "a limit of the number of processes",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "seccomp",
+            Self::Capabilities => "dropped capabilities",
+            Self::Cleanup => "killing all processes",
+        })
+    }
 }

@@ -2,24 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::Path;
 
 use landlock::{
-    ABI, Access as _, AccessFs, AccessNet, CompatLevel, Compatible as _, NetPort, PathBeneath,
-    PathFd, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus,
-    Scope,
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, NetPort,
+    PathBeneath, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetError,
+    RulesetStatus, Scope,
 };
-use rustix::process::{Resource, Rlimit, setrlimit};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, openat};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{
-    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, clear_ambient_capability_set,
-    remove_capability_from_bounding_set, set_capabilities, set_capabilities_secure_bits,
-    set_no_new_privs,
+    CapabilitiesSecureBits, CapabilitySet, CapabilitySets, capabilities,
+    clear_ambient_capability_set, remove_capability_from_bounding_set, set_capabilities,
+    set_capabilities_secure_bits, set_no_new_privs,
 };
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
 };
 
+use super::mounts::open_source;
 use crate::proxy;
 use crate::spec::{Limits, Mount, Network, SandboxSpec};
 
@@ -37,10 +40,14 @@ pub(super) fn limit(limits: &Limits) -> io::Result<()> {
         (Resource::Nofile, limits.open_files),
         (Resource::Core, Some(0)),
     ] {
-        if most.is_some() {
+        if let Some(most) = most {
+            // Only the superuser may raise a limit.
+            let most = getrlimit(resource)
+                .maximum
+                .map_or(most, |hard| hard.min(most));
             let limit = Rlimit {
-                current: most,
-                maximum: most,
+                current: Some(most),
+                maximum: Some(most),
             };
             setrlimit(resource, limit)?;
         }
@@ -52,22 +59,28 @@ pub(super) fn limit(limits: &Limits) -> io::Result<()> {
 pub(super) fn drop_capabilities() -> io::Result<()> {
     use CapabilitiesSecureBits as Bits;
     clear_ambient_capability_set()?;
-    for capability in CapabilitySet::all().iter() {
-        match remove_capability_from_bounding_set(capability) {
-            // The kernel does not know it.
-            Ok(()) | Err(rustix::io::Errno::INVAL) => {}
-            Err(error) => return Err(error.into()),
+    // Without this capability, `no_new_privs` alone keeps programs from getting others.
+    if capabilities(None)?
+        .effective
+        .contains(CapabilitySet::SETPCAP)
+    {
+        for capability in CapabilitySet::all().iter() {
+            match remove_capability_from_bounding_set(capability) {
+                // The kernel does not know it.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        set_capabilities_secure_bits(
+            Bits::NO_ROOT
+                | Bits::NO_ROOT_LOCKED
+                | Bits::NO_SETUID_FIXUP
+                | Bits::NO_SETUID_FIXUP_LOCKED
+                | Bits::KEEP_CAPS_LOCKED
+                | Bits::NO_CAP_AMBIENT_RAISE
+                | Bits::NO_CAP_AMBIENT_RAISE_LOCKED,
+        )?;
     }
-    set_capabilities_secure_bits(
-        Bits::NO_ROOT
-            | Bits::NO_ROOT_LOCKED
-            | Bits::NO_SETUID_FIXUP
-            | Bits::NO_SETUID_FIXUP_LOCKED
-            | Bits::KEEP_CAPS_LOCKED
-            | Bits::NO_CAP_AMBIENT_RAISE
-            | Bits::NO_CAP_AMBIENT_RAISE_LOCKED,
-    )?;
     set_no_new_privs(true)?;
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
@@ -77,10 +90,79 @@ pub(super) fn drop_capabilities() -> io::Result<()> {
     Ok(set_capabilities(None, none)?)
 }
 
-/// Allows the files of the mounts only, no TCP except to the proxy, no signals to the outside, no abstract sockets of the outside.
-pub(super) fn landlock(spec: &SandboxSpec) -> io::Result<()> {
-    let restricted = rules(spec).map_err(io::Error::other)?;
-    let status = restricted.restrict_self().map_err(io::Error::other)?;
+/// Where the program finds its files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Files {
+    /// In mounts of its own.
+    Mounted,
+    /// Where they are on the host.
+    OfHost,
+}
+
+/// Rules that forbid all files, TCP, signals to the outside and abstract sockets of the outside.
+///
+/// # Errors
+/// The reason why the kernel does not support them.
+pub(super) fn landlock_rules() -> Result<RulesetCreated, String> {
+    let rules = || -> Result<_, RulesetError> {
+        Ruleset::default()
+            .set_compatibility(CompatLevel::HardRequirement)
+            .handle_access(AccessFs::from_all(LANDLOCK))?
+            .handle_access(AccessNet::from_all(LANDLOCK))?
+            .scope(Scope::from_all(LANDLOCK))?
+            .create()
+    };
+    rules().map_err(|error| error.to_string())
+}
+
+/// Allows the files of the mounts and TCP to the proxy, and enforces the rules.
+pub(super) fn landlock(rules: RulesetCreated, spec: &SandboxSpec, files: Files) -> io::Result<()> {
+    let all = AccessFs::from_all(LANDLOCK);
+    let read = AccessFs::from_read(LANDLOCK);
+    let mut rules = rules;
+    for one in &spec.mounts {
+        let (file, writable) = match one {
+            Mount::Host {
+                at,
+                source,
+                writable,
+                identity,
+            } => match files {
+                Files::Mounted => (open(at)?, *writable),
+                Files::OfHost => (open_source(source, *identity)?, *writable),
+            },
+            Mount::Within { at, writable: true } => match files {
+                Files::Mounted => (open(at)?, true),
+                Files::OfHost => (super::mounts::open_without_links(at)?, true),
+            },
+            Mount::Temporary { at, .. } if files == Files::Mounted => (open(at)?, true),
+            // A rule cannot take rights away; the mounts do.
+            Mount::Within { .. }
+            | Mount::Hidden { .. }
+            | Mount::Link { .. }
+            | Mount::Temporary { .. } => continue,
+        };
+        rules = allow(rules, &file, if writable { all } else { read })?;
+    }
+    match files {
+        Files::Mounted => {
+            if spec.network == Network::Proxy {
+                let rule = NetPort::new(proxy::PORT, AccessNet::ConnectTcp);
+                rules = rules.add_rule(rule).map_err(io::Error::other)?;
+            }
+            rules = allow(rules, &open(Path::new("/"))?, AccessFs::ReadDir.into())?;
+            rules = allow(rules, &open(Path::new("/dev"))?, read | AccessFs::WriteFile)?;
+            rules = allow(rules, &open(Path::new("/dev/shm"))?, all)?;
+            rules = allow(rules, &open(Path::new("/proc"))?, read)?;
+        }
+        Files::OfHost => {
+            for name in super::mounts::DEVICES {
+                let device = open(&Path::new("/dev").join(name))?;
+                rules = allow(rules, &device, AccessFs::ReadFile | AccessFs::WriteFile)?;
+            }
+        }
+    }
+    let status = rules.restrict_self().map_err(io::Error::other)?;
     match status.ruleset {
         RulesetStatus::FullyEnforced => Ok(()),
         RulesetStatus::PartiallyEnforced | RulesetStatus::NotEnforced => {
@@ -89,53 +171,41 @@ pub(super) fn landlock(spec: &SandboxSpec) -> io::Result<()> {
     }
 }
 
-fn rules(spec: &SandboxSpec) -> Result<RulesetCreated, Box<dyn std::error::Error + Send + Sync>> {
-    let all = AccessFs::from_all(LANDLOCK);
-    let read = AccessFs::from_read(LANDLOCK);
-    let mut rules = Ruleset::default()
-        .set_compatibility(CompatLevel::HardRequirement)
-        .handle_access(all)?
-        .handle_access(AccessNet::from_all(LANDLOCK))?
-        .scope(Scope::from_all(LANDLOCK))?
-        .create()?;
-    if spec.network == Network::Proxy {
-        (&mut rules).add_rule(NetPort::new(proxy::PORT, AccessNet::ConnectTcp))?;
-    }
-    let mut allow = |at: &Path, access| -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-        let of_files = AccessFs::from_file(LANDLOCK);
-        let access = if at.is_dir() {
-            access
-        } else {
-            access & of_files
-        };
-        (&mut rules).add_rule(PathBeneath::new(PathFd::new(at)?, access))?;
-        Ok(())
+fn open(at: &Path) -> rustix::io::Result<OwnedFd> {
+    openat(CWD, at, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Allows `access` to a file, or to a directory and all that it contains.
+fn allow(
+    rules: RulesetCreated,
+    file: &OwnedFd,
+    access: BitFlags<AccessFs>,
+) -> io::Result<RulesetCreated> {
+    let access = if FileType::from_raw_mode(fstat(file)?.st_mode).is_dir() {
+        access
+    } else {
+        access & AccessFs::from_file(LANDLOCK)
     };
-    for one in &spec.mounts {
-        match one {
-            Mount::Host { at, writable, .. } => allow(at, if *writable { all } else { read })?,
-            Mount::Within { at, writable: true } | Mount::Temporary { at, .. } => allow(at, all)?,
-            // A rule cannot take rights away; the mounts do.
-            Mount::Within { .. } | Mount::Hidden { .. } | Mount::Link { .. } => {}
-        }
-    }
-    allow(Path::new("/"), AccessFs::ReadDir.into())?;
-    allow(Path::new("/dev"), read | AccessFs::WriteFile)?;
-    allow(Path::new("/dev/shm"), all)?;
-    allow(Path::new("/proc"), read)?;
-    Ok(rules)
+    let rule = PathBeneath::new(file, access);
+    rules.add_rule(rule).map_err(io::Error::other)
 }
 
 /// Blocks system calls that could leave or attack the sandbox.
-pub(super) fn seccomp(network: Network) -> io::Result<()> {
+///
+/// # Errors
+/// The reason why the kernel does not support it.
+pub(super) fn seccomp(network: Network, files: Files) -> Result<(), String> {
     // The filter that is installed last decides first; the stricter result of both holds.
     let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
     for (rules, errno) in [
         (unknown, libc::ENOSYS),
-        (forbidden(network).map_err(io::Error::other)?, libc::EPERM),
+        (
+            forbidden(network, files).map_err(|error| error.to_string())?,
+            libc::EPERM,
+        ),
     ] {
-        let program = compile(rules, errno).map_err(io::Error::other)?;
-        seccompiler::apply_filter(&program).map_err(io::Error::other)?;
+        let program = compile(rules, errno).map_err(|error| error.to_string())?;
+        seccompiler::apply_filter(&program).map_err(|error| error.to_string())?;
     }
     Ok(())
 }
@@ -152,32 +222,40 @@ fn compile(
 /// System calls that fail with `EPERM`, with the arguments for which they do; without arguments, always.
 fn forbidden(
     network: Network,
+    files: Files,
 ) -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         FORBIDDEN.iter().map(|call| (*call, Vec::new())).collect();
     // New user namespaces, which give capabilities.
     let user = u64::from(libc::CLONE_NEWUSER.unsigned_abs());
-    let masked = |argument| {
-        let is_set = SeccompCmpOp::MaskedEq(user);
-        let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, is_set, user)?;
-        SeccompRule::new(vec![condition])
-    };
-    rules.insert(libc::SYS_clone, vec![masked(0)?]);
+    rules.insert(
+        libc::SYS_clone,
+        vec![rule(0, SeccompCmpOp::MaskedEq(user), user)?],
+    );
     // Input for the terminal of the host.
-    let terminal = [libc::TIOCSTI, libc::TIOCLINUX].map(|request| {
-        let equal = SeccompCmpOp::Eq;
-        let condition = SeccompCondition::new(1, SeccompCmpArgLen::Dword, equal, request)?;
-        SeccompRule::new(vec![condition])
-    });
+    let terminal =
+        [libc::TIOCSTI, libc::TIOCLINUX].map(|request| rule(1, SeccompCmpOp::Eq, request));
     rules.insert(
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, _>>()?,
     );
-    let sockets = match network {
-        Network::None => Vec::new(),
-        Network::Proxy => sockets_other_than_tcp()?,
+    let sockets = match (network, files) {
+        (Network::Proxy, Files::Mounted) => sockets_other_than_tcp()?,
+        // The proxy needs a network namespace.
+        (Network::None, _) | (Network::Proxy, Files::OfHost) => Vec::new(),
     };
     rules.insert(libc::SYS_socket, sockets);
+    if files == Files::OfHost {
+        rules.extend(FORBIDDEN_ON_HOST.iter().map(|call| (*call, Vec::new())));
+        let not_zero = |argument| rule(argument, SeccompCmpOp::Ne, 0);
+        for call in OF_OTHER_PROCESSES {
+            rules.insert(*call, vec![not_zero(0)?]);
+        }
+        // The first argument is the kind of the second, such as all processes of a user.
+        for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
+            rules.insert(call, vec![not_zero(0)?, not_zero(1)?]);
+        }
+    }
     Ok(rules)
 }
 
@@ -185,12 +263,11 @@ fn forbidden(
 fn sockets_other_than_tcp() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
     // The bits of the second argument that are not flags.
     const TYPE: u64 = 0xf;
-    let condition = |argument, operator, value: i32| {
-        let value = u64::from(value.unsigned_abs());
-        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
-    };
     let is_not = |argument, values: [i32; 2]| {
-        let conditions = values.map(|value| condition(argument, SeccompCmpOp::Ne, value));
+        let conditions = values.map(|value| {
+            let value = u64::from(value.unsigned_abs());
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Ne, value)
+        });
         SeccompRule::new(conditions.into_iter().collect::<Result<_, _>>()?)
     };
     // Other protocols, such as MPTCP, are not restricted by Landlock.
@@ -198,12 +275,81 @@ fn sockets_other_than_tcp() -> Result<Vec<SeccompRule>, seccompiler::BackendErro
         is_not(0, [libc::AF_INET, libc::AF_INET6])?,
         is_not(2, [0, libc::IPPROTO_TCP])?,
     ];
-    for kind in (0..16).filter(|kind| *kind != libc::SOCK_STREAM) {
-        let is_kind = condition(1, SeccompCmpOp::MaskedEq(TYPE), kind)?;
-        rules.push(SeccompRule::new(vec![is_kind])?);
+    let stream = u64::from(libc::SOCK_STREAM.unsigned_abs());
+    for kind in (0..=TYPE).filter(|kind| *kind != stream) {
+        rules.push(rule(1, SeccompCmpOp::MaskedEq(TYPE), kind)?);
     }
     Ok(rules)
 }
+
+/// Matches calls by an argument.
+fn rule(
+    argument: u8,
+    operator: SeccompCmpOp,
+    value: u64,
+) -> Result<SeccompRule, seccompiler::BackendError> {
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)?;
+    SeccompRule::new(vec![condition])
+}
+
+/// System calls on the host's files and memory that neither Landlock nor anything else confines without namespaces.
+const FORBIDDEN_ON_HOST: &[i64] = &[
+    // Mode, owner, attributes and times of any file that the user owns.
+    libc::SYS_fchmod,
+    libc::SYS_fchmodat,
+    libc::SYS_fchown,
+    libc::SYS_fchownat,
+    libc::SYS_setxattr,
+    libc::SYS_lsetxattr,
+    libc::SYS_fsetxattr,
+    libc::SYS_removexattr,
+    libc::SYS_lremovexattr,
+    libc::SYS_fremovexattr,
+    libc::SYS_utimensat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_lchown,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utime,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_utimes,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_futimesat,
+    // `fchmodat2`, `setxattrat`, `removexattrat` and `file_setattr`, which have these numbers on all architectures.
+    452,
+    463,
+    466,
+    469,
+    // Shared memory, semaphores and message queues.
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_semget,
+    libc::SYS_semop,
+    libc::SYS_semtimedop,
+    libc::SYS_semctl,
+    libc::SYS_msgget,
+    libc::SYS_msgsnd,
+    libc::SYS_msgrcv,
+    libc::SYS_msgctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // Memory of other processes.
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+];
+
+/// System calls that change another process of the same user, if their first argument is not 0.
+const OF_OTHER_PROCESSES: &[i64] = &[
+    libc::SYS_prlimit64,
+    libc::SYS_sched_setaffinity,
+    libc::SYS_sched_setattr,
+    libc::SYS_sched_setparam,
+    libc::SYS_sched_setscheduler,
+];
 
 /// System calls that are always forbidden.
 const FORBIDDEN: &[i64] = &[

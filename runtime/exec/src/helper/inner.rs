@@ -3,45 +3,49 @@
 use std::io::{self, Read as _};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
 use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus, set_dumpable_behavior, wait};
 
-use super::{Failed, confine, mounts, network, parse};
+use super::confine::{self, Files};
+use super::layers::Layers;
+use super::{Failed, mounts, network, parse};
 use crate::error::Stage;
-use crate::message::{self, Report, report};
+use crate::message::{self, Report, Start, report};
 use crate::proxy;
 use crate::spec::{Layer, Network, SandboxSpec};
 
 /// Descriptors of the program, and the socket to the host.
-struct Handles {
-    stdin: OwnedFd,
-    stdout: OwnedFd,
-    stderr: OwnedFd,
+pub(super) struct Handles {
+    pub(super) stdin: OwnedFd,
+    pub(super) stdout: OwnedFd,
+    pub(super) stderr: OwnedFd,
     /// Where the host waits for the socket of the proxy, if there is one.
     proxy: Option<UnixStream>,
 }
 
-pub(super) fn run(socket: UnixStream) -> i32 {
-    let Ok((spec, fds)) = message::receive(&socket) else {
-        return 2;
-    };
-    drop(socket);
-    let mut fds = fds;
-    let Some(host) = fds.pop().map(UnixStream::from) else {
-        return 2;
-    };
-    let proxy = fds.drain(fds.len().min(3)..).next().map(UnixStream::from);
-    let Ok([stdin, stdout, stderr]) = <[OwnedFd; 3]>::try_from(fds) else {
-        return 2;
-    };
+/// Receives the description of the sandbox, the descriptors of the program, and the socket to which to report.
+pub(super) fn receive(socket: &UnixStream) -> Option<(Vec<u8>, Handles, UnixStream)> {
+    let (body, mut fds) = message::receive(socket).ok()?;
+    let reports = fds.pop()?;
+    let proxy = (fds.len() > 3).then(|| fds.pop()).flatten();
+    let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds).ok()?;
     let handles = Handles {
         stdin,
         stdout,
         stderr,
-        proxy,
+        proxy: proxy.map(UnixStream::from),
     };
-    match start(&spec, handles, &host) {
+    Some((body, handles, reports.into()))
+}
+
+pub(super) fn run(socket: UnixStream) -> i32 {
+    let Some((body, handles, host)) = receive(&socket) else {
+        return 2;
+    };
+    drop(socket);
+    match start(&body, handles, &host) {
         Ok(program) => {
             exit_with_host(&host);
             let status = reap(program);
@@ -53,31 +57,49 @@ pub(super) fn run(socket: UnixStream) -> i32 {
 }
 
 /// Builds the sandbox around this process and starts the program. Returns its process id.
-fn start(spec: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed> {
-    let spec = parse(spec)?;
-    let mut layers = mounts::build(&spec).map_err(Failed::at(Stage::Mounts))?;
+fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed> {
+    let Start { spec, .. } = parse(body)?;
+    let mut layers = Layers::new(spec.optional.clone());
+    mounts::build(&spec, &mut layers)?;
     if let Some(proxy) = &handles.proxy {
         network::listen(proxy).map_err(Failed::at(Stage::Network))?;
     }
-    confine::limit(&spec.limits).map_err(Failed::at(Stage::Limits))?;
-    confine::drop_capabilities().map_err(Failed::at(Stage::Capabilities))?;
-    confine::landlock(&spec).map_err(Failed::at(Stage::Landlock))?;
-    confine::seccomp(spec.network).map_err(Failed::at(Stage::Seccomp))?;
-    layers.extend([Layer::Landlock, Layer::Seccomp, Layer::Capabilities]);
+    confine(&spec, Files::Mounted, &mut layers)?;
+    // The kernel does it when this process ends.
+    layers.record(Layer::Cleanup, Ok(()))?;
     // The program could otherwise change this process through `/proc/1/mem`.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| Failed::at(Stage::Capabilities)(error.into()))?;
-    let program = program(&spec, handles).map_err(Failed::at(Stage::Program))?;
-    report(host, &Report::Started { layers });
-    Ok(program)
+    let child = program(&spec, handles).and_then(|mut program| program.spawn());
+    let child = child.map_err(Failed::at(Stage::Program))?;
+    report(host, &layers.started());
+    Ok(child.id().cast_signed())
 }
 
-/// Starts the program.
-fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<i32> {
+/// Confines this process, and with it the program.
+pub(super) fn confine(spec: &SandboxSpec, files: Files, layers: &mut Layers) -> Result<(), Failed> {
+    confine::limit(&spec.limits).map_err(Failed::at(Stage::Limits))?;
+    let dropped = confine::drop_capabilities().map_err(|error| error.to_string());
+    layers.record(Layer::Capabilities, dropped)?;
+    match confine::landlock_rules() {
+        Ok(rules) => {
+            let enforced = confine::landlock(rules, spec, files);
+            enforced.map_err(Failed::at(Stage::Landlock))?;
+            layers.record(Layer::Landlock, Ok(()))?;
+        }
+        Err(reason) => layers.record(Layer::Landlock, Err(reason))?,
+    }
+    layers.record(Layer::Seccomp, confine::seccomp(spec.network, files))
+}
+
+/// The program, ready to start.
+pub(super) fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<Command> {
     let Some((name, arguments)) = spec.argv.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "argv is empty"));
     };
-    let child = Command::new(name)
+    let mut program = Command::new(name);
+    program
+        .arg0(spec.arg0.as_ref().unwrap_or(name))
         .args(arguments)
         .env_clear()
         .envs(spec.env.iter().map(|(name, value)| (name, value)))
@@ -85,9 +107,8 @@ fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<i32> {
         .current_dir(&spec.cwd)
         .stdin(handles.stdin)
         .stdout(handles.stdout)
-        .stderr(handles.stderr)
-        .spawn()?;
-    Ok(child.id().cast_signed())
+        .stderr(handles.stderr);
+    Ok(program)
 }
 
 /// Environment variables that make programs use the proxy.

@@ -1,17 +1,20 @@
 //! Builds the file system of a sandbox.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
     mount_remount, unmount,
 };
 
+use super::Failed;
+use super::layers::Layers;
+use crate::error::Stage;
 use crate::spec::{Layer, Mount, SandboxSpec};
 
 /// Where the file system of the host is until the sandbox is built.
@@ -21,35 +24,43 @@ const NEW: &str = "/new";
 /// Flags that open a path without access to its content.
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Devices of the host that the program sees.
-const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
 /// Size of the top-level directory, which contains only directories and links.
 const TOP_OPTIONS: &str = "mode=755,size=1m";
 
-/// Builds the file system and moves this process into it. Returns the layers that were added.
-pub(super) fn build(spec: &SandboxSpec) -> io::Result<Vec<Layer>> {
-    let mut layers = vec![Layer::Namespaces];
-    mount_change(
-        "/",
-        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
-    )?;
-    enter_new_root()?;
-    let mut tree = Tree::new()?;
-    for one in &spec.mounts {
-        tree.add(one).map_err(|error| with_path(&error, one))?;
-    }
-    tree.add_devices()?;
+/// Builds the file system and moves this process into it.
+pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<(), Failed> {
+    let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
+    let namespaces = match enter_new_root() {
+        // AppArmor allows namespaces on some systems, but nothing in them.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(format!("mounting is forbidden in them: {error}"))
+        }
+        entered => Ok(entered.map_err(failed)?),
+    };
+    namespaces.map_err(|reason| Failed::Missing {
+        layer: Layer::Namespaces,
+        reason,
+    })?;
+    layers.record(Layer::Namespaces, Ok(()))?;
+    let mut tree = Tree::new().map_err(failed)?;
+    tree.add_all(&spec.mounts).map_err(failed)?;
     if let Some(most) = spec.limits.processes {
-        layers.extend(limit_processes(most)?.then_some(Layer::ProcessLimit));
+        layers.record(Layer::ProcessLimit, limit_processes(most).map_err(failed)?)?;
     }
-    layers.extend(tree.add_proc()?.then_some(Layer::Proc));
-    tree.finish()?;
-    leave_host()?;
-    rustix::system::sethostname(b"sandbox")?;
-    Ok(layers)
+    layers.record(Layer::Proc, tree.add_proc().map_err(failed)?)?;
+    tree.finish().map_err(failed)?;
+    leave_host().map_err(failed)?;
+    let named = rustix::system::sethostname(b"sandbox");
+    named.map_err(|error| failed(error.into()))
 }
 
 /// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
 fn enter_new_root() -> io::Result<()> {
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?;
     // Any directory that exists serves as the place of the mount; it is visible again after `pivot_root`.
     let place = "/tmp";
     tmpfs(Path::new(place), TOP_OPTIONS)?;
@@ -92,6 +103,13 @@ impl Tree {
             root,
             closed: Vec::new(),
         })
+    }
+
+    fn add_all(&mut self, mounts: &[Mount]) -> io::Result<()> {
+        for one in mounts {
+            self.add(one).map_err(|error| with_path(&error, one))?;
+        }
+        self.add_devices()
     }
 
     fn add(&mut self, one: &Mount) -> io::Result<()> {
@@ -171,14 +189,9 @@ impl Tree {
         identity: Option<(u64, u64)>,
     ) -> io::Result<()> {
         let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
-        let found = rustix::fs::open(&source, PATH, Mode::empty())?;
-        let stat = rustix::fs::fstat(&found)?;
-        if identity.is_some_and(|identity| identity != (stat.st_dev, stat.st_ino)) {
-            return Err(io::Error::other(
-                "it was replaced since the host checked it",
-            ));
-        }
-        let place = if FileType::from_raw_mode(stat.st_mode).is_dir() {
+        let found = open_source(&source, identity)?;
+        let mode = rustix::fs::fstat(&found)?.st_mode;
+        let place = if FileType::from_raw_mode(mode).is_dir() {
             self.directory(at)?
         } else {
             self.file(at)?
@@ -248,15 +261,10 @@ impl Tree {
         })
     }
 
-    /// Mounts a `/proc` with the processes of the sandbox only. A container can forbid it.
-    fn add_proc(&self) -> io::Result<bool> {
+    /// Mounts a `/proc` with the processes of the sandbox only. The inner error says why that is not possible.
+    fn add_proc(&self) -> io::Result<Result<(), String>> {
         let place = self.directory(Path::new("/proc"))?;
-        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
-        match mount("proc", link(&place), "proc", flags, c"subset=pid") {
-            Ok(()) => Ok(true),
-            Err(rustix::io::Errno::PERM) => Ok(false),
-            Err(error) => Err(error.into()),
-        }
+        mount_proc(&link(&place), c"subset=pid")
     }
 
     /// Makes the directories in which mounts are placed read-only.
@@ -272,6 +280,31 @@ impl Tree {
 /// The device of a file.
 fn device(file: &OwnedFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(file)?.st_dev)
+}
+
+/// Opens a file or directory of the host, which must be the one that the host has checked.
+pub(super) fn open_source(source: &Path, identity: Option<(u64, u64)>) -> io::Result<OwnedFd> {
+    let found = rustix::fs::openat(CWD, source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&found)?;
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the types differ between architectures"
+    )]
+    let is_other = identity
+        .is_some_and(|identity| identity != (u64::from(stat.st_dev), u64::from(stat.st_ino)));
+    if is_other {
+        return Err(io::Error::other(
+            "it was replaced since the host checked it",
+        ));
+    }
+    Ok(found)
+}
+
+/// Opens an absolute path of the host that contains no links.
+pub(super) fn open_without_links(at: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(CWD, at, flags, Mode::empty(), resolve)?)
 }
 
 /// The path of an open file, through the `/proc` of the host.
@@ -345,27 +378,52 @@ fn unescape(path: &str) -> PathBuf {
     std::ffi::OsString::from_vec(bytes).into()
 }
 
-/// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. Returns whether their number is
-/// limited. Linux has this limit for each namespace since version 6.14.
-fn limit_processes(most: u64) -> io::Result<bool> {
+/// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. The inner error says why that is
+/// not possible.
+fn limit_processes(most: u64) -> io::Result<Result<(), String>> {
     // The kernel reserves the first 300 numbers, and accepts no lower limit.
     const LEAST: u64 = 301;
     if !rustix::process::getuid().is_root() {
-        return Ok(true);
+        return Ok(Ok(()));
+    }
+    // The file of an older kernel is that of the whole machine.
+    if !limits_namespaces(&rustix::system::uname().release().to_string_lossy()) {
+        return Ok(Err(
+            "for user 0, it needs Linux 6.14 or newer; run as another user".to_owned(),
+        ));
     }
     let place = Path::new("/limits");
     fs::create_dir(place)?;
-    match mount("proc", place, "proc", MountFlags::empty(), c"") {
-        Ok(()) => {}
-        Err(rustix::io::Errno::PERM) => return Ok(false),
-        Err(error) => return Err(error.into()),
+    let mounted = mount_proc(place, c"")?;
+    let limited = mounted.and_then(|()| {
+        let file = place.join("sys/kernel/pid_max");
+        let limited = fs::write(file, most.max(LEAST).to_string());
+        limited.map_err(|error| format!("cannot set it: {error}"))
+    });
+    // It is detached with the files of the host otherwise.
+    if limited.is_ok() {
+        unmount(place, UnmountFlags::DETACH)?;
     }
-    let limited = fs::write(
-        place.join("sys/kernel/pid_max"),
-        most.max(LEAST).to_string(),
-    );
-    unmount(place, UnmountFlags::DETACH)?;
-    Ok(limited.is_ok())
+    Ok(limited)
+}
+
+/// Whether a Linux release limits the processes of each PID namespace.
+fn limits_namespaces(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    (number(), number()) >= (Some(6), Some(14))
+}
+
+/// Mounts a `/proc`, which a container can forbid.
+fn mount_proc(at: &Path, options: &CStr) -> io::Result<Result<(), String>> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match mount("proc", at, "proc", flags, options) {
+        Ok(()) => Ok(Ok(())),
+        Err(error @ (rustix::io::Errno::PERM | rustix::io::Errno::ACCESS)) => {
+            Ok(Err(format!("cannot mount /proc: {error}")))
+        }
+        Err(error) => Err(error.into()),
+    }
 }
 
 fn with_path(error: &io::Error, one: &Mount) -> io::Error {
@@ -375,4 +433,19 @@ fn with_path(error: &io::Error, one: &Mount) -> io::Error {
     | Mount::Temporary { at, .. }
     | Mount::Link { at, .. }) = one;
     io::Error::new(error.kind(), format!("{}: {error}", at.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limits_namespaces;
+
+    #[test]
+    fn only_newer_kernels_limit_the_processes_of_a_namespace() {
+        for release in ["6.14", "6.14.0-rc1", "6.18.44-fc", "7.0.1", "10.1"] {
+            assert!(limits_namespaces(release), "{release}");
+        }
+        for release in ["6.13.12", "6.8.0-45-generic", "5.15.0", "", "x", "6"] {
+            assert!(!limits_namespaces(release), "{release}");
+        }
+    }
 }

@@ -1,5 +1,11 @@
 //! Runs real programs in the sandbox that connect to a test server through the proxy.
-#![expect(clippy::disallowed_methods, reason = "tests prepare files")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and prepares files"
+)]
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
@@ -11,13 +17,15 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick_exec::{
-    ConnectionReport, Deciding, Decision, ExecError, Helper, Mount, Network, Outcome, Process,
-    Proxy, ProxyLimits, ProxyPolicy, Resolving, SandboxSpec, Stage, Stdio, Target, spawn,
+    ConnectionReport, Deciding, Decision, ExecError, Mount, Network, Outcome, Process, Proxy,
+    ProxyLimits, ProxyPolicy, Resolving, SandboxSpec, Stage, Stdio, Target, spawn,
     spawn_with_proxy,
 };
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
+
+use crate::sandbox::{helper, host};
 
 /// Functions that the scripts use.
 const CLIENT: &str = r#"
@@ -202,32 +210,23 @@ fn python(script: &str, work: &Path) -> SandboxSpec {
     let argv = ["/usr/bin/python3", "-u", "script.py"].map(str::to_owned);
     let mut spec = SandboxSpec::new(argv.to_vec(), "/work");
     spec.env = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
-    let host = |source: &Path, at: &Path, writable| Mount::Host {
-        source: source.to_owned(),
-        at: at.to_owned(),
-        writable,
-        identity: None,
-    };
-    for path in ["/usr", "/etc/ld.so.cache", "/etc/ssl"].map(Path::new) {
+    for path in ["/usr", "/etc/ld.so.cache"] {
         spec.mounts.push(host(path, path, false));
     }
-    for path in ["/bin", "/lib", "/lib64"].map(Path::new) {
+    for name in ["/bin", "/lib", "/lib64"] {
+        let path = Path::new(name);
         match fs::read_link(path) {
             Ok(target) => spec.mounts.push(Mount::Link {
                 at: path.to_owned(),
                 target,
             }),
-            Err(_) if path.is_dir() => spec.mounts.push(host(path, path, false)),
+            Err(_) if path.is_dir() => spec.mounts.push(host(path, name, false)),
             Err(_) => {}
         }
     }
-    spec.mounts.push(host(work, Path::new("/work"), true));
+    spec.mounts.push(host(work, "/work", true));
     spec.network = Network::Proxy;
     spec
-}
-
-fn helper() -> Helper {
-    Helper::At(env!("CARGO_BIN_EXE_bailiwick-exec-helper").into())
 }
 
 fn stdio() -> (Stdio, io::PipeReader) {
