@@ -41,6 +41,8 @@ pub struct CallActivity {
 pub enum CallState {
     /// Its arguments are parsed and its needs are judged.
     Preparing,
+    /// It waits until its worker, which is paused, is resumed.
+    Paused,
     /// It waits for a person's answer.
     Asking,
     /// It waits for other calls: for calls that change the same paths, because the worker's share of the threads is in use,

@@ -186,7 +186,7 @@ impl Shared {
     }
 
     /// The third-party server that carries out a call, if any.
-    fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
+    pub(super) fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
         let entry = self.tool(info.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }
