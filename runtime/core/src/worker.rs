@@ -206,6 +206,12 @@ impl Worker {
         &self.shared.session
     }
 
+    /// Returns when the worker was started, in milliseconds since 1970.
+    #[must_use]
+    pub fn started_at(&self) -> u64 {
+        self.shared.started_at
+    }
+
     /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.
     ///
     /// Dropping the future cancels the call; only an effect that has already begun is completed.

@@ -226,6 +226,16 @@ impl Worker {
     }
 }
 
+#[doc(hidden)]
+impl Worker {
+    /// How many changes [`Worker::changed`] reports, including omitted ones.
+    #[must_use]
+    pub fn changes_count(&self) -> u64 {
+        let changed = self.shared.activity.changed.lock();
+        changed.omitted.saturating_add(changed.paths.len() as u64)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
