@@ -29,8 +29,19 @@ const SECURITY_HEADERS: [(HeaderName, &str); 8] = [
     ),
 ];
 
-/// The page. It contains no data: its script requests the state with the secret from the URL.
-pub(super) async fn page() -> Html<&'static str> {
+/// The page with questions. Like the other pages, it contains no data: its script requests the state with the secret from
+/// the URL.
+pub(super) async fn console() -> Html<&'static str> {
+    Html(bailiwick_ui::CONSOLE)
+}
+
+/// The page with agents and their calls.
+pub(super) async fn activity() -> Html<&'static str> {
+    Html(bailiwick_ui::CONSOLE)
+}
+
+/// The page with grants.
+pub(super) async fn permissions() -> Html<&'static str> {
     Html(bailiwick_ui::CONSOLE)
 }
 
