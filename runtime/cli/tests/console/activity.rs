@@ -2,7 +2,6 @@
 
 use bailiwick::activity::KeepCalls;
 use bailiwick::permission::{AskLimits, GrantHolder, Lifetime, NewGrant};
-use bailiwick::worker::CallProgress;
 use bailiwick::{Answer, Deferred, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_console::{Console, ConsoleSource};
 use bailiwick_test_support::console::{ConsoleServer, Page, write};
@@ -60,7 +59,7 @@ async fn state_lists_live_agents_with_their_parents_calls_and_questions() {
     assert_eq!((&main["calls"], &main["questions"]), (&json!(1), &json!(1)));
     assert_eq!(
         (&main["access"], &main["paused"]),
-        (&json!("full"), &json!(false))
+        (&json!("interact"), &json!(false))
     );
     assert_eq!(
         (&tests["name"], &tests["agent"]),
@@ -455,24 +454,14 @@ async fn stopped_agent_and_its_descendants_end_and_their_calls_stay_visible() {
 }
 
 #[tokio::test]
-async fn version_moves_when_a_call_starts_or_ends() {
+async fn version_moves_with_each_call_that_needs_no_approval() {
     let stage = ConsoleServer::new().await;
     let free = open(&stage, "free").await;
-    let version = async || stage.state().await["version"].clone();
-    // Waits until the agent is shown and the version has settled.
-    let mut known = version().await;
-    let mut ended = calls(&stage, json!({})).await.len();
-    assert_eq!(ended, 0);
-    free.call("absent", json!({})).await.unwrap_err();
-    while ended == 0 {
-        let path = format!("/api/events/{known}");
-        known = stage.get(&path).await.json()["version"].clone();
-        ended = calls(&stage, json!({ "result": "denied" })).await.len();
+    // The start of the console and of the agent move the version, too, so one call proves nothing.
+    for _ in 0..5 {
+        let known = stage.state().await["version"].clone();
+        free.call("absent", json!({})).await.unwrap_err();
+        let moved = stage.get(&format!("/api/events/{known}")).await.json();
+        assert_ne!(moved["version"], known);
     }
-    let asking = stage.start_write("a.txt", "one\n").await;
-    assert!(matches!(
-        stage.worker.begin(write("b.txt", "one\n")).await.unwrap(),
-        CallProgress::Pending(_)
-    ));
-    drop(asking);
 }
