@@ -160,7 +160,7 @@ pub struct AfterApproval {
     pub state: CallState,
     /// The message for the caller, if the call failed.
     pub message: Option<String>,
-    /// Number of files and directories that it changed.
+    /// Number of files and directories that it changed, or would have changed if it did not run.
     pub files: usize,
     /// Whether its changes were made completely.
     pub applied: bool,

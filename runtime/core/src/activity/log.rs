@@ -215,7 +215,8 @@ impl CallLog {
         changes: &[Change],
         resources: &[ResourceChange],
     ) {
-        self.with_changes(call, changes, resources, |row, _| row.applied = true);
+        let changed = !changes.is_empty() || !resources.is_empty();
+        self.with_changes(call, changes, resources, |row, _| row.applied = changed);
         self.state.lock().report_result(call);
     }
 
@@ -518,4 +519,78 @@ fn resource_bytes(change: &ResourceChange) -> usize {
     let states = [&change.before, &change.after].into_iter().flatten();
     let texts = states.chain([&change.resource, &change.summary]);
     size_of::<ResourceChange>() + texts.map(String::len).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::Origin;
+    use crate::effect::{FileDiff, Op};
+    use crate::error::Code;
+    use crate::path::VirtualPath;
+
+    const CALL: CallId = CallId(1);
+
+    /// A record with one call, which was cancelled.
+    fn cancelled() -> CallLog {
+        let log = CallLog::new(KeepCalls::default());
+        let row = RecentCall {
+            call: CALL,
+            worker: WorkerId(1),
+            agent: "main".into(),
+            session: "s".into(),
+            tool: ToolName::new("post"),
+            server: None,
+            origin: Origin::Model,
+            preview: false,
+            mutates: true,
+            intent: "Post".to_owned(),
+            at: 1,
+            state: CallState::Running,
+            since: 1,
+            message: None,
+            needs: Vec::new(),
+            needs_omitted: 0,
+            question: None,
+            allowed_by: Vec::new(),
+            files: 0,
+            added: 0,
+            removed: 0,
+            applied: false,
+            content: None,
+        };
+        let arguments = &Value::Null;
+        log.begin(Received { row, arguments });
+        log.failed(CALL, &CallError::new(Code::Cancelled, "stopped"), 2);
+        log
+    }
+
+    #[test]
+    fn late_result_is_an_effect_only_if_it_changed_something() {
+        let change = Change {
+            path: VirtualPath::parse("/r/a", None).unwrap(),
+            op: Op::Create,
+            to: None,
+            before: Entry::Absent,
+            after: Entry::Absent,
+            diff: FileDiff::default(),
+        };
+        for (changes, applied) in [(&[][..], false), (&[change][..], true)] {
+            let log = cancelled();
+            log.applied_late(CALL, changes, &[]);
+            let call = log.call(CALL).unwrap();
+            assert_eq!((call.applied, call.files), (applied, changes.len()));
+            assert_eq!(call.code(), Some(Code::Cancelled));
+        }
+    }
+
+    #[test]
+    fn arguments_and_output_are_cut_at_a_character() {
+        let text = "é".repeat(MOST_ARGUMENTS);
+        let arguments = beginning_of_json(&Value::from(text.as_str()));
+        assert_eq!(arguments.len(), MOST_ARGUMENTS - 1);
+        let output = beginning_of_output(&Reply::text(format!("x{text}"), ()));
+        assert_eq!(output.len(), MOST_OUTPUT - 1);
+        assert_eq!(beginning_of_json(&Value::Null), "");
+    }
 }
