@@ -79,8 +79,9 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
             authorize,
         ));
     let page_routes = Router::new()
-        .route("/", get(page::page))
-        .route("/permission-prompt.js", get(page::prompt))
+        .route("/", get(page::questions))
+        .route("/activity", get(page::activity))
+        .route("/permissions", get(page::permissions))
         .layer(middleware::from_fn_with_state(
             Arc::new(page_guard),
             authorize,
