@@ -84,10 +84,9 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
             authorize,
         ));
     let page_routes = Router::new()
-        .route("/", get(page::console))
+        .route("/", get(page::questions))
         .route("/activity", get(page::activity))
         .route("/permissions", get(page::permissions))
-        .route("/permission-prompt.js", get(page::prompt))
         .layer(middleware::from_fn_with_state(
             Arc::new(page_guard),
             authorize,
