@@ -77,7 +77,7 @@ impl ConsoleSource {
         }
     }
 
-    /// Shows the agents of `runtime` and what they do, and lets people pause and stop them. Their calls and ended
+    /// Shows the agents of `runtime`, to which the grants belong, and what they do, and lets people pause and stop them. Their calls and ended
     /// questions are shown only if the runtime keeps recent calls
     /// ([`RuntimeBuilder::keep_calls`](bailiwick::RuntimeBuilder::keep_calls)). The console does not keep the runtime
     /// alive.

@@ -152,7 +152,9 @@ impl CallLog {
         self.edit(call, |row| {
             row.needs = first_needs(needs);
             row.needs_omitted = needs.len().saturating_sub(row.needs.len());
-            row.intent = short(intent);
+            if row.question.is_none() {
+                row.intent = short(intent);
+            }
             if allowed && row.allowed_by.is_empty() {
                 row.allowed_by.push(AllowedBy::Policy);
             }
@@ -203,9 +205,17 @@ impl CallLog {
         });
     }
 
-    /// Records what a call would change; nothing has changed yet.
-    pub(crate) fn planned(&self, call: CallId, changes: &[Change], resources: &[ResourceChange]) {
-        self.with_changes(call, changes, resources, |_, _| {});
+    /// Records that a person is asked, by a sentence, and what the call would change; nothing has changed yet.
+    pub(crate) fn asking(
+        &self,
+        call: CallId,
+        sentence: &str,
+        changes: &[Change],
+        resources: &[ResourceChange],
+    ) {
+        self.with_changes(call, changes, resources, |row, _| {
+            row.intent = short(sentence);
+        });
     }
 
     /// Records that the effect of a call was made after the call had been answered.

@@ -427,7 +427,6 @@ impl CallTable {
     ) {
         (caller.deadline_guard, caller.slot) = (None, None);
         let (plan, preview) = plan.unzip();
-        self.shared.note_planned(id, preview.as_ref());
         let held = plan.as_ref().map_or(0, AnyPlan::weight);
         let allowed = self.shared.may_ask(&waiting, caller.asks);
         let asked = allowed.and_then(|()| caller.admitted.hold(held)).map(|()| {

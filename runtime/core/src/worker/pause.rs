@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
+
 use super::Worker;
 use super::actor::WorkerMsg;
 use crate::audit::{AuditError, Step as AuditStep};
@@ -13,6 +15,8 @@ use crate::permission::DecidedBy;
 #[derive(Debug)]
 pub(super) struct Pause {
     own: AtomicBool,
+    /// Held while `own` changes, so that changes are audited in their order.
+    changing: Mutex<()>,
     parent: Option<Arc<Self>>,
 }
 
@@ -21,6 +25,7 @@ impl Pause {
     pub(super) fn beneath(parent: Option<&Arc<Self>>) -> Self {
         Self {
             own: AtomicBool::new(false),
+            changing: Mutex::default(),
             parent: parent.cloned(),
         }
     }
@@ -41,6 +46,7 @@ impl Worker {
     ///
     /// `by` is recorded in the audit. Pausing a paused worker has no effect.
     pub fn pause(&self, by: DecidedBy) {
+        let _changing = self.shared.pause.changing.lock();
         if !self.shared.pause.own.swap(true, Ordering::SeqCst) {
             // Pausing is safe, so it does not wait for the audit.
             let _ = self.record_pause(AuditStep::Paused { by }, by);
@@ -53,11 +59,13 @@ impl Worker {
     /// # Errors
     /// [`AuditError`] if it cannot be recorded; the worker then stays paused.
     pub fn resume(&self, by: DecidedBy) -> Result<(), AuditError> {
+        let changing = self.shared.pause.changing.lock();
         if !self.shared.pause.own.load(Ordering::SeqCst) {
             return Ok(());
         }
         self.record_pause(AuditStep::Resumed { by }, by)?;
         self.shared.pause.own.store(false, Ordering::SeqCst);
+        drop(changing);
         // A worker that is started after this sees that the pause has ended.
         for shared in self.shared.core.subtree(self.shared.id) {
             shared.post(WorkerMsg::Resumed);

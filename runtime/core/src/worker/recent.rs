@@ -8,10 +8,9 @@ use super::admission::Done;
 use crate::activity::{AllowedBy, CallLog, Received, RecentCall};
 use crate::audit::wall_clock;
 use crate::call::Mode;
-use crate::effect::Preview;
 use crate::error::CallError;
 use crate::id::CallId;
-use crate::permission::UsedGrants;
+use crate::permission::{Request, UsedGrants};
 use crate::pipeline::CallInfo;
 use crate::policy::Verdict;
 use crate::scope::Scope;
@@ -81,10 +80,13 @@ impl Shared {
         }
     }
 
-    /// Reports what a call would change.
-    pub(super) fn note_planned(&self, call: CallId, preview: Option<&Preview>) {
-        if let (Some(calls), Some(preview)) = (self.recent_calls(), preview) {
-            calls.planned(call, &preview.changes, &preview.resources);
+    /// Reports a call that requires approval, and what it would change.
+    pub(super) fn note_asking(&self, request: &Request) {
+        if let Some(calls) = self.recent_calls() {
+            let preview = request.preview.as_ref();
+            let changes = preview.map_or(&[][..], |preview| &preview.changes);
+            let resources = preview.map_or(&[][..], |preview| &preview.resources);
+            calls.asking(request.call, &request.intent, changes, resources);
         }
     }
 
