@@ -74,6 +74,8 @@ pub struct RecentCall {
     pub needs: Vec<Scope>,
     /// How many further needs there are.
     pub needs_omitted: usize,
+    /// The needs that people were asked about: the first 20, with at most 8 KiB of text.
+    pub asked: Vec<Scope>,
     /// The last question that the call waited for.
     pub question: Option<QuestionId>,
     /// What allowed it, in the order in which it was judged: the first 20.

@@ -205,16 +205,20 @@ impl CallLog {
         });
     }
 
-    /// Records that a person is asked, by a sentence, and what the call would change; nothing has changed yet.
+    /// Records that people are asked about `needs`, by a sentence, and what the call would change; nothing has changed yet.
     pub(crate) fn asking(
         &self,
         call: CallId,
         sentence: &str,
-        changes: &[Change],
-        resources: &[ResourceChange],
+        needs: &[Scope],
+        (changes, resources): (&[Change], &[ResourceChange]),
     ) {
         self.with_changes(call, changes, resources, |row, _| {
             row.intent = short(sentence);
+            let fresh = needs.iter().filter(|need| !row.asked.contains(need));
+            let fresh: Vec<Scope> = fresh.cloned().collect();
+            row.asked.extend(fresh);
+            row.asked = first_needs(&row.asked);
         });
     }
 
@@ -561,6 +565,7 @@ mod tests {
             message: None,
             needs: Vec::new(),
             needs_omitted: 0,
+            asked: Vec::new(),
             question: None,
             allowed_by: Vec::new(),
             files: 0,

@@ -44,6 +44,7 @@ impl Shared {
             message: None,
             needs: Vec::new(),
             needs_omitted: 0,
+            asked: Vec::new(),
             question: None,
             allowed_by: Vec::<AllowedBy>::new(),
             files: 0,
@@ -86,7 +87,12 @@ impl Shared {
             let preview = request.preview.as_ref();
             let changes = preview.map_or(&[][..], |preview| &preview.changes);
             let resources = preview.map_or(&[][..], |preview| &preview.resources);
-            calls.asking(request.call, &request.intent, changes, resources);
+            calls.asking(
+                request.call,
+                &request.intent,
+                &request.needs,
+                (changes, resources),
+            );
         }
     }
 

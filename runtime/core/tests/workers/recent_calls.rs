@@ -162,6 +162,7 @@ async fn answered_question_names_who_answered_and_the_result_of_the_call() {
     let first = pending(&worker, "a").await;
     assert_eq!(newest(&stage).state, CallState::Asking);
     assert_eq!(newest(&stage).question, Some(first.question().id));
+    assert_eq!(newest(&stage).asked, first.question().request.needs);
     let question = first.question().id;
     stage.answer(&first, Answer::ONCE).await;
     first.resume().await.unwrap();
