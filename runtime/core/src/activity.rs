@@ -97,7 +97,8 @@ pub struct RecentCall {
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct CallContent {
-    /// The beginning of the arguments as JSON, at most 16 KiB; empty for arguments of the tool's own type.
+    /// The beginning of the arguments as JSON, at most 16 KiB; empty for arguments of the tool's own type and
+    /// for those that nest too deeply.
     pub arguments: String,
     /// What the call changed, or would change if it did not run or is a preview. Without the old texts.
     pub changes: Vec<Change>,

@@ -34,7 +34,8 @@ const SHARE: usize = 8;
 /// A call as it was received.
 pub(crate) struct Received<'a> {
     pub(crate) row: RecentCall,
-    pub(crate) arguments: &'a Value,
+    /// `None` if they cannot be shown.
+    pub(crate) arguments: Option<&'a Value>,
 }
 
 /// What happened to a question.
@@ -125,7 +126,7 @@ impl CallLog {
         let Received { mut row, arguments } = received;
         row.intent = short(&row.intent);
         let content = CallContent {
-            arguments: beginning_of_json(arguments),
+            arguments: arguments.map(beginning_of_json).unwrap_or_default(),
             ..CallContent::default()
         };
         let id = row.call;
@@ -574,7 +575,7 @@ mod tests {
             applied: false,
             content: None,
         };
-        let arguments = &Value::Null;
+        let arguments = None;
         log.begin(Received { row, arguments });
         log.failed(CALL, &CallError::new(Code::Cancelled, "stopped"), 2);
         log

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::activity::CallState;
-use super::admission::Done;
+use super::admission::{Done, MAX_NESTING, json_size};
 use crate::activity::{AllowedBy, CallLog, Received, RecentCall};
 use crate::audit::wall_clock;
 use crate::call::Mode;
@@ -53,10 +53,10 @@ impl Shared {
             applied: false,
             content: None,
         };
-        calls.begin(Received {
-            row,
-            arguments: &info.arguments,
-        });
+        // Rendering recurses, and a call that nests too deeply was rejected.
+        let renderable = json_size(&info.arguments, MAX_NESTING).is_some();
+        let arguments = renderable.then_some(&info.arguments);
+        calls.begin(Received { row, arguments });
     }
 
     /// Reports the verdict on a call.

@@ -440,6 +440,20 @@ async fn contents_are_bounded_and_the_oldest_are_dropped_first() {
 }
 
 #[tokio::test]
+async fn arguments_that_nest_too_deeply_are_not_rendered() {
+    let stage = stage(keeping).await;
+    let worker = stage.open().await;
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    for (levels, kept) in [(100, true), (1000, false)] {
+        let call = worker.call("absent", nested(levels)).await;
+        call.unwrap_err();
+        let call = newest(&stage);
+        let arguments = &call.content.as_deref().unwrap().arguments;
+        assert_eq!(!arguments.is_empty(), kept, "{levels}");
+    }
+}
+
+#[tokio::test]
 async fn long_lists_of_needs_are_cut() {
     let stage = stage(keeping).await;
     let worker = stage.open().await;
