@@ -316,7 +316,10 @@ fn duration_of(lifetime: Lifetime) -> String {
         Lifetime::Once => "once".to_owned(),
         Lifetime::Waiting(calls) => format!("for {calls} of the waiting calls"),
         Lifetime::Uses(calls) => format!("for {calls} calls"),
-        Lifetime::For(time) => format!("for {} seconds", time.as_secs()),
+        Lifetime::For(time) => match time.as_secs() {
+            seconds if seconds > 0 && seconds % 60 == 0 => format!("for {} min", seconds / 60),
+            seconds => format!("for {seconds} s"),
+        },
         Lifetime::Session => "until the session ends".to_owned(),
         Lifetime::Agent => "until it is revoked".to_owned(),
     }
@@ -367,6 +370,45 @@ impl<'a> ChangedView<'a> {
             to: changed.to.as_ref(),
             worker: name_in_run(run, changed.worker.0),
             agent: &changed.agent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    #[test]
+    fn duration_of_an_answer_is_said_exactly() {
+        let three = NonZeroU32::new(3).unwrap();
+        for (lifetime, said) in [
+            (Lifetime::Once, "once"),
+            (Lifetime::Waiting(three), "for 3 of the waiting calls"),
+            (Lifetime::Uses(three), "for 3 calls"),
+            (Lifetime::For(Duration::from_secs(600)), "for 10 min"),
+            (Lifetime::For(Duration::from_secs(90)), "for 90 s"),
+            (Lifetime::Session, "until the session ends"),
+            (Lifetime::Agent, "until it is revoked"),
+        ] {
+            assert_eq!(duration_of(lifetime), said);
+        }
+    }
+
+    #[test]
+    fn ended_call_is_classified_by_its_code_and_effect() {
+        let of = |code, applied| CallResult::from(CallState::Ended(code), applied);
+        assert_eq!(CallResult::from(CallState::Running, false), None);
+        assert_eq!(of(None, false), Some(CallResult::Done));
+        assert_eq!(of(Some(Code::Cancelled), true), Some(CallResult::Done));
+        for (code, result) in [
+            (Code::Cancelled, CallResult::Cancelled),
+            (Code::StalePreview, CallResult::Stale),
+            (Code::PermissionDenied, CallResult::Denied),
+            (Code::Deadline, CallResult::Failed),
+        ] {
+            assert_eq!(of(Some(code), false), Some(result), "{code}");
         }
     }
 }
