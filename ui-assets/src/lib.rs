@@ -60,8 +60,14 @@ pub const SANDBOX_POLICY: &str = "sandbox allow-scripts allow-forms";
 /// The page of the test host.
 pub const TEST_HOST: &str = include_str!("../dist/test-host.html");
 
-/// The console: a page for answering questions and viewing grants and the history.
+/// The console's page for answering questions.
 pub const CONSOLE: &str = include_str!("../dist/console.html");
+
+/// The console's page for the activity of agents.
+pub const ACTIVITY: &str = include_str!("../dist/activity.html");
+
+/// The console's page for permissions.
+pub const PERMISSIONS: &str = include_str!("../dist/permissions.html");
 
 /// The element `<permission-prompt>`, an ES module. Serve it as `text/javascript`.
 pub const PERMISSION_PROMPT: &str = include_str!("../dist/permission-prompt.js");

@@ -43,6 +43,8 @@ impl ApiError {
             "NO_GRANT" => "unknown grant",
             "NO_TEMPLATE" => "unknown template",
             "NO_RECORD" => "nothing is recorded that could be shown",
+            "NO_CALL" => "unknown call, or one that is not kept any more",
+            "NO_WORKER" => "unknown agent, or one that has ended",
             "NO_REFUSAL" => "nothing of this kind is refused",
             _ => "unknown runtime; it may have been shut down",
         };

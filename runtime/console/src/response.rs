@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::activity::{AgentView, OutcomeView};
 use bailiwick::VirtualPath;
 use bailiwick::effect::Change;
 use bailiwick::permission::{
@@ -20,8 +21,11 @@ pub(super) struct StateResponse {
     /// Current time, in milliseconds since 1970.
     pub(super) now: u64,
     pub(super) sources: Vec<SourceView>,
+    pub(super) agents: BoundedList<AgentView, { 256 << 10 }>,
     pub(super) questions: BoundedList<QuestionView, { 256 << 10 }>,
     pub(super) batches: Vec<BatchView>,
+    /// Ended questions, the newest first.
+    pub(super) outcomes: BoundedList<OutcomeView, { 256 << 10 }>,
     pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
     pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
     /// Answers per session.
@@ -33,6 +37,7 @@ pub(super) struct StateResponse {
 /// Number of items omitted from the lists of a [`StateResponse`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Omitted {
+    pub(super) agents: usize,
     pub(super) questions: usize,
     pub(super) grants: usize,
     pub(super) refusals: usize,
@@ -88,6 +93,8 @@ pub(super) struct SourceView {
     pub(super) templates: Vec<TemplateView>,
     /// Whether there is an audit log to show.
     pub(super) recorded: bool,
+    /// Whether there are agents and calls to show.
+    pub(super) activity: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -246,13 +253,18 @@ pub(super) fn run_name(run: Run) -> String {
     format!("{:016x}", run.nonce)
 }
 
+/// The name of a worker, call or question in the API.
+pub(super) fn name_in_run(run: Run, number: u64) -> String {
+    format!("{:016x}-{number}", run.nonce)
+}
+
 /// The name of a grant in the API.
 pub(super) fn grant_name(run: Run, grant: GrantId) -> String {
     format!("{:016x}-{}", run.nonce, grant.0)
 }
 
 /// Converts a time of the runtime's clock to milliseconds since 1970.
-fn at(run: Run, since: Duration) -> u64 {
+pub(super) fn at(run: Run, since: Duration) -> u64 {
     let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
     run.began_ms.saturating_add(since)
 }

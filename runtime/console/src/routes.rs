@@ -6,7 +6,7 @@ use crate::request::{
     RevokeRequest, TemplatePreview, TemplateRequest,
 };
 use crate::state::{ConsoleState, SourceState};
-use crate::{READ_TIMEOUT, history, page, request, response};
+use crate::{READ_TIMEOUT, activity, history, page, request, response};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, header};
@@ -71,6 +71,11 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .route("/api/template-rules", post(template_rules))
         .route("/api/grant-template", post(grant_template))
         .route("/api/suggestions", post(history::suggestions))
+        .route("/api/activity", post(activity::activity))
+        .route("/api/call/{call}", get(activity::call))
+        .route("/api/agent/{worker}", get(activity::agent))
+        .route("/api/pause", post(activity::pause))
+        .route("/api/stop-worker", post(activity::stop_worker))
         .route("/api/history", post(history::history))
         .route("/api/history/export", post(history::export))
         .layer(middleware::from_fn(buffer_body))
@@ -79,8 +84,9 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
             authorize,
         ));
     let page_routes = Router::new()
-        .route("/", get(page::page))
-        .route("/permission-prompt.js", get(page::prompt))
+        .route("/", get(page::questions))
+        .route("/activity", get(page::activity))
+        .route("/permissions", get(page::permissions))
         .layer(middleware::from_fn_with_state(
             Arc::new(page_guard),
             authorize,
@@ -263,6 +269,7 @@ async fn submit_answer(
     };
     if open.is_some() && state == QuestionState::Settled(own) {
         source.stats().count(&session, allows);
+        source.stats().note_answer(id);
     }
     Ok(question_status(&question, state, &granted))
 }

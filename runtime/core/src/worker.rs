@@ -17,9 +17,11 @@ mod jobs;
 mod lock_queue;
 mod offered;
 mod path_locks;
+mod pause;
 mod pending;
 mod prepare;
 mod preview_arguments;
+mod recent;
 mod remote;
 mod shared;
 mod tool_slots;
@@ -202,6 +204,12 @@ impl Worker {
     #[must_use]
     pub fn session(&self) -> &str {
         &self.shared.session
+    }
+
+    /// Returns when the worker was started, in milliseconds since 1970.
+    #[must_use]
+    pub fn started_at(&self) -> u64 {
+        self.shared.started_at
     }
 
     /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.

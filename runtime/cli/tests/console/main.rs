@@ -6,6 +6,7 @@
     reason = "a test fails by panicking, and makes its files itself"
 )]
 
+mod activity;
 mod agents;
 mod api;
 mod callers;

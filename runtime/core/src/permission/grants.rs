@@ -55,8 +55,8 @@ impl Requester {
 pub struct UsedGrants {
     pub(crate) patterns: Vec<Coverage>,
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// The grants that were used once each; empty for an answer that holds for one call.
-    pub(crate) ids: Vec<GrantId>,
+    /// The grants that were used once each, as they were before; empty for an answer that holds for one call.
+    pub(crate) grants: Vec<GrantView>,
     /// The patterns that were sent with the call.
     pub(crate) brought: Vec<ScopePattern>,
 }
@@ -156,11 +156,11 @@ impl GrantTable {
         let mut counted = BTreeSet::new();
         for id in chosen {
             let grant = self.grants.get_mut(&id)?;
+            used.grants.push(grant.view.clone());
             grant.view.used = grant.view.used.saturating_add(1);
             counted.extend(grant.counted_together.iter().copied());
             used.patterns.push(grant.view.pattern.clone());
             used.gates.push(Arc::clone(&grant.gate));
-            used.ids.push(id);
         }
         for id in counted {
             if let Some(Grant { view, .. }) = self.grants.get_mut(&id) {
@@ -372,7 +372,7 @@ mod tests {
                 .iter()
                 .all(|need| used.patterns.iter().any(|pattern| pattern.covers(need)))
         );
-        Some(used.ids.iter().map(|id| id.0).collect())
+        Some(used.grants.iter().map(|grant| grant.id.0).collect())
     }
 
     #[test]

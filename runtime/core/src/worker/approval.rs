@@ -105,6 +105,7 @@ impl Shared {
     ) -> TaskGuard {
         let alone = asks == Asks::WaitAlone || waiting.info().confirm;
         let request = self.request(waiting, preview, alone);
+        self.note_asking(&request);
         let shared = Arc::clone(self);
         TaskGuard::spawn(async move {
             let needs = request.needs.clone();
@@ -186,7 +187,7 @@ impl Shared {
     }
 
     /// The third-party server that carries out a call, if any.
-    fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
+    pub(super) fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
         let entry = self.tool(info.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }

@@ -6,12 +6,12 @@ import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
 import { Button, Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { host } from "./api.ts";
-import type { Question, Standing, State } from "./api.ts";
-import { CalmButton } from "./calm.tsx";
-import { Failed, Failure } from "./parts.tsx";
-import { loadPreview } from "./preview.ts";
-import { state } from "./state.ts";
+import { host } from "../../lib/console/api.ts";
+import type { Question, Standing, State } from "../../lib/console/api.ts";
+import { CalmButton } from "../../lib/console/calm.tsx";
+import { Failed, Failure } from "../../lib/console/parts.tsx";
+import { loadPreview } from "../../lib/console/preview.ts";
+import { state } from "../../lib/console/state.ts";
 
 /** A question of the batch. */
 class Item {

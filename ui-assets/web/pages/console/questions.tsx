@@ -2,19 +2,19 @@
 import { signal } from "@preact/signals-core";
 import { createRef, render } from "preact";
 
-import type { PermissionPrompt } from "../../components/permission-prompt/index.tsx";
+import { PermissionPrompt } from "../../components/permission-prompt/index.tsx";
 import { local, onMount, own } from "../../lib/component.ts";
 import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
 import { Button, Code, Trouble } from "../../lib/ui.tsx";
 import { message, oneLine, visible } from "../../lib/visible.ts";
-import { host } from "./api.ts";
-import type { Question, Standing, State, Suggested } from "./api.ts";
+import { host } from "../../lib/console/api.ts";
+import type { Question, Standing, State, Suggested } from "../../lib/console/api.ts";
 import { Batch } from "./batch.tsx";
-import { CalmButton } from "./calm.tsx";
-import { Failed, Failure } from "./parts.tsx";
-import { loadPreview } from "./preview.ts";
-import { state } from "./state.ts";
+import { CalmButton } from "../../lib/console/calm.tsx";
+import { Failed, Failure } from "../../lib/console/parts.tsx";
+import { loadPreview } from "../../lib/console/preview.ts";
+import { state } from "../../lib/console/state.ts";
 
 const id = (question: Question): string => question.tool_call.id;
 
@@ -143,7 +143,7 @@ function excluded(diff: Diff): Diff["excluded"]["value"] | undefined {
 function Prompt({ question }: { readonly question: Question }) {
   const place = own(createRef<HTMLDivElement>);
   onMount(() => {
-    const asked = document.createElement("permission-prompt");
+    const asked = new PermissionPrompt();
     const view = document.createElement("div");
     prompt = asked;
     for (const word of ["granted", "denied"]) {

@@ -5,10 +5,10 @@ import { createRef } from "preact";
 import { isWide } from "../../components/permission-prompt/choice.ts";
 import { Button, Code, Tick, Trouble } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { host } from "./api.ts";
-import { CalmButton } from "./calm.tsx";
-import { Choice, Select, SelectSource, sourceChoice } from "./parts.tsx";
-import { sources } from "./state.ts";
+import { host } from "../../lib/console/api.ts";
+import { CalmButton } from "../../lib/console/calm.tsx";
+import { Choice, Select, SelectSource, sourceChoice } from "../../lib/console/parts.tsx";
+import { sources } from "../../lib/console/state.ts";
 
 const TIMES: Readonly<Record<string, readonly [words: string, lifetime: unknown]>> = {
   hour: ["for 1 hour", { for_ms: 3_600_000 }],

@@ -4,12 +4,12 @@ import { computed, effect, signal } from "@preact/signals-core";
 import { left } from "../../lib/calm.ts";
 import { Code, Name, Tick } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { host } from "./api.ts";
-import type { Grant } from "./api.ts";
-import { CalmButton } from "./calm.tsx";
-import { Choice, Failed, Failure, Select, clock } from "./parts.tsx";
+import { host } from "../../lib/console/api.ts";
+import type { Grant } from "../../lib/console/api.ts";
+import { CalmButton } from "../../lib/console/calm.tsx";
+import { Choice, Failed, Failure, Select, clock } from "../../lib/console/parts.tsx";
 import { Rule, beginRule } from "./rule.tsx";
-import { second, state } from "./state.ts";
+import { second, state } from "../../lib/console/state.ts";
 
 const VERBS = { read: "Read", write: "Change", execute: "Run" };
 

@@ -1,9 +1,9 @@
 // Buttons that ignore presses right after the page changed, and a focus that survives changes.
 import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
 
-import { CALM } from "../../lib/calm.ts";
-import { local } from "../../lib/component.ts";
-import { Button } from "../../lib/ui.tsx";
+import { CALM } from "../calm.ts";
+import { local } from "../component.ts";
+import { Button } from "../ui.tsx";
 
 /** Time of the last change of the layout or of a button. */
 let changed = 0;

@@ -1,8 +1,8 @@
 // Small components of the console.
 import { computed, signal } from "@preact/signals-core";
 
-import { Trouble } from "../../lib/ui.tsx";
-import { oneLine } from "../../lib/visible.ts";
+import { Trouble } from "../ui.tsx";
+import { oneLine } from "../visible.ts";
 import { sources } from "./state.ts";
 
 export type Option = readonly [value: string, words: string];

@@ -3,10 +3,10 @@ import { signal } from "@preact/signals-core";
 
 import { Button, Code, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { fetched, host } from "./api.ts";
-import type { History as Answer } from "./api.ts";
-import { Choice, Failed, Failure, Select, SelectSource, clock, sourceChoice } from "./parts.tsx";
-import type { Option } from "./parts.tsx";
+import { fetched, host } from "../../lib/console/api.ts";
+import type { History as Answer } from "../../lib/console/api.ts";
+import { Choice, Failed, Failure, Select, SelectSource, clock, sourceChoice } from "../../lib/console/parts.tsx";
+import type { Option } from "../../lib/console/parts.tsx";
 
 const DECISIONS = ["granted", "denied", "expired", "cancelled"] as const;
 const HEADS = ["When", "Agent", "Tool", "Result", "By", "What"];

@@ -1,7 +1,7 @@
 // Loads the planned changes of a question.
-import { planned } from "../../lib/diff/change.ts";
-import { Diff } from "../../lib/diff/view.tsx";
-import { items, object } from "../../lib/json.ts";
+import { planned } from "../diff/change.ts";
+import { Diff } from "../diff/view.tsx";
+import { items, object } from "../json.ts";
 import { host } from "./api.ts";
 
 const review = object({ changes: items(planned) });

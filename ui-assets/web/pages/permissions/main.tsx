@@ -1,0 +1,5 @@
+// Entry point of the console's page for permissions.
+import { open } from "../../lib/console/page.tsx";
+import { Permissions } from "./permissions.tsx";
+
+open("Permissions", Permissions);
