@@ -14,8 +14,8 @@ use crate::effect::{
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{
-    AskOutcome, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority, Question, Request,
-    Requester, Run, WaitingCalls, choices,
+    AffectedFiles, AskOutcome, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority, Question,
+    Request, Requester, Run, WaitingCalls, choices,
 };
 use crate::policy::Authority;
 use crate::scope::{Operation, Scope, ScopePattern};
@@ -27,7 +27,7 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
     let max_grantable = vec![ScopePattern::ANY];
     let roots = vec![VirtualPath::parse("/r", None).unwrap()];
     let arguments = serde_json::json!({ "argument": argument });
-    Request {
+    let mut request = Request {
         worker: WorkerId(worker),
         call: CallId(argument),
         origin: Origin::Model,
@@ -37,6 +37,9 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
         arguments,
         intent: "Edit a file".to_owned(),
+        sentence: String::new(),
+        dangers: Vec::new(),
+        files: AffectedFiles::default(),
         preview: None,
         choices: choices(&needs, &max_grantable, &roots, false),
         roots,
@@ -49,7 +52,9 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         divisible: false,
         server: None,
         alone: false,
-    }
+    };
+    request.describe(&[]);
+    request
 }
 
 /// Returns the request, changed so that it only changes the content of files.
@@ -66,6 +71,7 @@ pub fn changing(mut request: Request) -> Request {
         ..
     } = &request;
     request.choices = choices(needs, max_grantable, roots, *sensitive);
+    request.describe(&[]);
     request
 }
 
@@ -82,6 +88,7 @@ pub fn shown(mut request: Request) -> Request {
         artifacts: Vec::new(),
         call: None,
     });
+    request.describe(&[]);
     request
 }
 

@@ -7,7 +7,9 @@ mod block;
 mod broker;
 mod broker_state;
 mod choices;
+mod danger;
 mod decided;
+mod description;
 mod grants;
 mod history;
 mod ledger;
@@ -48,7 +50,9 @@ pub(crate) use broker_state::CallRef;
 #[doc(hidden)]
 pub use choices::choices;
 pub use choices::{Breadth, Choice};
+pub use danger::{Danger, DangerKind};
 pub use decided::{DecidedBy, RevokeCause};
+pub use description::{AffectedFile, AffectedFiles, FileOperation};
 pub use grants::GrantView;
 #[doc(hidden)]
 pub use grants::{Requester, UsedGrants};
@@ -90,6 +94,13 @@ pub struct Request {
     /// One sentence that describes the call to people. The runtime renders it from the tool's template, and it quotes
     /// the agent's arguments.
     pub intent: String,
+    /// One sentence with the verb, object and count of what the call does, such as `Delete the folder old and the 12 files
+    /// in it (34 kB)`; the intent if the changes are not known. Escape it before it is shown.
+    pub sentence: String,
+    /// Reasons to look closely, in the order of [`DangerKind`].
+    pub dangers: Vec<Danger>,
+    /// The files that the call affects.
+    pub files: AffectedFiles,
     /// Exactly the scopes that require approval.
     pub needs: Vec<Scope>,
     /// What the call would do, if the worker may read its targets.
@@ -117,6 +128,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// Sets the sentence, dangers and files from the other fields. `protected` are the needs with protected names and the
+    /// reasons.
+    pub(crate) fn describe(&mut self, protected: &[(Scope, &'static str)]) {
+        self.sentence = description::sentence(self);
+        self.dangers = danger::dangers(self, protected);
+        self.files = AffectedFiles::of(self);
+    }
+
     /// Returns whether a person may allow this call by `patterns`: they must cover every need, and nothing beyond
     /// [`Request::max_grantable`]. A server or tool in `patterns` without a mark is matched with the marked one in the
     /// needs.
