@@ -1,7 +1,7 @@
 //! Values for the tests of this crate and, with the feature `fixtures`, of the crates around it.
 #![expect(clippy::unwrap_used, reason = "only tests use these values")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::audit::{Audit, MemoryAudit};
@@ -14,8 +14,8 @@ use crate::effect::{
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{
-    AffectedFiles, AskOutcome, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority, Question,
-    Request, Requester, Run, WaitingCalls, choices,
+    AffectedFiles, AskOutcome, Breadth, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority,
+    Question, Request, Requester, Run, WaitingCalls, choices,
 };
 use crate::policy::Authority;
 use crate::scope::{Operation, Scope, ScopePattern};
@@ -123,7 +123,7 @@ pub async fn asked(
         .await
         .unwrap();
     let authority = Authority::configured(&Config::new()).unwrap();
-    let grants = GrantAuthority::new(broker.clone(), authority, Arc::default());
+    let grants = GrantAuthority::new(broker.clone(), authority, Arc::default(), Weak::new());
     let request = request(1, 1, &["write:file:/r/x"]);
     let requester = Requester {
         worker: request.worker,
@@ -170,4 +170,78 @@ pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
             ..FileDiff::default()
         },
     }
+}
+
+/// Returns questions that differ in their choices, each with the breadth and sentence of every choice and whether it needs a
+/// confirmation. All prompts offer the same.
+#[must_use]
+pub fn offered_choices() -> Vec<(Question, Vec<(Breadth, &'static str, bool)>)> {
+    use Breadth::{Asked, File, Folder, Project};
+    let asked = |needs: &[&str]| question(changing(request(1, 1, needs)));
+    let mut tree = request(1, 1, &["write:file:/r/pkg/old"]);
+    let deletes = |need: Scope| need.only(Operation::Delete.into()).beneath();
+    tree.needs = tree.needs.into_iter().map(deletes).collect();
+    tree.choices = choices(&tree.needs, &tree.max_grantable, &tree.roots, false);
+    let mut sensitive = changing(request(1, 1, &["write:file:/r/.mcp.json"]));
+    sensitive.sensitive = true;
+    sensitive.choices = choices(
+        &sensitive.needs,
+        &sensitive.max_grantable,
+        &sensitive.roots,
+        true,
+    );
+    vec![
+        (
+            asked(&["write:file:/r/a/x"]),
+            vec![
+                (Asked, "change /r/a/x", false),
+                (File, "create, change, delete or move /r/a/x", true),
+                (
+                    Folder,
+                    "change /r/a and everything in it; protected names stay closed",
+                    false,
+                ),
+                (
+                    Project,
+                    "change /r and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        ),
+        (
+            question(tree),
+            vec![
+                (
+                    Asked,
+                    "delete /r/pkg/old and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Folder,
+                    "delete /r/pkg and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Project,
+                    "delete /r and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        ),
+        (
+            asked(&["write:file:/tmp/x"]),
+            vec![
+                (Asked, "change /tmp/x (outside your roots)", true),
+                (
+                    File,
+                    "create, change, delete or move /tmp/x (outside your roots)",
+                    true,
+                ),
+            ],
+        ),
+        (
+            question(sensitive),
+            vec![(Asked, "change /r/.mcp.json", false)],
+        ),
+    ]
 }

@@ -37,9 +37,7 @@ use std::time::Duration;
 pub use crate::id::{GrantId, ParseGrantIdError, QuestionId, SilencedId};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
-#[doc(hidden)]
-pub use batch::not_batchable;
-pub use batch::{Batch, BatchAnswer, BatchItem, NotBatchable, batches};
+pub use batch::{BatchAnswer, NotBatchable};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
@@ -49,7 +47,7 @@ pub use broker::{AskOutcome, Broker, BrokerConfig, QuestionSender};
 pub(crate) use broker_state::CallRef;
 #[doc(hidden)]
 pub use choices::choices;
-pub use choices::{Breadth, Choice};
+pub use choices::{Breadth, Choice, OfferedChoice};
 pub use danger::{Danger, DangerKind};
 pub use decided::{DecidedBy, RevokeCause};
 pub use description::{AffectedFile, AffectedFiles, FileOperation};
@@ -61,7 +59,7 @@ pub use history::{
     HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
 };
 pub use ledger::AskLimits;
-pub use options::{AnswerOption, OptionKind};
+pub use options::{AnswerOption, Chosen, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{
     GrantDamage, GrantEditError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
@@ -413,6 +411,14 @@ pub struct Run {
     pub began_ms: u64,
 }
 
+impl Run {
+    /// Returns a time since the runtime began in milliseconds since 1970.
+    #[must_use]
+    pub fn at_ms(&self, since: Duration) -> u64 {
+        self.began_ms.saturating_add(millis(since))
+    }
+}
+
 impl Question {
     /// Returns an id of the question that is unique across runs.
     #[must_use]
@@ -430,7 +436,7 @@ impl Question {
     /// Returns when it was asked, in milliseconds since 1970.
     #[must_use]
     pub fn asked_at_ms(&self) -> u64 {
-        self.run.began_ms.saturating_add(millis(self.asked_at))
+        self.run.at_ms(self.asked_at)
     }
 }
 

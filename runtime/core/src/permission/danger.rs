@@ -11,7 +11,7 @@ use crate::effect::{Change, Op};
 use crate::path::VirtualPath;
 use crate::policy::fold;
 use crate::scope::{Coverage, Operation, Reach, Scope, Verb};
-use crate::text::{counted, is_deceptive};
+use crate::text::{counted, escape, is_deceptive};
 
 /// Maximum number of names or characters in one text.
 const MOST_NAMED: usize = 3;
@@ -62,6 +62,27 @@ impl Danger {
     pub fn new(kind: DangerKind, text: impl Into<String>) -> Self {
         let text = text.into();
         Self { kind, text }
+    }
+}
+
+impl Request {
+    /// Returns the sentence and the dangers on one line, escaped, such as for a title.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        escape(&self.sentence).into_owned() + &self.warning()
+    }
+
+    /// The dangers as an escaped sentence with a period before it; empty if there are none.
+    pub(super) fn warning(&self) -> String {
+        let texts: Vec<&str> = self
+            .dangers
+            .iter()
+            .map(|danger| danger.text.as_str())
+            .collect();
+        if texts.is_empty() {
+            return String::new();
+        }
+        format!(". Careful: {}", escape(&texts.join("; ")))
     }
 }
 
