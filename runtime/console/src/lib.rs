@@ -8,6 +8,7 @@ mod audit;
 mod error;
 mod history;
 mod page;
+mod permissions;
 mod request;
 mod response;
 mod routes;

@@ -76,46 +76,53 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
         fs::write(stage.temp.path().join("tree").join(name), "one\n").unwrap();
     }
     let harmless = stage.start_write("new.txt", "x\n").await;
-    assert_eq!(dangers(&stage.state().await["questions"][0]), []);
-    drop(harmless);
+    assert_eq!(question_of(&stage, harmless).await.1, []);
     let replace = json!({ "path": "/repo/a.txt", "content": "two\u{202e}\n", "mode": "overwrite" });
-    let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
-    let pending = [
-        start(&stage, "write_file", replace).await,
-        start(&stage, "move", over).await,
-        stage.start_write(".mcp.json", "{}").await,
-        stage.start_write(".env", "KEY=1\n").await,
+    let replacing = start(&stage, "write_file", replace).await;
+    let hidden = "The new content of a.txt has U+202E right-to-left override";
+    let expected = [
+        found("overwrite", "Replaces the whole content of a.txt"),
+        found("hidden_characters", hidden),
     ];
-    let state = stage.state().await;
-    let questions = state["questions"].as_array().unwrap();
-    let sentence = |index: usize| questions[index]["bailiwick"]["sentence"].clone();
-    assert_eq!(sentence(0), "Replace a.txt");
+    let (sentence, dangers) = question_of(&stage, replacing).await;
     assert_eq!(
-        dangers(&questions[0]),
-        [
-            found("overwrite", "Replaces the whole content of a.txt"),
-            found(
-                "hidden_characters",
-                "The new content of a.txt has U+202E right-to-left override"
-            ),
-        ]
+        (sentence.as_str(), dangers),
+        ("Replace a.txt", expected.to_vec())
     );
-    assert_eq!(sentence(1), "Move a.txt over b.txt");
-    let moved_over = found("move_over", "Replaces b.txt, which already exists");
-    assert_eq!(dangers(&questions[1]), [moved_over]);
-    let protected = dangers(&questions[2]).pop().unwrap();
-    assert_eq!(protected.0, "protected");
+    let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
+    let moving = start(&stage, "move", over).await;
+    let (sentence, dangers) = question_of(&stage, moving).await;
+    let expected = found("move_over", "Replaces b.txt, which already exists");
+    assert_eq!(
+        (sentence.as_str(), dangers),
+        ("Move a.txt over b.txt", vec![expected])
+    );
+    let protected = stage.start_write(".mcp.json", "{}").await;
+    let (kind, text) = question_of(&stage, protected).await.1.pop().unwrap();
+    assert_eq!(kind, "protected");
     assert!(
-        protected
-            .1
-            .starts_with(".mcp.json is protected: agents follow it"),
-        "{protected:?}"
+        text.starts_with(".mcp.json is protected: agents follow it"),
+        "{text}"
     );
-    assert_eq!(
-        dangers(&questions[3]),
-        [found("secret", ".env looks like a secret")]
-    );
-    drop(pending);
+    let secret = stage.start_write(".env", "KEY=1\n").await;
+    let expected = found("secret", ".env looks like a secret");
+    assert_eq!(question_of(&stage, secret).await.1, [expected]);
+}
+
+/// The sentence and dangers of a question, which is then denied.
+async fn question_of(
+    stage: &ConsoleServer,
+    pending: PendingCall,
+) -> (String, Vec<(String, String)>) {
+    let question = stage.state().await["questions"][0].clone();
+    assert_eq!(question["tool_call"]["id"], pending.question().handle());
+    stage.answer(&pending, json!({ "deny": {} })).await;
+    pending.resume().await.unwrap_err();
+    let sentence = question["bailiwick"]["sentence"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    (sentence, dangers(&question))
 }
 
 #[tokio::test]

@@ -85,7 +85,8 @@ pub struct StatementSource {
 /// 1. Of the statements about a folder and everything in it, the one about the deepest folder is the most specific. In the same
 ///    folder, one about names, such as files that match `*.rs`, is more specific than one about everything.
 /// 2. Statements that deny or protect names apply in addition: the strictest verdict holds.
-/// 3. Of the statements about a resource that is not a file, the one with the longest detail is the most specific.
+/// 3. Of the statements about a resource that is not a file, the one with the longest detail is the most specific. For a need of
+///    a resource as a whole, there must be a statement about all of it, and the strictest one about any part of it holds.
 /// 4. A statement of a grant holds where the others ask a person. Where they protect a name, it holds only if it names that
 ///    path itself.
 /// 5. What no statement covers is denied.
@@ -199,6 +200,16 @@ impl Statement {
     #[cfg(test)]
     pub(crate) fn is_of_names(&self) -> bool {
         matches!(&self.subject, Subject::Folder(_, lists) if !lists.is_empty())
+    }
+
+    /// Whether it is about all of a resource.
+    #[cfg(test)]
+    pub(crate) fn is_of_whole_resource(&self) -> bool {
+        match &self.subject {
+            Subject::Resource(pattern) => pattern.to_string().split(':').count() == 2,
+            Subject::OtherResources(_) => true,
+            _ => false,
+        }
     }
 
     /// The length of the detail of a resource.

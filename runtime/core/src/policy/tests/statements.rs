@@ -32,7 +32,12 @@ fn stated(statements: &[Statement], need: &Scope) -> StatementVerdict {
             let found = exact.map_or(Denied, |one| one.verdict);
             strictest(&mut spelt.chain(names)).map_or(found, |other| found.max(other))
         }
-        None if *need.detail() == Detail::None => strictest(&mut of_policy()).unwrap_or(Denied),
+        None if *need.detail() == Detail::None => {
+            let whole = of_policy().any(Statement::is_of_whole_resource);
+            strictest(&mut of_policy())
+                .filter(|_| whole)
+                .unwrap_or(Denied)
+        }
         None => {
             let most = of_policy().max_by_key(|one| one.detail_len());
             most.map_or(Denied, |one| one.verdict)
