@@ -153,7 +153,7 @@ mod tests {
         NewGrant {
             pattern: pattern.parse().unwrap(),
             holder,
-            lifetime: Lifetime::Session,
+            lifetime: Lifetime::Agent,
             descendants: false,
         }
     }

@@ -172,10 +172,12 @@ pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
     }
 }
 
-/// Returns questions that differ in their choices, each with the breadth and sentence of every choice and whether it needs a
-/// confirmation. All prompts offer the same.
+/// The breadth and sentence of a choice, and whether it needs a confirmation.
+pub type ExpectedChoice = (Breadth, &'static str, bool);
+
+/// Returns questions that differ in their choices, each with the choices that every prompt offers.
 #[must_use]
-pub fn offered_choices() -> Vec<(Question, Vec<(Breadth, &'static str, bool)>)> {
+pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
     use Breadth::{Asked, File, Folder, Project};
     let asked = |needs: &[&str]| question(changing(request(1, 1, needs)));
     let mut tree = request(1, 1, &["write:file:/r/pkg/old"]);

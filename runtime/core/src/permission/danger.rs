@@ -389,10 +389,10 @@ fn hidden_in_content(text: &str) -> impl Iterator<Item = char> {
         let previous = before.replace(*c);
         let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}');
         let follows = previous.is_some_and(|c| !c.is_ascii() && (!is_deceptive(c) || is_joiner(c)));
-        is_deceptive(*c)
-            && !matches!(c, '\n' | '\r' | '\t')
-            && !(*c == '\u{feff}' && previous.is_none())
-            && !(joins && follows)
+        let is_ordinary = matches!(c, '\n' | '\r' | '\t')
+            || *c == '\u{feff}' && previous.is_none()
+            || joins && follows;
+        is_deceptive(*c) && !is_ordinary
     })
 }
 

@@ -251,17 +251,26 @@ impl Statement {
         }
     }
 
-    fn new(verdict: StatementVerdict, verbs: Verbs, object: &str, rest: (Source, Subject)) -> Self {
-        let ((kind, text), subject) = rest;
+    fn new(
+        verdict: StatementVerdict,
+        verbs: &[Verb],
+        object: &str,
+        source: Source,
+        subject: Subject,
+    ) -> Self {
         let path = match &subject {
             Subject::Folder(path, _) => Some(path.clone()),
             Subject::Names(Names::Root(mount, _)) => Some(mount.path.clone()),
             _ => None,
         };
+        let operations = verbs
+            .iter()
+            .flat_map(|verb| Operations::of(Some(*verb)).iter());
+        let (kind, text) = source;
         Self {
             verdict,
-            text: format!("{} {object}", verbs.words()),
-            operations: verbs.operations(),
+            text: format!("{} {object}", words(verbs)),
+            operations: operations.collect(),
             path,
             source: StatementSource { kind, text },
             grant: None,
@@ -283,30 +292,26 @@ fn allows(list: &AllowList, need: &Scope) -> bool {
 
 type Source = (SourceKind, String);
 
-/// A set of verbs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Verbs(BTreeSet<Verb>);
-
-impl Verbs {
-    fn words(&self) -> String {
-        let words = self.0.iter().map(|verb| match verb {
-            Verb::Read => "read",
-            Verb::Write => "change",
-            Verb::Execute => "execute",
-        });
-        let mut words: Vec<&str> = words.collect();
-        let last = words.pop().unwrap_or_default();
-        if words.is_empty() {
-            return last.to_owned();
-        }
-        format!("{} and {last}", words.join(", "))
+/// Verbs in words, such as `read and change`.
+fn words(verbs: &[Verb]) -> String {
+    let words = verbs.iter().map(|verb| match verb {
+        Verb::Read => "read",
+        Verb::Write => "change",
+        Verb::Execute => "execute",
+    });
+    let mut words: Vec<&str> = words.collect();
+    let last = words.pop().unwrap_or_default();
+    if words.is_empty() {
+        return last.to_owned();
     }
+    format!("{} and {last}", words.join(", "))
+}
 
-    fn operations(&self) -> Operations {
-        let verbs = self.0.iter();
-        verbs
-            .flat_map(|verb| Operations::of(Some(*verb)).iter())
-            .collect()
+/// Adds a verb to the others for which the same holds.
+fn group<T: PartialEq>(groups: &mut Vec<(Vec<Verb>, T)>, verb: Verb, holds: T) {
+    match groups.iter_mut().find(|(_, other)| *other == holds) {
+        Some((verbs, _)) => verbs.push(verb),
+        None => groups.push((vec![verb], holds)),
     }
 }
 
@@ -362,77 +367,66 @@ impl Authority {
                 .iter()
                 .filter(|above| *above != path && path.starts_with(above));
             let above = above.max_by_key(|above| above.depth());
-            let mut verbs: Vec<(Verbs, Place, Vec<AllowList>)> = Vec::new();
+            let mut groups = Vec::new();
             for verb in Verb::ALL {
-                let (place, lists) = self.place(&folders, verb, path);
-                let above = above.map(|above| self.place(&folders, verb, above).0);
-                let closed = above
-                    .as_ref()
-                    .is_none_or(|above| above.verdict == Verdict::Deny);
-                let same = above.is_some_and(|above| {
-                    (above.verdict, above.lists) == (place.verdict, place.lists.clone())
+                let place = self.place(&folders, verb, path);
+                let above = above.map(|above| self.place(&folders, verb, above));
+                let same = above.as_ref().is_some_and(|above| {
+                    (above.verdict, &above.lists) == (place.verdict, &place.lists)
                 });
-                if same || closed && place.verdict == Verdict::Deny {
-                    continue;
-                }
-                match verbs.iter_mut().find(|(_, other, _)| *other == place) {
-                    Some((verbs, ..)) => drop(verbs.0.insert(verb)),
-                    None => verbs.push((Verbs([verb].into()), place, lists)),
+                let closed = above.is_none_or(|above| above.verdict == Verdict::Deny);
+                if !(same || closed && place.verdict == Verdict::Deny) {
+                    group(&mut groups, verb, place);
                 }
             }
-            for (verbs, place, lists) in verbs {
-                let everything = if path.is_top() {
-                    "everything outside the roots".to_owned()
-                } else {
-                    format!("everything in {}", quoted(path.as_str()))
-                };
-                let subject = |lists: Vec<AllowList>| Subject::Folder(path.clone(), lists.into());
-                let source = place.source;
-                if lists.is_empty() {
-                    let rest = (source, subject(lists));
-                    statements.push(Statement::new(
-                        place.verdict.into(),
-                        verbs,
-                        &everything,
-                        rest,
-                    ));
-                    continue;
-                }
-                let globs = lists.iter().map(|list| {
-                    let globs = list.iter().flat_map(|(_, globs)| globs.texts());
-                    matching(&globs.cloned().collect::<Vec<_>>())
-                });
-                let globs = globs.collect::<Vec<_>>().join(" and also ");
-                let some = format!("files that match {globs} in {}", quoted(path.as_str()));
-                let others = format!("all other files in {}", quoted(path.as_str()));
-                let rest = (source.clone(), subject(lists));
-                statements.push(Statement::new(
-                    place.verdict.into(),
-                    verbs.clone(),
-                    &some,
-                    rest,
-                ));
-                let rest = (
-                    (
-                        source.0,
-                        "the allow globs of its root leave it out".to_owned(),
-                    ),
-                    subject(Vec::new()),
-                );
-                statements.push(Statement::new(
-                    StatementVerdict::Denied,
-                    verbs,
-                    &others,
-                    rest,
-                ));
+            for (verbs, place) in groups {
+                statements.extend(self.of_folder(path, &verbs, place));
             }
+        }
+        statements
+    }
+
+    /// The statements on one folder.
+    fn of_folder(&self, path: &VirtualPath, verbs: &[Verb], place: Place) -> Vec<Statement> {
+        let folder = quoted(path.as_str());
+        let lists = if place.lists.is_empty() {
+            Vec::new()
+        } else {
+            self.allow_lists(path)
+        };
+        let globs = lists.iter().map(|list| {
+            let globs = list.iter().flat_map(|(_, globs)| globs.texts());
+            matching(&globs.cloned().collect::<Vec<_>>())
+        });
+        let globs = globs.collect::<Vec<_>>().join(" and also ");
+        let object = match (globs.is_empty(), path.is_top()) {
+            (true, true) => "everything outside the roots".to_owned(),
+            (true, false) => format!("everything in {folder}"),
+            (false, _) => format!("files that match {globs} in {folder}"),
+        };
+        let kind = place.source.0;
+        let subject = Subject::Folder(path.clone(), lists.into());
+        let verdict = place.verdict.into();
+        let mut statements = vec![Statement::new(
+            verdict,
+            verbs,
+            &object,
+            place.source,
+            subject,
+        )];
+        if !globs.is_empty() {
+            let object = format!("all other files in {folder}");
+            let source = (kind, "the allow globs of its root leave it out".to_owned());
+            let subject = Subject::Folder(path.clone(), [].into());
+            let denied = StatementVerdict::Denied;
+            statements.push(Statement::new(denied, verbs, &object, source, subject));
         }
         statements
     }
 
     /// What holds in the folder at `path`, apart from rules about names and from deeper folders; `folders` is this authority
     /// without names.
-    fn place(&self, folders: &Self, verb: Verb, path: &VirtualPath) -> (Place, Vec<AllowList>) {
+    fn place(&self, folders: &Self, verb: Verb, path: &VirtualPath) -> Place {
         // Below the top, a path of two names is neither the top nor an entry of it.
         let inside = [FRESH, FRESH]
             .into_iter()
@@ -453,12 +447,11 @@ impl Authority {
             });
             texts.collect()
         });
-        let place = Place {
+        Place {
             verdict: explained.verdict,
             source: self.source(&explained),
             lists: texts.collect(),
-        };
-        (place, lists)
+        }
     }
 
     /// The allow globs that apply in the folder at `path`.
@@ -473,40 +466,10 @@ impl Authority {
     /// Statements on denied and protected names.
     fn name_statements(&self) -> Vec<Statement> {
         let mut statements = Vec::new();
-        let mut add = |globs: &DenyGlobs,
-                       source: SourceKind,
-                       names: &dyn Fn(Arc<Globs>) -> Names,
-                       place: &str| {
-            let (deny, immutable) = globs.lists();
-            for (list, verbs, rule) in [
-                (deny, &Verb::ALL[..], "a deny glob covers it"),
-                (immutable, &[Verb::Write][..], "an immutable glob covers it"),
-            ] {
-                if let Some(list) = list {
-                    let object = format!("files that match {} in {place}", matching(list.texts()));
-                    let verbs = Verbs(verbs.iter().copied().collect());
-                    let rest = (
-                        (source, rule.to_owned()),
-                        Subject::Names(names(Arc::clone(list))),
-                    );
-                    statements.push(Statement::new(
-                        StatementVerdict::Denied,
-                        verbs,
-                        &object,
-                        rest,
-                    ));
-                }
-            }
-        };
         let mut of_root = |root: &Subtree, source| {
-            let mount = root.mount.clone();
-            let place = quoted(mount.path.as_str());
-            add(
-                root.denied(),
-                source,
-                &|globs| Names::Root(mount.clone(), globs),
-                &place,
-            );
+            let folder = quoted(root.mount.path.as_str());
+            let names = |globs| Names::Root(root.mount.clone(), globs);
+            statements.extend(of_globs(root.denied(), source, &folder, names));
         };
         for root in self.base().entries() {
             of_root(root, SourceKind::Configuration);
@@ -516,71 +479,55 @@ impl Authority {
                 of_root(root, self.kind(held.name));
             }
         }
+        let base = self.shared_base();
         for held in self.layers() {
-            let base = self.shared_base();
             let names = |globs| Names::Everywhere(Arc::clone(&base), globs);
-            add(
-                held.layer.everywhere(),
-                self.kind(held.name),
-                &names,
-                "every folder",
+            let globs = held.layer.everywhere();
+            statements.extend(of_globs(globs, self.kind(held.name), "every folder", names));
+        }
+        let mut built_in = |verdict, verbs: &[Verb], object, rule: &str, names| {
+            let source = (SourceKind::BuiltIn, rule.to_owned());
+            let subject = Subject::Names(names);
+            statements.push(Statement::new(verdict, verbs, object, source, subject));
+        };
+        built_in(
+            StatementVerdict::Protected,
+            &[Verb::Write],
+            "protected names, such as .git/hooks, AGENTS.md and .vscode",
+            "such files decide what tools or agents do, so only a grant that names the file allows the change",
+            Names::Protected(Arc::clone(&base)),
+        );
+        if self.base().grantable_folders().next().is_some() {
+            built_in(
+                StatementVerdict::Denied,
+                &Verb::ALL,
+                "the top of the file system, home directories as a whole, and files of the kernel or of this host",
+                "no grant opens them",
+                Names::Ungrantable(base),
             );
         }
-        let base = self.shared_base();
-        let verbs = Verbs([Verb::Write].into());
-        let object = "protected names, such as .git/hooks, AGENTS.md and .vscode";
-        let rule = "such files decide what tools or agents do, so only a grant that names the file allows the change";
-        let rest = (
-            (SourceKind::BuiltIn, rule.to_owned()),
-            Subject::Names(Names::Protected(Arc::clone(&base))),
-        );
-        statements.push(Statement::new(
-            StatementVerdict::Protected,
-            verbs,
-            object,
-            rest,
-        ));
-        if self.base().grantable_folders().next().is_none() {
-            return statements;
-        }
-        let verbs = Verbs(Verb::ALL.into_iter().collect());
-        let object = "the top of the file system, home directories as a whole, and files of the kernel or of this host";
-        let rest = (
-            (SourceKind::BuiltIn, "no grant opens them".to_owned()),
-            Subject::Names(Names::Ungrantable(base)),
-        );
-        statements.push(Statement::new(
-            StatementVerdict::Denied,
-            verbs,
-            object,
-            rest,
-        ));
         statements
     }
 
     /// Statements on resources that are not files.
     fn resource_statements(&self) -> Vec<Statement> {
-        let mut patterns: Vec<ScopePattern> = self.base().patterns().cloned().collect();
+        let mut patterns: Vec<&ScopePattern> = self.base().patterns().collect();
         for held in self.layers() {
-            patterns.extend(held.layer.scopes().patterns().cloned());
+            patterns.extend(held.layer.scopes().patterns());
         }
-        let of_resource =
-            |pattern: &&ScopePattern| matches!(pattern.resource(), Some(Resource::Other(_)));
+        let resources = patterns.iter().filter_map(|pattern| pattern.resource());
         let network = Resource::Other("network".into());
-        let mut named: BTreeSet<Resource> = [network].into();
-        named.extend(
-            patterns
-                .iter()
-                .filter(of_resource)
-                .filter_map(|one| one.resource().cloned()),
-        );
+        let named: BTreeSet<&Resource> = resources
+            .filter(|resource| **resource != Resource::File)
+            .chain([&network])
+            .collect();
+        let named: Arc<[Resource]> = named.into_iter().cloned().collect();
         let mut statements = Vec::new();
-        let named: Arc<[Resource]> = named.into_iter().collect();
-        let other = Resource::Other(FRESH.into());
-        for resource in named.iter().chain([&other]) {
-            let mut details: Vec<ScopePattern> = patterns
+        for resource in &*named {
+            let of_resource = patterns
                 .iter()
-                .filter(|pattern| pattern.resource() == Some(resource))
+                .filter(|one| one.resource() == Some(resource));
+            let mut details: Vec<ScopePattern> = of_resource
                 .map(|pattern| pattern.of_any_verb())
                 .chain([ScopePattern::of_resource(resource.clone())])
                 .collect();
@@ -591,36 +538,39 @@ impl Authority {
                     .iter()
                     .filter(|above| *above != pattern && above.covers_pattern(pattern));
                 let above = above.max_by_key(|above| above.to_string().len());
-                let mut verbs: Vec<(Verbs, Verdict, Source)> = Vec::new();
-                for verb in Verb::ALL {
-                    let explained = self.explain(&pattern.need_beneath(verb, FRESH), &[]);
-                    let above =
-                        above.map(|above| self.judge(&above.need_beneath(verb, FRESH), &[]));
-                    if above.unwrap_or(Verdict::Deny) == explained.verdict {
-                        continue;
-                    }
-                    let source = self.source(&explained);
-                    let same = verbs
-                        .iter_mut()
-                        .find(|(_, verdict, of)| (*verdict, of) == (explained.verdict, &source));
-                    match same {
-                        Some((verbs, ..)) => drop(verbs.0.insert(verb)),
-                        None => verbs.push((Verbs([verb].into()), explained.verdict, source)),
-                    }
-                }
-                for (verbs, verdict, source) in verbs {
-                    let (object, subject) = if *resource == other {
-                        let others = Subject::OtherResources(Arc::clone(&named));
-                        ("everything else that is not a file".to_owned(), others)
-                    } else {
-                        (object_of(pattern), Subject::Resource(pattern.clone()))
-                    };
-                    let rest = (source, subject);
-                    statements.push(Statement::new(verdict.into(), verbs, &object, rest));
-                }
+                let subject = Subject::Resource(pattern.clone());
+                let object = object_of(pattern);
+                statements.extend(self.of_resource(pattern, above, &object, &subject));
             }
         }
+        let other = ScopePattern::of_resource(Resource::Other(FRESH.into()));
+        let subject = Subject::OtherResources(named);
+        let object = "everything else that is not a file";
+        statements.extend(self.of_resource(&other, None, object, &subject));
         statements
+    }
+
+    /// The statements on what `pattern` covers, if they differ from those on `above`.
+    fn of_resource(
+        &self,
+        pattern: &ScopePattern,
+        above: Option<&ScopePattern>,
+        object: &str,
+        subject: &Subject,
+    ) -> Vec<Statement> {
+        let mut groups = Vec::new();
+        for verb in Verb::ALL {
+            let explained = self.explain(&pattern.need_beneath(verb, FRESH), &[]);
+            let above = above.map(|above| self.judge(&above.need_beneath(verb, FRESH), &[]));
+            if above.unwrap_or(Verdict::Deny) != explained.verdict {
+                let holds = (explained.verdict, self.source(&explained));
+                group(&mut groups, verb, holds);
+            }
+        }
+        let statements = groups.into_iter().map(|(verbs, (verdict, source))| {
+            Statement::new(verdict.into(), &verbs, object, source, subject.clone())
+        });
+        statements.collect()
     }
 
     fn source(&self, explained: &Explanation) -> Source {
@@ -647,6 +597,34 @@ impl Authority {
             LayerName::Agent(_) | LayerName::Call => SourceKind::Spawn,
         }
     }
+}
+
+/// The statements on the deny and immutable globs of a root or a policy; `names` are the names that a list covers.
+fn of_globs(
+    globs: &DenyGlobs,
+    kind: SourceKind,
+    place: &str,
+    names: impl Fn(Arc<Globs>) -> Names,
+) -> Vec<Statement> {
+    let (deny, immutable) = globs.lists();
+    let rules = [
+        (deny, &Verb::ALL[..], "a deny glob covers it"),
+        (immutable, &[Verb::Write], "an immutable glob covers it"),
+    ];
+    let statement = |(list, verbs, rule): (Option<&Arc<Globs>>, &[Verb], &str)| {
+        let list = list?;
+        let object = format!("files that match {} in {place}", matching(list.texts()));
+        let subject = Subject::Names(names(Arc::clone(list)));
+        let source = (kind, rule.to_owned());
+        Some(Statement::new(
+            StatementVerdict::Denied,
+            verbs,
+            &object,
+            source,
+            subject,
+        ))
+    };
+    rules.into_iter().filter_map(statement).collect()
 }
 
 /// The globs, in words.
