@@ -47,7 +47,9 @@ async fn run() -> Result<(), BoxError> {
         icons: "✎".into(),
         description: "Writes notes".into(),
     };
-    let source = ConsoleSource::new(Arc::clone(&grants)).runtime(&runtime).audit(ConsoleAudit::Memory(audit));
+    let source = ConsoleSource::new(Arc::clone(&grants))
+        .runtime(&runtime)
+        .audit(ConsoleAudit::Memory(audit));
     console.add_source(source.server(card));
 
     let policy = Policy::nothing()

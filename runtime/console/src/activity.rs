@@ -11,9 +11,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use crate::error::ApiError;
-use crate::request;
-use crate::routes::{ApiResult, AppState, json_response};
-use crate::state::{ConsoleState, SourceState};
+use crate::permissions::{self, AskedCall};
+use crate::request::{self, GrantRequest};
+use crate::response;
+use crate::routes::{self, ApiResult, AppState, json_response};
+use crate::state::{ConsoleState, SourceState, now_ms};
 use bailiwick::activity::RecentCall;
 use bailiwick::permission::{AuthorityError, DecidedBy};
 use bailiwick::{Runtime, Worker};
@@ -27,6 +29,9 @@ const MAX_CALLS: usize = 200;
 const MAX_TEXT: usize = 200;
 /// Maximum number of agents and of tools to filter by.
 const MAX_NAMES: usize = 500;
+
+/// The time in which calls are compared with a new grant.
+const HOUR_MS: u64 = 3_600_000;
 
 /// Filter of the calls to show: all given members must match.
 #[derive(Debug, Default, Deserialize)]
@@ -144,7 +149,7 @@ fn live_worker(
 /// The recent calls of all sources, or of one run; the newest first.
 fn recent_calls(console: &ConsoleState, run: Option<&str>) -> Result<Vec<SourceCall>, ApiError> {
     let sources = match run {
-        Some(run) => vec![crate::routes::source_of_run(console, run)?],
+        Some(run) => vec![routes::source_of_run(console, run)?],
         None => console.sources(),
     };
     let mut calls = Vec::new();
@@ -230,10 +235,29 @@ pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) ->
         .collect();
     json_response(&json!({
         "agent": agent_view(source.run, &worker, &questions),
-        "may": [],
+        "may": permissions::statements(&worker, source.run).await,
         "changed": paths,
         "changed_omitted": changed.omitted,
     }))
+}
+
+/// The calls of the last hour that a grant would have allowed without a question.
+pub(super) async fn would_allow(State(console): AppState, body: Bytes) -> ApiResult {
+    let request: GrantRequest = request::parse(&body)?;
+    let (source, grant) = routes::new_grant(&console, request).await?;
+    let since = now_ms().saturating_sub(HOUR_MS);
+    let calls = source.runtime().map(|runtime| runtime.recent_calls());
+    let asked = calls.into_iter().flatten().rev();
+    let asked = asked.filter(|call| call.question.is_some() && call.at >= since);
+    let asked = asked.map(|call| AskedCall {
+        call: response::name_in_run(source.run, call.call.0),
+        at: call.at,
+        worker: call.worker,
+        agent: Arc::clone(&call.agent),
+        sentence: call.intent.clone(),
+        needs: (call.asked_omitted == 0).then(|| call.asked.clone()),
+    });
+    json_response(&permissions::would_allow(asked, &grant, source.grants()))
 }
 
 pub(super) async fn pause(State(console): AppState, body: Bytes) -> ApiResult {

@@ -9,6 +9,7 @@ mod audit;
 mod error;
 mod history;
 mod page;
+mod permissions;
 mod request;
 mod response;
 mod routes;

@@ -232,14 +232,11 @@ impl SourceState {
         let to_view =
             |question| response::question_view(question, &config.server, &config.known_servers);
         response.questions.extend(questions.iter().map(to_view));
-        let batches = bailiwick::permission::batches(&questions);
-        let together = batches.iter().map(|batch| response::batch_view(run, batch));
-        response.batches.extend(together);
         let mut stats = self.stats();
         stats.note_uses(&grants);
         response.grants.extend(grants.iter().map(|grant| {
             let used = stats.uses.get(&grant.id).and_then(|(_, at)| *at);
-            response::grant_entry(run, grant, used)
+            response::grant_entry(self.grants(), grant, used)
         }));
         let refusals = silenced.iter().map(|one| response::denial_view(run, one));
         response.refusals.extend(refusals);

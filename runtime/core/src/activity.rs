@@ -76,6 +76,8 @@ pub struct RecentCall {
     pub needs_omitted: usize,
     /// The needs that people were asked about: the first 20, with at most 8 KiB of text.
     pub asked: Vec<Scope>,
+    /// How many further ones there are.
+    pub asked_omitted: usize,
     /// The last question that the call waited for.
     pub question: Option<QuestionId>,
     /// What allowed it, in the order in which it was judged: the first 20.

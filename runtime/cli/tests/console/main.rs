@@ -11,6 +11,7 @@ mod agents;
 mod api;
 mod callers;
 mod complete;
+mod prompts;
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");

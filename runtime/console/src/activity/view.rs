@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::response::{at, grant_name, name_in_run, run_name};
+use crate::response::{grant_name, lifetime_text, name_in_run, run_name};
 use bailiwick::activity::{AllowedBy, CallContent, EndedQuestion, RecentCall};
 use bailiwick::effect::{Change, Op, ResourceChange};
-use bailiwick::permission::{DecidedBy, Decision, GrantHolder, GrantView, Lifetime, Question, Run};
+use bailiwick::permission::{DecidedBy, Decision, Lifetime, Question, Run};
 use bailiwick::policy::Access;
 use bailiwick::tool::ToolName;
 use bailiwick::worker::{CallState, ChangedPath};
@@ -281,9 +281,9 @@ impl AllowedByView {
             AllowedBy::Policy => plain(AllowedKind::Policy, "allowed by the policy"),
             AllowedBy::Grant(grant) => Self {
                 kind: AllowedKind::Grant,
-                text: format!("{}, {}", grant.pattern.sentence(), rest_of(grant)),
+                text: format!("{}, {}", grant.pattern.sentence(), lifetime_text(grant)),
                 grant: Some(grant_name(run, grant.id)),
-                expires_at: grant.expires_at.map(|end| at(run, end)),
+                expires_at: grant.expires_at.map(|end| run.at_ms(end)),
             },
             AllowedBy::Answer { by, lifetime, .. } => {
                 let kind = match by {
@@ -295,18 +295,6 @@ impl AllowedByView {
             AllowedBy::Sent(_) => plain(AllowedKind::Host, "allowed by grants sent with the call"),
             _ => plain(AllowedKind::Host, "allowed by the host"),
         }
-    }
-}
-
-/// How long a grant was still valid.
-fn rest_of(grant: &GrantView) -> String {
-    match (grant.uses_left, &grant.holder) {
-        (Some(1), _) => "1 use left".to_owned(),
-        (Some(left), _) => format!("{left} uses left"),
-        (None, _) if grant.expires_at.is_some() => "for a limited time".to_owned(),
-        (None, GrantHolder::Session { .. }) => "until the session ends".to_owned(),
-        (None, GrantHolder::Worker(_)) => "until the agent ends".to_owned(),
-        (None, GrantHolder::Agent(_)) => "until it is revoked".to_owned(),
     }
 }
 

@@ -219,7 +219,9 @@ impl CallLog {
             let fresh = needs.iter().filter(|need| !row.asked.contains(need));
             let fresh: Vec<Scope> = fresh.cloned().collect();
             row.asked.extend(fresh);
+            let all = row.asked.len();
             row.asked = first_needs(&row.asked);
+            row.asked_omitted += all.saturating_sub(row.asked.len());
         });
     }
 
@@ -567,6 +569,7 @@ mod tests {
             needs: Vec::new(),
             needs_omitted: 0,
             asked: Vec::new(),
+            asked_omitted: 0,
             question: None,
             allowed_by: Vec::new(),
             files: 0,

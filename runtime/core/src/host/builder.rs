@@ -506,7 +506,7 @@ impl RuntimeBuilder {
         let broker = grants::broker_config(self.asks, self.question_timeout, self.store)?;
         let broker = Broker::start(broker, audit.clone(), approver).await;
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
-        let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());
+        let marks = self.remote.marks();
         let core = Arc::new(Core {
             tool_slots: ToolSlots::of(&self.tools),
             tools: Tools::new(self.tools, self.remote),
@@ -537,6 +537,8 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
+        let (broker, authority) = (core.broker.clone(), core.authority.clone());
+        let grants = GrantAuthority::new(broker, authority, marks, Arc::downgrade(&core));
         let inner = Arc::new(RuntimeInner {
             core,
             memory: self.memory,

@@ -49,6 +49,14 @@ impl Requester {
     }
 }
 
+impl GrantView {
+    /// Whether `requester` may use it.
+    pub(crate) fn is_held_by(&self, requester: &Requester) -> bool {
+        let mut holders = requester.holders();
+        holders.any(|(holder, down)| holder == self.holder && (self.descendants || !down))
+    }
+}
+
 /// The grants that a call uses, and the gates that stop it when they are revoked.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
@@ -80,6 +88,8 @@ pub struct GrantView {
     pub expires_at: Option<Duration>,
     /// How often it was used.
     pub used: u64,
+    /// When it was given, in milliseconds since 1970.
+    pub given_at_ms: u64,
 }
 
 #[derive(Debug)]
@@ -106,7 +116,7 @@ pub(crate) struct GrantTable {
 
 impl GrantTable {
     /// Adds a grant. Its time begins `now`.
-    pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration) {
+    pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration, given_at_ms: u64) {
         let (uses_left, expires_at) = match new.lifetime {
             Lifetime::Once => (Some(NonZeroU32::MIN.get()), None),
             Lifetime::Waiting(uses) | Lifetime::Uses(uses) => (Some(uses.get()), None),
@@ -123,6 +133,7 @@ impl GrantTable {
                 uses_left,
                 expires_at,
                 used: 0,
+                given_at_ms,
             },
             gate: Arc::default(),
             counted_together: Arc::new([id]),
@@ -352,7 +363,7 @@ mod tests {
             lifetime,
             descendants,
         };
-        book.insert(GrantId(id), new, NOW);
+        book.insert(GrantId(id), new, NOW, 0);
     }
 
     fn uses(count: u32) -> Lifetime {

@@ -11,8 +11,8 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{
-    AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester, UsedGrants,
-    choices,
+    AffectedFiles, AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester,
+    UsedGrants, choices,
 };
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
@@ -154,14 +154,15 @@ impl Shared {
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>, alone: bool) -> Request {
         let (info, arguments) = (waiting.info(), waiting.arguments());
         let needs = waiting.asks().to_vec();
+        let explained = waiting.protected();
         let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
-            waiting.protected().into_iter().unzip();
+            explained.iter().cloned().unzip();
         reasons.sort_unstable();
         reasons.dedup();
         let sensitive = !protected.is_empty();
         let max_grantable = self.core.authority.max_grantable();
         let roots = self.core.authority.served();
-        Request {
+        let mut request = Request {
             worker: self.id,
             call: info.id,
             origin: info.origin,
@@ -171,6 +172,9 @@ impl Shared {
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
             intent: self.intent(info, waiting.needs()),
+            sentence: String::new(),
+            dangers: Vec::new(),
+            files: AffectedFiles::default(),
             choices: choices(&needs, &max_grantable, &roots, sensitive),
             roots,
             needs,
@@ -183,7 +187,9 @@ impl Shared {
             protected_because: reasons,
             server: self.server_of(info),
             alone,
-        }
+        };
+        request.describe(&explained);
+        request
     }
 
     /// The third-party server that carries out a call, if any.

@@ -45,6 +45,7 @@ impl Shared {
             needs: Vec::new(),
             needs_omitted: 0,
             asked: Vec::new(),
+            asked_omitted: 0,
             question: None,
             allowed_by: Vec::<AllowedBy>::new(),
             files: 0,
@@ -89,7 +90,7 @@ impl Shared {
             let resources = preview.map_or(&[][..], |preview| &preview.resources);
             calls.asking(
                 request.call,
-                &request.intent,
+                &request.sentence,
                 &request.needs,
                 (changes, resources),
             );
