@@ -7,7 +7,6 @@ const MESSAGES = {
   "no-handshake": ["notice warn", "This revision has no handshake, so this is not sent."],
   policy: ["said", "Sent with each call as `_meta.policy`. It can only restrict, and has no settings for the start of the server."],
   "no-policy": ["notice", "The server does not declare support for policies."],
-  "no-reader": ["notice bad", "No tool is annotated as read-only."],
   "under-policy": ["notice", "The policy of the tab Policy applies."],
   checks: ["said", "The checks of `bailiwick check`. They change nothing if the annotations of the tools are correct."],
   "preview-only": ["notice", "This allows the preview only, which changes nothing."],
