@@ -89,8 +89,12 @@ async fn page_works_with_real_servers_in_a_browser() {
     .map(|(name, server, argument)| (name, program(server), argument));
     let invalid = invalid_server();
     // Whoever started the server may grant, and grants by repeating a call or by answering a form.
-    let serve = [PROGRAM, "serve", "--trust=host", "--grantable=write:file"];
+    // The program rejects variables that are not its own, and the server inherits the variables of the tests.
+    let own = ["env", "-u", "BAILIWICK_CASES", "-u", "BAILIWICK_BLESS"];
+    let options = ["serve", "--trust=host", "--grantable=write:file"];
+    let serve = [&own[..], &[PROGRAM], &options].concat();
     let replay = [&serve[..], &["--ask=replay"]].concat();
+    let asks = [&replay[..], &["--ask-scopes=write:file"]].concat();
     let elicit = [&serve[..], &["--ask=client"]].concat();
     let stateless = Connection {
         revision: "2026-07-28".parse().unwrap(),
@@ -100,6 +104,7 @@ async fn page_works_with_real_servers_in_a_browser() {
     for (name, command, connection) in [
         ("edit", &replay, Connection::default()),
         ("scopes", &replay, Connection::default()),
+        ("asks", &asks, Connection::default()),
         ("configuration", &replay, Connection::default()),
         ("policy", &replay, Connection::default()),
         ("checks", &replay, Connection::default()),
