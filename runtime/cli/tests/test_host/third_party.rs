@@ -94,7 +94,11 @@ async fn page_works_with_real_servers_in_a_browser() {
     let options = ["serve", "--trust=host", "--grantable=write:file"];
     let serve = [&own[..], &[PROGRAM], &options].concat();
     let replay = [&serve[..], &["--ask=replay"]].concat();
-    let asks = [&replay[..], &["--ask-scopes=write:file"]].concat();
+    let asks = [
+        &replay[..],
+        &["--allow-scopes=read:file", "--ask-scopes=write:file"],
+    ]
+    .concat();
     let elicit = [&serve[..], &["--ask=client"]].concat();
     let stateless = Connection {
         revision: "2026-07-28".parse().unwrap(),

@@ -88,20 +88,29 @@ test("a call outside the root runs once with the granted scope", async ({ page }
   await wellFormed(page);
 });
 
-for (const [host, file] of [["scopes", "outside/once.txt"], ["asks", "repo/once.txt"]] as const) {
-  test(`a write whose preview needs a permission is one question: ${file}`, async ({ page }) => {
-    await open(page, host, "list_roots");
-    const root = /\/\S+\/repo/.exec(await read(page, "list_roots", {}))?.[0] ?? "";
-    await pick(page, "write_file");
-    await given(page, { path: root.replace(/repo$/, file), content: "once" });
-    await part(page, "Preview, ask, call").click();
-    await expect(page.locator(".asks")).toContainText("without another question");
-    await press(page, "Allow this once");
-    await result(page, "done");
-    await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
-    await wellFormed(page);
-  });
-}
+test("a write that needs a permission is one question, with its diff", async ({ page }) => {
+  await open(page, "asks", "edit_file");
+  await given(page, { path: "src/limits.rs", edits: [{ old_text: "= 3", new_text: "= 7" }] });
+  await part(page, "Preview, ask, call").click();
+  await expect(page.locator(".asks .t.add")).toHaveText(["pub const RETRIES: u32 = 7;"]);
+  await press(page, "Allow this once");
+  await result(page, "done");
+  await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
+  await wellFormed(page);
+});
+
+test("a write whose preview needs a permission is one question", async ({ page }) => {
+  await open(page, "scopes", "list_roots");
+  const root = /\/\S+\/repo/.exec(await read(page, "list_roots", {}))?.[0] ?? "";
+  await pick(page, "write_file");
+  await given(page, { path: root.replace(/repo$/, "outside/once.txt"), content: "once" });
+  await part(page, "Preview, ask, call").click();
+  await expect(page.locator(".asks")).toContainText("without another question");
+  await press(page, "Allow this once");
+  await result(page, "done");
+  await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
+  await wellFormed(page);
+});
 
 test("a configuration from the form is sent on reconnect and validated", async ({ page }) => {
   await open(page, "configuration");

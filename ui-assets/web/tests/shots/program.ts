@@ -54,8 +54,8 @@ export interface Project {
   /** The URL of the approval console, with its secret. */
   readonly console: string;
   agent(name: string): Promise<Agent>;
-  /** Waits until this number of calls need approval. */
-  asked(count: number): Promise<readonly Question[]>;
+  /** Waits until this number of calls need approval, the last of which is `call`. */
+  asked(count: number, call: Promise<Answer | undefined>): Promise<void>;
   /** Answers the oldest question. */
   answer(answer: "allow" | "deny"): Promise<void>;
   write(path: string, text: string): Promise<void>;
@@ -98,7 +98,7 @@ export async function project(): Promise<Project> {
   await mkdir(run);
   await writeFile(join(dir, "mcp.json"), JSON.stringify({ mcpServers: { notes: { command: PROGRAM, args: ["serve", join(dir, "notes")] } } }));
   const env = { BAILIWICK_TOKEN: token, XDG_RUNTIME_DIR: run, XDG_STATE_HOME: run, HOME: run };
-  const options = ["--http=127.0.0.1:0", "--ask=page", "--ask-scopes=write:file", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`];
+  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`];
   const [endpoint, child] = await start(["serve", ...options, "--servers", join(dir, "mcp.json"), "--pins", join(dir, "pins"), join(dir, "shop")], env, /http:\S+\/mcp/);
   // The program has written the console's address to a file, because its output is no terminal.
   const address = (await readdir(run)).find((name) => name.endsWith(".html")) ?? "";
@@ -110,10 +110,10 @@ export async function project(): Promise<Project> {
     if (!response.ok) throw new Error(`${path}: ${await response.text()}`);
     return response.json();
   };
-  const asked = async (count: number): Promise<readonly Question[]> => {
+  const waiting = async (count: number): Promise<void> => {
     for (;;) {
       const { version, questions } = (await api("state")) as { version: number; questions: readonly Question[] };
-      if (questions.length === count) return questions;
+      if (questions.length === count) return;
       await api(`events/${version}`);
     }
   };
@@ -121,7 +121,13 @@ export async function project(): Promise<Project> {
   return {
     dir,
     console,
-    asked,
+    async asked(count, call) {
+      const unasked = call.then((answer) => {
+        throw new Error(`the call ended without a question: ${JSON.stringify(answer)}`);
+      });
+      await Promise.race([waiting(count), unasked]);
+      unasked.catch(() => undefined);
+    },
     async agent(name) {
       const client = new Client({ name, version: "1.0.0" }, { capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } } } });
       await client.connect(new StreamableHTTPClientTransport(new URL(endpoint), { requestInit: { headers: { authorization: `Bearer ${token}` } } }));
@@ -154,7 +160,8 @@ export async function project(): Promise<Project> {
 /** `bailiwick test-host` with the file tools on the project; resolves with the URL of its page. */
 export async function testHost(): Promise<{ readonly url: string; close(): Promise<void> }> {
   const dir = await files();
-  const [url, child] = await start(["test-host", PROGRAM, "serve", "--ask=replay", join(dir, "shop")], { HOME: dir }, /http:\S+/);
+  const PATH = `${dirname(PROGRAM)}:${process.env["PATH"]}`;
+  const [url, child] = await start(["test-host", "bailiwick", "serve", "--ask=replay", join(dir, "shop")], { HOME: dir, PATH }, /http:\S+/);
   return {
     url,
     async close() {

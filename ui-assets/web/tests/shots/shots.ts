@@ -9,7 +9,7 @@ import { project, testHost as startTestHost } from "./program.ts";
 import type { Agent, Project } from "./program.ts";
 import { activity, permissions, questions, testHost } from "./ui.ts";
 
-const MOST_BYTES = 150_000;
+const MOST_BYTES = 200_000;
 const WIDE = { width: 1280, height: 800 };
 const NARROW = { width: 320, height: 640 };
 type Size = typeof WIDE;
@@ -43,7 +43,7 @@ const RETRIES = { path: "src/limits.rs", edits: [{ old_text: "RETRIES: u32 = 3",
 const TOTAL = { path: "src/cart.rs", edits: [{ old_text: "map(|item| item.price)", new_text: "map(|item| item.price * item.count)" }] };
 
 /** Calls that a person is asked about, by the name of the picture. */
-const ASKED: Readonly<Record<string, (agent: Agent, dir: string) => unknown>> = {
+const ASKED: Readonly<Record<string, (agent: Agent, dir: string) => ReturnType<Agent["call"]>>> = {
   "prompt-edit": (agent) => agent.call("edit_file", TOTAL),
   "prompt-create": (agent) => agent.call("write_file", { path: "docs/limits.md", content: "# Limits\n\nA payment is tried 3 times.\n" }),
   "prompt-delete-folder": (agent) => agent.call("delete", { path: "old", recursive: true }),
@@ -58,8 +58,7 @@ const MAIN = ["prompt-edit", "prompt-delete-folder"];
 
 for (const [name, call] of Object.entries(ASKED)) {
   test(name, async ({ page, started }) => {
-    void call(await started.agent("claude-code"), started.dir);
-    await started.asked(1);
+    await started.asked(1, call(await started.agent("claude-code"), started.dir));
     await questions.open(page, started.console);
     const prompt = await questions.prompt(page);
     if (MAIN.includes(name)) await pictures(name, page, prompt, { width: 900, height: 900 });
@@ -83,8 +82,7 @@ test("inbox", async ({ page, started }) => {
   for (const [at, [name, tool, input]] of calls.entries()) {
     const agent = agents.get(name) ?? (await started.agent(name));
     agents.set(name, agent);
-    void agent.call(tool, input as Record<string, unknown>);
-    await started.asked(at + 1);
+    await started.asked(at + 1, agent.call(tool, input as Record<string, unknown>));
   }
   await questions.open(page, started.console);
   await questions.list(page, calls.length);
@@ -96,8 +94,8 @@ async function history(started: Project): Promise<void> {
   const [refactor, writer] = [await started.agent("refactor"), await started.agent("writer")];
   await refactor.call("read_file", { path: "src/limits.rs" });
   await refactor.call("read_file", { path: "src/missing.rs" });
-  const asked = async (call: Promise<unknown>, answer: "allow" | "deny", before?: () => Promise<void>): Promise<void> => {
-    await started.asked(1);
+  const asked = async (call: ReturnType<Agent["call"]>, answer: "allow" | "deny", before?: () => Promise<void>): Promise<void> => {
+    await started.asked(1, call);
     await before?.();
     await started.answer(answer);
     await call;
@@ -138,7 +136,7 @@ test("permissions", async ({ page, started }) => {
 test("review", async ({ page, site, started }) => {
   const agent = await started.agent("refactor");
   const call = agent.call("edit_file", TOTAL);
-  await started.asked(1);
+  await started.asked(1, call);
   await started.answer("allow");
   const link = (await call)?.content.find(({ type, name }) => type === "resource_link" && name === "review");
   const html = await agent.read(link?.uri ?? "");
@@ -152,7 +150,7 @@ test("review", async ({ page, site, started }) => {
 test("browser", async ({ page, site, started }) => {
   const agent = await started.agent("refactor");
   const change = agent.call("edit_file", RETRIES);
-  await started.asked(1);
+  await started.asked(1, change);
   await started.answer("allow");
   await change;
   const other = (name: string, input: Readonly<Record<string, unknown>>): unknown => agent.call(name, input);
