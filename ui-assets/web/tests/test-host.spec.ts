@@ -2,7 +2,7 @@
 import type { Page } from "@playwright/test";
 
 import { initial, policySchema } from "../pages/test-host/schema.ts";
-import { HOSTILE, open, part, press, ready, tool } from "./test-host-fake.ts";
+import { HOSTILE, answer, open, part, press, ready, tool } from "./test-host-fake.ts";
 import type { Api, Members } from "./test-host-fake.ts";
 import type { Site } from "./fixtures.ts";
 import { expect, test } from "./fixtures.ts";
@@ -85,7 +85,7 @@ test("hostile server text is rendered as plain text", async ({ page, site }) => 
     await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
   }
   await part(page, "Call").click();
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   for (const tab of ["Text", "Image", "Links", "Embedded", "Structured", "Other", "Raw"]) {
     await page.locator(".result").getByRole("button", { name: new RegExp(`^${tab}`) }).click();
   }
@@ -192,18 +192,18 @@ test("missing scopes are requested once and sent with one retry", async ({ page,
   const calls = () => asked.filter(({ what }) => what === "request").map(({ body }) => granted(body as Members));
   await part(page, "Call").click();
   await expect(page.locator(".asks .preview code")).toHaveText("write:file:/outside/a");
-  await press(page, "Deny once");
+  await press(page, "Deny");
   await expect(page.getByText("Not granted, so the call was not repeated.")).toBeVisible();
   expect(calls()).toEqual([undefined]);
   await part(page, "Call").click();
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
   expect(calls()).toEqual([undefined, undefined, scopes]);
   // The test host keeps no grants, so it does not offer lasting ones.
   await part(page, "Call").click();
-  await expect(part(page, "Allow this once")).toBeVisible();
+  await expect(answer(page, "Allow")).toBeVisible();
   await expect(page.getByText(/remember|until/i)).toBeHidden();
-  await press(page, "Deny once");
+  await press(page, "Deny");
   expect(calls().slice(3)).toEqual([undefined]);
 });
 
@@ -229,7 +229,7 @@ test("one write is one question if the call needs scopes that the question showe
   const scopes = ["write:file:/repo/a.txt"];
   const sent = await writes(page, site, { call: scopes });
   await expect(page.locator(".asks .preview code")).toHaveText("write:file");
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await expect(page.getByRole("region", { name: "Result", exact: true })).toHaveAttribute("data-status", "done");
   expect(sent).toEqual([{ preview: true }, TOKEN, { ...TOKEN, granted_scopes: scopes }]);
 });
@@ -239,7 +239,7 @@ test("one write is one question if its preview needs scopes, and the question sa
   const sent = await writes(page, site, { preview: scopes, call: scopes });
   await expect(page.locator(".asks .preview code")).toHaveText(scopes);
   await expect(page.locator(".asks")).toContainText("If you allow this, the call is made exactly as previewed, without another question.");
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await expect(page.getByRole("region", { name: "Result", exact: true })).toHaveAttribute("data-status", "done");
   expect(sent).toEqual([{ preview: true }, { preview: true, granted_scopes: scopes }, { ...TOKEN, granted_scopes: scopes }]);
 });
@@ -249,11 +249,11 @@ for (const scopes of [["write:filesystem:/a"], ["write:file:/a", "write:mcp:othe
     const sent = await writes(page, site, { call: scopes });
     // Another question replaces this one, so `press` cannot wait until it is gone.
     await expect(async () => {
-      await part(page, "Allow this once").click({ timeout: 1_000 });
+      await answer(page, "Allow").click({ timeout: 1_000 });
       await expect.poll(() => sent.length, { timeout: 200 }).toBe(2);
     }).toPass();
     await expect(page.locator(".asks .preview code")).toHaveText(scopes);
-    await press(page, "Deny once");
+    await press(page, "Deny");
     await expect(page.getByText("Not granted, so the call was not repeated.")).toBeVisible();
     expect(sent).toEqual([{ preview: true }, TOKEN]);
   });
@@ -261,10 +261,10 @@ for (const scopes of [["write:filesystem:/a"], ["write:file:/a", "write:mcp:othe
 
 test("a question about a preview says that it changes nothing", async ({ page, site }) => {
   const sent = await writes(page, site, { preview: ["write:file:/outside/a.txt"] });
-  await press(page, "Deny once");
+  await press(page, "Deny");
   await part(page, "Preview").click();
   await expect(page.locator(".asks")).toContainText("This allows the preview only, which changes nothing.");
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await expect(page.getByRole("region", { name: "Preview", exact: true })).toHaveAttribute("data-status", "done");
   expect(sent.filter((meta) => meta["preview"] !== true)).toEqual([]);
 });
@@ -286,15 +286,15 @@ for (const [place, result] of [
   });
   await part(page, "Preview, ask, call").click();
   await expect(page.locator(".asks .bad")).toContainText("No preview: -32002: not yet");
-  await expect(part(page, "Allow this once")).toBeDisabled();
+  await expect(answer(page, "Allow")).toBeDisabled();
   there = true;
   await part(page, "Try again").click();
-  await expect(part(page, "Allow this once")).toBeEnabled();
+  await expect(answer(page, "Allow")).toBeEnabled();
   await expect(page.locator(".asks")).toBeFocused();
   // A changed line that looks like a file header is still a changed line.
   await expect(page.locator(".asks .t.del")).toHaveText("-- old");
   await expect(page.locator(".asks .t.add")).toHaveText("++ new");
-  await press(page, "Allow this once");
+  await press(page, "Allow");
 });
 
 for (const [scopes, readOnly, words] of [
@@ -351,7 +351,7 @@ test("questions are shown one at a time and keep typed input", async ({ page, si
   await expect.poll(() => told).toEqual([0]);
   // Questions are asked in order of arrival, and a person's own call is not delayed.
   await expect(page.getByText("1 of 2 questions")).toBeVisible();
-  await press(page, "Deny once");
+  await press(page, "Deny");
   await expect(form).toContainText("Question b");
   await expect(page.getByText(/of \d questions/)).toBeHidden();
   await part(page, "Decline").click();

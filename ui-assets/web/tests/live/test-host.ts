@@ -56,10 +56,10 @@ test("an allowed preview is carried out exactly", async ({ page }) => {
   await page.getByLabel("new_text required").fill("= 5");
   await part(page, "Preview, ask, call").click();
   await expect(page.locator(".asks .t.add")).toHaveText(["pub const RETRIES: u32 = 5;"]);
-  await press(page, "Deny once");
+  await press(page, "Deny");
   await expect(page.getByText("Denied: nothing was done.")).toBeVisible();
   await part(page, "Preview, ask, call").click();
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await result(page, "done");
   await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
   await expect(page.locator(".compared li")).not.toHaveCount(0);
@@ -78,12 +78,12 @@ test("a call outside the root runs once with the granted scope", async ({ page }
   await given(page, { path, content: "hello" });
   await part(page, "Call").click();
   await expect(page.locator(".asks .preview code")).toHaveText(`write:file:${path}`);
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await result(page, "done");
   // The grant applied to that call only.
   await part(page, "Call").click();
   await expect(page.locator("permission-prompt")).toBeVisible();
-  await press(page, "Deny once");
+  await press(page, "Deny");
   await result(page, "failed");
   await wellFormed(page);
 });
@@ -93,7 +93,7 @@ test("a write that needs a permission is one question, with its diff", async ({ 
   await given(page, { path: "src/limits.rs", edits: [{ old_text: "= 3", new_text: "= 7" }] });
   await part(page, "Preview, ask, call").click();
   await expect(page.locator(".asks .t.add")).toHaveText(["pub const RETRIES: u32 = 7;"]);
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await result(page, "done");
   await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
   await wellFormed(page);
@@ -106,7 +106,7 @@ test("a write whose preview needs a permission is one question", async ({ page }
   await given(page, { path: root.replace(/repo$/, "outside/once.txt"), content: "once" });
   await part(page, "Preview, ask, call").click();
   await expect(page.locator(".asks")).toContainText("without another question");
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await result(page, "done");
   await expect(page.locator(".compared")).toHaveAttribute("data-status", "equal");
   await wellFormed(page);

@@ -8,15 +8,17 @@ export const questions = {
   async open(page: Page, url: string): Promise<void> {
     await page.goto(url);
   },
-  /** The shown question, once a person can allow it. */
+  /** The shown question, once a person can answer it. */
   async prompt(page: Page): Promise<Locator> {
     const prompt = page.locator("permission-prompt");
     await expect(prompt).toBeVisible();
+    // Presses are ignored at first, and the buttons look different then.
+    await expect(page.locator("permission-prompt[data-early]")).toHaveCount(0);
     await expect(prompt.getByRole("button", { name: /^Deny/ }).first()).toBeEnabled();
     await expect(prompt.getByRole("button", { name: /^Allow/ }).first()).toBeVisible();
     return prompt;
   },
-  /** The page with this number of questions in its title, the names of their agents, and no message that it is loading. */
+  /** The page with this number of questions. */
   async list(page: Page, count: number): Promise<void> {
     await expect(page).toHaveTitle(new RegExp(`\\(${count}\\)`));
     await this.prompt(page);
@@ -34,8 +36,8 @@ export const activity = {
     await expect(page.getByText(/limits\.rs/).first()).toBeVisible();
   },
   async agent(page: Page, name: string): Promise<void> {
-    await page.getByRole("link", { name }).or(page.getByRole("button", { name })).or(page.getByRole("treeitem", { name })).first().click();
-    await expect(page.getByRole("button", { name: /^Pause/ }).first()).toBeVisible();
+    await page.getByRole("complementary", { name: "Agents" }).getByRole("button", { name }).first().click();
+    await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
   },
 };
 
