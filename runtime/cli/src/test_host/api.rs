@@ -208,7 +208,13 @@ async fn state(session: &Session) -> Value {
                 "status": "ended", "reason": error.to_string(), "facts": server_facts(connected.info()),
             }),
         },
-        ConnectionState::Failed(error) => json!({"status": "failed", "reason": error.to_string()}),
+        ConnectionState::Failed(error) => {
+            let mut reason = error.to_string();
+            if let Some(line) = session.last_stderr() {
+                reason += &format!("; its standard error ends with `{line}`");
+            }
+            json!({"status": "failed", "reason": reason})
+        }
         ConnectionState::Connecting => json!({"status": "connecting"}),
     };
     if let (Value::Object(state), Value::Object(more)) = (&mut state, more) {

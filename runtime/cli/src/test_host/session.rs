@@ -84,6 +84,11 @@ impl Session {
         }
     }
 
+    /// The last line that the server wrote to its standard error.
+    pub(super) fn last_stderr(&self) -> Option<String> {
+        self.log.last_stderr()
+    }
+
     /// The options and the state of the connection.
     pub(super) async fn state(&self) -> (Connection, ConnectionState) {
         let current = self.current.lock().await;

@@ -208,6 +208,15 @@ async fn start_failure_is_reported_on_the_page() {
 }
 
 #[tokio::test]
+async fn last_line_of_standard_error_explains_a_failed_connection() {
+    let host = serving(&["sh", "-c", "echo no licence >&2; exit 3"]).await;
+    let state = Page::of(&host).ask("state", &json!({})).await;
+    let reason = "the server ended (exit status: 3); its standard error ends with `no licence`";
+    assert_eq!(state["reason"], reason);
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn log_has_raw_messages_and_their_faults() {
     let host = serving(&invalid_server()).await;
     let page = Page::of(&host);
