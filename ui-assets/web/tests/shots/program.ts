@@ -38,7 +38,7 @@ interface Answer {
 /** An MCP client. */
 export interface Agent {
   /** Starts a call. The promise never rejects, since the program may end before the call does. */
-  call(tool: string, input?: Fields): Promise<Answer | undefined>;
+  call(tool: string, input?: Fields, signal?: AbortSignal): Promise<Answer | undefined>;
   read(uri: string): Promise<string | undefined>;
 }
 
@@ -54,8 +54,8 @@ export interface Project {
   /** The URL of the approval console, with its secret. */
   readonly console: string;
   agent(name: string): Promise<Agent>;
-  /** Waits until this number of calls need approval, the last of which is `call`. */
-  asked(count: number, call: Promise<Answer | undefined>): Promise<void>;
+  /** Waits until this number of calls need approval. Fails if `call`, the last of them, ends before. */
+  asked(count: number, call?: Promise<Answer | undefined>): Promise<void>;
   /** Answers the oldest question. */
   answer(answer: "allow" | "deny"): Promise<void>;
   write(path: string, text: string): Promise<void>;
@@ -122,18 +122,21 @@ export async function project(): Promise<Project> {
     dir,
     console,
     async asked(count, call) {
-      const unasked = call.then((answer) => {
+      const unasked = call?.then((answer) => {
         throw new Error(`the call ended without a question: ${JSON.stringify(answer)}`);
       });
-      await Promise.race([waiting(count), unasked]);
-      unasked.catch(() => undefined);
+      await Promise.race([waiting(count), ...(unasked ? [unasked] : [])]);
+      unasked?.catch(() => undefined);
     },
     async agent(name) {
       const client = new Client({ name, version: "1.0.0" }, { capabilities: { extensions: { "io.modelcontextprotocol/ui": { mimeTypes: ["text/html;profile=mcp-app"] } } } });
       await client.connect(new StreamableHTTPClientTransport(new URL(endpoint), { requestInit: { headers: { authorization: `Bearer ${token}` } } }));
       clients.push(client);
       return {
-        call: (tool, input = {}) => client.callTool({ name: tool, arguments: { ...input } }, { timeout: 120_000 }).then((answer) => answer as unknown as Answer, () => undefined),
+        call: (tool, input = {}, signal = undefined) => {
+          const answer = client.callTool({ name: tool, arguments: { ...input } }, { timeout: 120_000, ...(signal && { signal }) });
+          return answer.then((answer) => answer as unknown as Answer, () => undefined);
+        },
         async read(uri) {
           const { contents } = await client.readResource({ uri });
           return (contents as { text?: string }[])[0]?.text;

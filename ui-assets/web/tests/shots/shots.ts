@@ -89,7 +89,7 @@ test("inbox", async ({ page, started }) => {
   await pictures("inbox", page);
 });
 
-/** Two agents whose calls have ended in different ways: applied, denied, stale and failed. */
+/** Two agents whose calls have ended in different ways: applied, denied, stale, failed and cancelled. */
 async function history(started: Project): Promise<void> {
   const [refactor, writer] = [await started.agent("refactor"), await started.agent("writer")];
   await refactor.call("read_file", { path: "src/limits.rs" });
@@ -104,6 +104,12 @@ async function history(started: Project): Promise<void> {
   await asked(writer.call("write_file", { path: "docs/limits.md", content: "# Limits\n" }), "allow");
   await asked(writer.call("delete", { path: "old", recursive: true }), "deny");
   await asked(refactor.call("edit_file", TOTAL), "allow", () => started.write("shop/src/cart.rs", "// Changed by a person.\n"));
+  const stop = new AbortController();
+  const stopped = writer.call("delete", { path: "docs/style.md" }, stop.signal);
+  await started.asked(1, stopped);
+  stop.abort();
+  await stopped;
+  await started.asked(0);
 }
 
 test("outcomes", async ({ page, started }) => {
