@@ -1,7 +1,6 @@
 //! Tests of `bailiwick test-host`.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::disallowed_methods,
     reason = "a test fails by panicking, in its helpers too, and reads files"
 )]
