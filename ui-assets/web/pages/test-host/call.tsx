@@ -20,7 +20,7 @@ const HINTS: Readonly<Record<string, string>> = {
   idempotentHint: "idempotent",
   openWorldHint: "reaches outside",
 };
-const NO_PREVIEW = "This tool has no preview; the server would run the call.";
+const NO_PREVIEW = "The tool has no preview.";
 
 export const Badges = ({ tool: { annotations, preview, ui, visibility, scopes } }: { readonly tool: Tool }) => (
   <span class="badges">

@@ -36,7 +36,7 @@ function Media({ block }: BlockProps) {
       ) : string(block, "type") === "audio" ? (
         <audio src={`data:${address}`} controls />
       ) : (
-        <img src={`data:${address}`} alt="what the tool answered" />
+        <img src={`data:${address}`} alt="image of the result" />
       )}
       <figcaption class="quiet">{said(type, 80)}, {Math.round((data.length * 3) / 4)} bytes</figcaption>
     </figure>

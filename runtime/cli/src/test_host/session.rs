@@ -1,12 +1,14 @@
 //! The server of the page: at most one connection, and the last messages.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::{Arc, Mutex as SyncMutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bailiwick_cli::check::{Connected, Connection, Entry, MessageLog, ServerError, Target};
 use serde::Serialize;
 use tokio::sync::{Mutex, watch};
+
+use crate::check::{Connected, Connection, Entry, MessageLog, ServerError, Target};
 
 /// The maximum number and total size of log entries.
 const MAX_ENTRIES: usize = 2_000;
@@ -14,7 +16,7 @@ const MAX_BYTES: usize = 32 << 20;
 
 /// The state of a connection.
 #[derive(Clone)]
-pub(crate) enum ConnectionState {
+pub(super) enum ConnectionState {
     Connecting,
     Connected(Arc<Connected>),
     Failed(ServerError),
@@ -26,7 +28,7 @@ struct Current {
 }
 
 /// A server with at most one connection, and a log of its messages.
-pub(crate) struct Session {
+pub(super) struct Session {
     target: Target,
     log: Arc<MessageLog>,
     entries: Arc<Entries>,
@@ -37,7 +39,7 @@ pub(crate) struct Session {
 
 impl Session {
     /// Creates a session without a connection.
-    pub(crate) fn new(target: Target) -> Self {
+    pub(super) fn new(target: Target) -> Self {
         let entries = Arc::new(Entries::new());
         let added = Arc::clone(&entries);
         Self {
@@ -52,13 +54,13 @@ impl Session {
         }
     }
 
-    /// The server.
-    pub(crate) fn target(&self) -> &Target {
+    /// How to reach the server.
+    pub(super) fn target(&self) -> &Target {
         &self.target
     }
 
     /// Closes the connection, if any, and connects again. Reads the greeting and lists within the timeout.
-    pub(crate) async fn connect(&self, connection: Connection, within: Duration) {
+    pub(super) async fn connect(&self, connection: Connection, within: Duration) {
         let _replacing = self.replacing.lock().await;
         self.replace(Some(connection.clone()), ConnectionState::Connecting)
             .await;
@@ -82,14 +84,19 @@ impl Session {
         }
     }
 
+    /// The last line that the server wrote to its standard error.
+    pub(super) fn last_stderr(&self) -> Option<String> {
+        self.log.last_stderr()
+    }
+
     /// The options and the state of the connection.
-    pub(crate) async fn state(&self) -> (Connection, ConnectionState) {
+    pub(super) async fn state(&self) -> (Connection, ConnectionState) {
         let current = self.current.lock().await;
         (current.connection.clone(), current.state.clone())
     }
 
     /// The server, if it is connected.
-    pub(crate) async fn connected(&self) -> Result<Arc<Connected>, ServerError> {
+    pub(super) async fn connected(&self) -> Result<Arc<Connected>, ServerError> {
         match self.state().await.1 {
             ConnectionState::Connecting => Err(ServerError::NotConnected),
             ConnectionState::Failed(error) => Err(error),
@@ -98,21 +105,30 @@ impl Session {
     }
 
     /// Waits for log entries after `seq`. Old entries may have been dropped.
-    pub(crate) async fn messages_after(&self, seq: u64) -> Vec<LogEntry> {
+    pub(super) async fn messages_after(&self, seq: u64) -> Vec<LogEntry> {
         self.entries.after(seq).await
     }
 
     /// Closes the connection, and ends the server if it was started.
-    pub(crate) async fn close(&self) {
+    pub(super) async fn close(&self) {
         let _replacing = self.replacing.lock().await;
         let closed = ConnectionState::Failed(ServerError::NotConnected);
         self.replace(None, closed).await;
     }
 }
 
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let target = &self.target;
+        f.debug_struct("Session")
+            .field("target", target)
+            .finish_non_exhaustive()
+    }
+}
+
 /// A log entry with its time.
 #[derive(Clone, Serialize)]
-pub(crate) struct LogEntry {
+pub(super) struct LogEntry {
     #[serde(flatten)]
     entry: Entry,
     /// When it was made, in milliseconds since the log started.

@@ -1,12 +1,11 @@
 //! Tests of the page's API.
 
-use bailiwick_test_support::invalid_server;
+use bailiwick_cli::test_host::TestHost;
 use reqwest::header::{AUTHORIZATION, CONTENT_SECURITY_POLICY, HOST, ORIGIN};
 use reqwest::{Client, RequestBuilder, StatusCode};
 use serde_json::{Value, json};
 
-use crate::app::TestHost;
-use crate::serving;
+use crate::{invalid_server, serving};
 
 /// A client of a test host's API.
 pub(crate) struct Page {
@@ -17,7 +16,11 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn of(host: &TestHost) -> Self {
-        let url = host.url();
+        Self::new(host.url())
+    }
+
+    /// A client of the API of the page at this URL.
+    pub(crate) fn new(url: &str) -> Self {
         let (origin, token) = url.split_once("/#").unwrap();
         Self {
             client: Client::new(),
@@ -54,7 +57,7 @@ async fn status(request: RequestBuilder) -> StatusCode {
 
 #[tokio::test]
 async fn api_requires_token_host_and_origin() {
-    let host = serving(&[]).await;
+    let host = serving(&invalid_server()).await;
     let page = Page::of(&host);
     let none = json!({});
     let authority = page.origin.trim_start_matches("http://").to_owned();
@@ -95,7 +98,7 @@ async fn api_requires_token_host_and_origin() {
 
 #[tokio::test]
 async fn invalid_requests_are_rejected() {
-    let host = serving(&[]).await;
+    let host = serving(&invalid_server()).await;
     let page = Page::of(&host);
     for (route, body, expected) in [
         ("state", json!({}), StatusCode::OK),
@@ -140,7 +143,7 @@ async fn invalid_requests_are_rejected() {
 
 #[tokio::test]
 async fn pages_have_a_content_security_policy() {
-    let host = serving(&[]).await;
+    let host = serving(&invalid_server()).await;
     let page = Page::of(&host);
     for (path, policy) in [
         (
@@ -167,7 +170,7 @@ async fn pages_have_a_content_security_policy() {
 
 #[tokio::test]
 async fn ended_server_is_reported_and_can_be_restarted() {
-    let host = serving(&invalid_server::command("invalid_server_process")).await;
+    let host = serving(&invalid_server()).await;
     let page = Page::of(&host);
     let called = page.call("twice").await;
     assert_eq!(called["result"]["content"][0]["text"], "done", "{called}");
@@ -205,8 +208,17 @@ async fn start_failure_is_reported_on_the_page() {
 }
 
 #[tokio::test]
+async fn last_line_of_standard_error_explains_a_failed_connection() {
+    let host = serving(&["sh", "-c", "echo no licence >&2; exit 3"]).await;
+    let state = Page::of(&host).ask("state", &json!({})).await;
+    let reason = "the server ended (exit status: 3); its standard error ends with `no licence`";
+    assert_eq!(state["reason"], reason);
+    host.shutdown().await;
+}
+
+#[tokio::test]
 async fn log_has_raw_messages_and_their_faults() {
-    let host = serving(&invalid_server::command("invalid_server_process")).await;
+    let host = serving(&invalid_server()).await;
     let page = Page::of(&host);
     let log = page.ask("events", &json!({"after": 0})).await;
     let log = log.as_array().unwrap();
