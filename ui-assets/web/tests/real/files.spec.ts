@@ -5,6 +5,7 @@ import { join } from "node:path";
 
 import { expect, test as base } from "../fixtures.ts";
 import { host } from "../files-host.ts";
+import { hostPage, innermost } from "../hosts.ts";
 import { type Server, server } from "./server.ts";
 
 const test = base.extend<{ root: string; started: Server }>({
@@ -84,4 +85,22 @@ test("shows the agent's changes without changing files", async ({ page, site, ro
   await frame.getByRole("button", { name: "Check for changes" }).click();
   await expect(frame.locator("#line-1")).toContainText("gone");
   await expect(frame.getByRole("status")).toContainText("this is the current version");
+});
+
+test("a page in mcp-view gets the style sheets that it links", async ({ page, sites, started }) => {
+  const links = ["tokens", "utilities"].map((name) => `<link rel="stylesheet" href="ui://static/${name}.css">`).join("");
+  const guest = `<!doctype html><html><head>${links}</head><body><p class="notice bad">Failed</p></body></html>`;
+  const site = await hostPage(sites, "same port", { "ui://own/page": guest }, `
+    view.resolver = (uri) => (uri in pages ? { uri, mimeType: "text/html", text: pages[uri] } : window.read(uri));
+    view.setAttribute("theme", "light");
+    view.style.setProperty("--color-background-danger", "rgb(1, 2, 3)");
+    view.src = "ui://own/page";
+  `);
+  await page.exposeFunction("read", (uri: string) => started.ask("resources/read", { uri }));
+  await page.goto(site.origin);
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "shown");
+  const notice = innermost(page).locator(".notice");
+  await expect(notice).toHaveCSS("border-left-width", "4px");
+  await expect(notice).toHaveCSS("border-left-color", "rgb(179, 38, 30)");
+  await expect(notice).toHaveCSS("background-color", "rgb(1, 2, 3)");
 });
