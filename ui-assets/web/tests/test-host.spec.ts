@@ -16,7 +16,7 @@ test("shows an unreachable host, a failed server and an ended server", async ({ 
   await open(page, site, { state: () => state, connect: () => (state = ready()) });
   await expect(page.getByRole("alert")).toHaveText("`nobody` cannot be started");
   await expect(page.getByRole("status")).toHaveText("Not connected");
-  await expect(page.getByRole("main")).toHaveText("There is no server to try.");
+  await expect(page.getByRole("main")).toHaveText("No server is connected.");
   await part(page, "Start again").click();
   await expect(page.getByRole("status")).toHaveText("Connected");
   state = ready({}, { status: "ended", reason: "the server ended (exit status: 1)" });
@@ -33,9 +33,9 @@ test("each tab reports what the server does not offer", async ({ page, site }) =
   await open(page, site, { state: () => ready({ tools: [] }) });
   await expect(page.getByText("The server has no tools.")).toBeVisible();
   for (const [name, words] of [
-    ["Applications", "The server offers no page"],
-    ["Configuration", "The server publishes no schema"],
-    ["Policy", "The server does not say that it knows policies"],
+    ["Applications", "The server has no page"],
+    ["Configuration", "The server has no configuration schema"],
+    ["Policy", "The server does not support policies"],
   ] as const) {
     await part(page, name).click();
     await expect(page.getByText(words)).toBeVisible();
@@ -190,7 +190,7 @@ test("missing scopes are requested once and sent with one retry", async ({ page,
   await part(page, "Call").click();
   await expect(page.locator(".asks .preview code")).toHaveText("write:file:/outside/a");
   await press(page, "Deny once");
-  await expect(page.getByText("Not granted, so it was not made again.")).toBeVisible();
+  await expect(page.getByText("Not granted, so not called again.")).toBeVisible();
   expect(calls()).toEqual([undefined]);
   await part(page, "Call").click();
   await press(page, "Allow this once");
@@ -230,6 +230,23 @@ for (const [place, result] of [
   await expect(page.locator(".asks .t.del")).toHaveText("-- old");
   await expect(page.locator(".asks .t.add")).toHaveText("++ new");
   await press(page, "Allow this once");
+});
+
+test("a diff is shown unified or side by side, with renames and binary files", async ({ page, site }) => {
+  const text = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1,2 +1,2 @@\n-old\r\n+new\n kept\ndiff --git a/z.png b/z.png\nBinary files a/z.png and b/z.png differ\n";
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write")] }),
+    request: ({ method }) => ({ result: method === "tools/call" ? { content: [{ type: "resource_link", ...DIFF }] } : { contents: [{ uri: DIFF.uri, mimeType: DIFF.mimeType, text }] } }),
+  });
+  await part(page, "Call").click();
+  await part(page, "Open diff").click();
+  await expect(page.locator(".diff h3")).toHaveText(["x → y", "z.png"]);
+  await expect(page.locator(".diff .note")).toHaveText(["Some lines end in CRLF.", "Binary file, not shown."]);
+  await expect(page.locator(".diff .t")).toHaveText(["oldCRLF", "new", "kept"]);
+  await part(page, "Side by side").click();
+  await expect(page.locator(".diff .pair").first().locator(".t")).toHaveText(["oldCRLF", "new"]);
+  await part(page, "Unified").click();
+  await expect(page.locator(".diff .pair")).toHaveCount(0);
 });
 
 for (const [scopes, readOnly, words] of [
@@ -301,11 +318,11 @@ test("warns about a preview that is not marked as one", async ({ page, site }) =
     request: () => ({ result: { content: [], _meta: meta } }),
   });
   await part(page, "Preview").click();
-  await expect(page.getByText("the call may have been made")).toBeVisible();
+  await expect(page.getByText("the call may have run")).toBeVisible();
   meta = { preview: true };
   await part(page, "Preview").click();
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
-  await expect(page.getByText("the call may have been made")).toBeHidden();
+  await expect(page.getByText("the call may have run")).toBeHidden();
 });
 
 test("the log can be filtered by text, direction and errors", async ({ page, site }) => {
@@ -324,7 +341,7 @@ test("the log can be filtered by text, direction and errors", async ({ page, sit
   await page.getByLabel("Which side").selectOption("sent");
   await expect(log).toHaveText(/tools\/list #1/);
   await page.getByLabel("Which side").selectOption("all");
-  await page.getByLabel("only what is not as MCP says").check();
+  await page.getByLabel("only invalid messages").check();
   await expect(log).toHaveCount(1);
   await log.locator("summary").click();
   await expect(log.locator(".notice")).toHaveText("result of tools/list: missing field `tools`");

@@ -55,7 +55,7 @@ function Applications() {
       <Row>
         <Button on={picked.value === uri} press={() => (picked.value = uri)}>{said(title || name || uri, 80)}</Button>
         {code(uri, 200, "quiet")}
-        {shows(uri) > 0 && badge(`shows what ${shows(uri)} tools answer`)}
+        {shows(uri) > 0 && badge(`${shows(uri)} tools`)}
       </Row>
       <div class="quiet">{said(description)}</div>
     </li>

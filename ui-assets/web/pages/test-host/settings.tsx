@@ -97,7 +97,7 @@ export function Policies() {
             <Button class="primary" disabled={held.value} press={() => (policy.value = value.value)}>Use for calls</Button>
             <Button disabled={!policy.value} press={() => (policy.value = undefined)}>Stop using it</Button>
             <Button disabled={held.value} press={must}>Try to widen: must fail</Button>
-            <Live>{`Calls are made ${policy.value ? "under" : "without"} it.`}</Live>
+            <Live>{`Calls are made with${policy.value ? "" : "out"} it.`}</Live>
           </Row>
           {shown && ("fault" in shown ? notice(shown.fault, "bad") : shown.all ? <Tries all={shown.all} /> : <Message name="no-reader" />)}
         </>

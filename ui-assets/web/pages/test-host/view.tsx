@@ -54,7 +54,7 @@ export function View({ uri, tool, input, came }: ViewProps) {
     const list = (): void =>
       void made.appTools().then(
         (all) => (tools.value = all.map(({ name }) => name)),
-        (error: unknown) => say("has tools that cannot be listed:", reason(error)),
+        (error: unknown) => say("cannot list its tools:", reason(error)),
       );
     made.addEventListener("ready", list);
     made.addEventListener("toolschanged", list);

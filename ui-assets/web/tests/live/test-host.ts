@@ -43,7 +43,7 @@ async function read(page: Page, tool: string, value: unknown): Promise<string> {
 /** Expects that every message of the server conformed to MCP. */
 async function wellFormed(page: Page): Promise<void> {
   await part(page, "Wire").click();
-  await page.getByLabel("only what is not as MCP says").check();
+  await page.getByLabel("only invalid messages").check();
   await expect(page.locator(".log")).toHaveText("No matches.");
 }
 
@@ -215,7 +215,7 @@ test("every content type has its own display", async ({ page }) => {
   await part(page, "Call").click();
   await page.getByRole("button", { name: /^Links/ }).click();
   await page.getByRole("button", { name: /^Open Blob/ }).first().click();
-  await expect(page.getByText("Bytes, which are not shown.")).toBeVisible();
+  await expect(page.getByText("Binary content, not shown.")).toBeVisible();
   await page.getByRole("button", { name: /^Open Text/ }).first().click();
   await expect(page.locator(".result .words")).toContainText("plaintext resource");
   await pick(page, "get-resource-reference");
@@ -250,7 +250,7 @@ test("a stopped server can be restarted, and invalid messages are reported", asy
   await expect(page.locator("main article")).toHaveAttribute("data-status", "failed");
   await expect(page.locator(".checks .bad")).toHaveCount(13);
   await part(page, "Wire").click();
-  await page.getByLabel("only what is not as MCP says").check();
+  await page.getByLabel("only invalid messages").check();
   await expect(page.locator(".entry").first()).toContainText("this is no JSON");
 });
 
