@@ -43,18 +43,11 @@ fn review_data_cannot_end_its_script_element() {
 }
 
 /// Names in `css` that begin with `start` at the beginning of a selector or declaration.
-fn names<'c>(css: &'c str, start: &str) -> Vec<&'c str> {
+fn names(css: &str, start: &str) -> Vec<String> {
     let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    let mut names: Vec<&str> = css
-        .match_indices(start)
-        .filter(|(at, _)| css[..*at].ends_with(['{', ';', '}', ',']))
-        .map(|(at, _)| {
-            let name = &css[at + start.len()..];
-            &css[at..at + start.len() + name.find(|c| !is_name(c)).unwrap()]
-        })
-        .collect();
-    names.dedup();
-    names
+    let parts = css.split(['{', '}', ';', ',']);
+    let names = parts.filter_map(|part| part.strip_prefix(start)?.split(|c| !is_name(c)).next());
+    names.map(|name| format!("{start}{name}")).collect()
 }
 
 #[test]
