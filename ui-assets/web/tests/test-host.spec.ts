@@ -297,6 +297,23 @@ for (const [place, result] of [
   await press(page, "Allow");
 });
 
+test("a diff is shown unified or side by side, with renames and binary files", async ({ page, site }) => {
+  const text = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1,2 +1,2 @@\n-old\r\n+new\n kept\ndiff --git a/z.png b/z.png\nBinary files a/z.png and b/z.png differ\n";
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write")] }),
+    request: ({ method }) => ({ result: method === "tools/call" ? { content: [{ type: "resource_link", ...DIFF }] } : { contents: [{ uri: DIFF.uri, mimeType: DIFF.mimeType, text }] } }),
+  });
+  await part(page, "Call").click();
+  await part(page, "Open diff").click();
+  await expect(page.locator(".diff h3")).toHaveText(["x → y", "z.png"]);
+  await expect(page.locator(".diff .note")).toHaveText(["Some lines end in CRLF.", "Binary file, not shown."]);
+  await expect(page.locator(".diff .t")).toHaveText(["oldCRLF", "new", "kept"]);
+  await part(page, "Side by side").click();
+  await expect(page.locator(".diff .pair").first().locator(".t")).toHaveText(["oldCRLF", "new"]);
+  await part(page, "Unified").click();
+  await expect(page.locator(".diff .pair")).toHaveCount(0);
+});
+
 for (const [scopes, readOnly, words] of [
   [["read:file"], true, "Wants to read"],
   [["read:file"], false, "Wants to read and change"],
@@ -366,11 +383,11 @@ test("warns about a preview that is not marked as one", async ({ page, site }) =
     request: () => ({ result: { content: [], _meta: meta } }),
   });
   await part(page, "Preview").click();
-  await expect(page.getByText("the call may have been made")).toBeVisible();
+  await expect(page.getByText("the call may have run")).toBeVisible();
   meta = { preview: true };
   await part(page, "Preview").click();
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
-  await expect(page.getByText("the call may have been made")).toBeHidden();
+  await expect(page.getByText("the call may have run")).toBeHidden();
 });
 
 test("the log can be filtered by text, direction and errors", async ({ page, site }) => {

@@ -37,7 +37,7 @@ function Toolbar() {
   const isChanged = mode.value === "changed";
   return (
     <header class="bar">
-      <h1 class="seen-by-ear">Files</h1>
+      <h1 class="visually-hidden">Files</h1>
       {roots.value.length > 1 ? (
         <Choice label="Root" all={roots.value} now={root.value.path} set={(path) => void enter(path)} />
       ) : (

@@ -66,7 +66,7 @@ const Comparison = ({ all }: { readonly all: readonly Compared[] }) => (
   <ul class="plain compared" data-status={all.every((one) => !one.differs) ? "equal" : "differs"}>
     {all.map(({ name, differs }) => (
       <li>
-        {differs ? badge("differs", "bad") : badge("equal", "good")} {said(name, 80)}: {said(differs || "the same in preview and call")}
+        {differs ? badge("differs", "bad") : badge("equal", "good")} {said(name, 80)}{differs && <>: {said(differs)}</>}
       </li>
     ))}
     {all.length === 0 && <li><Message name="no-artifact" /></li>}

@@ -152,10 +152,13 @@ export function artifacts(came: unknown): unknown[] {
   return [...links, ...[came, ...links].flatMap((one) => list(at(one, "_meta"), "artifacts"))];
 }
 
+/** The first content of a resource. */
+export const first = async (uri: unknown): Promise<unknown> => list(await result("resources/read", { uri }), "contents")[0];
+
 /** The content of an artifact, without its generated name. */
 async function body(artifact: unknown): Promise<string> {
   const uri = string(artifact, "uri");
-  const held = string(list(await result("resources/read", { uri }), "contents")[0], "text");
+  const held = string(await first(uri), "text");
   const id = uri.slice(uri.lastIndexOf("/") + 1).split(".")[0];
   return id ? held.replaceAll(id, "ID") : held;
 }

@@ -60,7 +60,7 @@ export function Wire() {
       await navigator.clipboard.writeText(lines.join(""));
       copied.value = `Copied ${lines.length} entries.`;
     } catch {
-      copied.value = "The browser does not allow copying.";
+      copied.value = "Copying is not allowed.";
     }
   };
   const newest = found.slice(-MOST_SHOWN).reverse();
