@@ -112,7 +112,7 @@ export function grant(number: number, more: Json = {}): Json {
 
 export class FakeHost {
   state: Record<string, unknown> & { questions: Json[]; grants: Json[]; agents: Json[]; outcomes: Json[] } = {
-    now: 0,
+    now: 1_700_000_000_001,
     sources: [
       {
         run: RUN,
@@ -182,7 +182,10 @@ export class FakeHost {
   }
 
   #answer({ question, answer }: { question: string; answer: object }): unknown {
+    const number = Number(question.split("-")[1]);
+    const ended = "allow" in answer ? outcome(number) : outcome(number, { status: "denied", result: null, call: null });
     this.state.questions = this.state.questions.filter((one) => (one["tool_call"] as { id: string }).id !== question);
+    this.state.outcomes = [ended, ...this.state.outcomes];
     this.changed();
     return { question, status: "allow" in answer ? "granted" : "denied", granted: [] };
   }

@@ -39,7 +39,7 @@ interface RowProps {
 }
 
 const Row = ({ text, isShown, press, children }: RowProps) => (
-  <Button class="row" aria-current={isShown && "true"} press={press}>
+  <Button class="row" aria-current={isShown} press={press}>
     <span class="what"><Name text={text} /></span>
     <span class="facts quiet">{children}</span>
   </Button>
