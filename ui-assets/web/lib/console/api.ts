@@ -1,22 +1,82 @@
 // API client of the console. The host and this page are from the same build, so responses are not validated; text from
 // agents is shown as text only.
 
+/** An operation on a file; other words may follow. */
+export type Operation = "create" | "modify" | "delete" | "move" | "copy" | "make_directory" | (string & {});
+
+/** The extra fields of a question, next to those of a permission block. */
+export interface QuestionDetails {
+  readonly run: string;
+  readonly session: string;
+  /** `RUN-NUMBER`. */
+  readonly worker: string;
+  readonly agent: readonly string[];
+  readonly intent: string;
+  readonly needs: readonly string[];
+  readonly trust: "own" | "known" | "unknown";
+  /** What the call does: verb, object and count. */
+  readonly sentence: string;
+  readonly sensitive: boolean;
+  readonly dangers: readonly { readonly kind: string; readonly text: string }[];
+  /** The first 20 files that the call affects. */
+  readonly files: readonly { readonly path: string; readonly op: Operation; readonly bytes: number | null }[];
+  readonly files_total: number;
+  readonly bytes_total: number | null;
+  readonly divisible: boolean;
+  readonly preview: { readonly files: number; readonly added: number; readonly removed: number } | null;
+  /** Whether it can be allowed together with other questions. */
+  readonly batchable: boolean;
+  /** Size of the full arguments, if only their beginning is included. */
+  readonly arguments_bytes: number | null;
+  readonly asked_at: number;
+  readonly expires_at: number;
+}
+
 export interface Question {
   readonly tool_call: { readonly id: string; readonly name: string };
   readonly extra: object;
-  readonly bailiwick: {
-    readonly run: string;
-    readonly session: string;
-    readonly worker: number;
-    readonly agent: readonly string[];
-    readonly intent: string;
-    readonly needs: readonly string[];
-    readonly trust: "own" | "known" | "unknown";
-    readonly divisible: boolean;
-    readonly preview: { readonly added: number; readonly removed: number } | null;
-    /** Size of the full arguments, if only their beginning is included. */
-    readonly arguments_bytes: number | null;
-  };
+  readonly bailiwick: QuestionDetails;
+}
+
+export interface Agent {
+  /** `RUN-NUMBER`. */
+  readonly worker: string;
+  readonly run: string;
+  readonly name: string;
+  /** Its path, such as `main/tests`. */
+  readonly agent: string;
+  readonly parent: string | null;
+  readonly session: string;
+  readonly access: "read" | "interact" | "full";
+  readonly paused: boolean;
+  /** Number of open calls. */
+  readonly calls: number;
+  /** Number of open questions. */
+  readonly questions: number;
+  /** Number of changed paths. */
+  readonly changed: number;
+  readonly started_at: number;
+}
+
+/** A question that ended. */
+export interface Outcome {
+  readonly question: string;
+  readonly run: string;
+  readonly worker: string;
+  readonly agent: string;
+  readonly sentence: string;
+  readonly status: "granted" | "denied" | "expired" | "cancelled";
+  /** Who or what ended it. */
+  readonly by: string;
+  readonly at: number;
+  readonly call: string | null;
+  /** `null` if the call did not run. */
+  readonly result: {
+    readonly state: "running" | "applied" | "failed" | "stale" | "denied" | "cancelled";
+    readonly code: string | null;
+    readonly message: string | null;
+    readonly files: number;
+  } | null;
 }
 
 export interface Grant {
@@ -26,17 +86,33 @@ export interface Grant {
   readonly verb: string | null;
   /** The holder, for display. */
   readonly held: string;
+  /** The agent path of the holder. */
+  readonly agent: string;
   /** The options under which a person can filter for this grant. */
   readonly whose: readonly string[];
   readonly descendants: boolean;
   readonly uses_left: number | null;
   readonly expires_at: number | null;
+  /** How long it lasts, such as `until the session ends`. */
+  readonly lifetime: string;
+  readonly given_at: number;
   readonly used: number;
   readonly used_at: number | null;
 }
 
+/** A denial of the same calls for the rest of a session. */
+export interface Refusal {
+  readonly run: string;
+  readonly refusal: number;
+  readonly agent: string;
+  readonly session: string;
+  /** Description of what is denied. */
+  readonly refused: string;
+}
+
 export interface State {
   readonly version: number;
+  readonly now: number;
   readonly sources: readonly {
     readonly run: string;
     readonly server: string;
@@ -44,10 +120,13 @@ export interface State {
     readonly templates: readonly { readonly name: string; readonly about: string }[];
     readonly recorded: boolean;
   }[];
+  readonly agents: readonly Agent[];
+  /** Oldest first. */
   readonly questions: readonly Question[];
-  readonly batches: readonly { readonly verb: string; readonly resource: string; readonly folder?: string; readonly questions: readonly string[] }[];
+  /** Newest first. */
+  readonly outcomes: readonly Outcome[];
   readonly grants: readonly Grant[];
-  readonly refusals: readonly { readonly run: string; readonly refusal: number; readonly agent: string; readonly refused: string }[];
+  readonly refusals: readonly Refusal[];
   readonly tallies: readonly { readonly session: string; readonly allowed: number; readonly denied: number }[];
   /** Number of items omitted from each list. */
   readonly omitted: Readonly<Record<"questions" | "grants" | "refusals", number>>;

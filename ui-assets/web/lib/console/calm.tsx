@@ -8,8 +8,8 @@ import { Button } from "../ui.tsx";
 /** Time of the last change of the layout or of a button. */
 let changed = 0;
 
-/** Parts whose changes move nothing else: the lines of a diff, and the prompt, which has a delay of its own. */
-const APART = "permission-prompt, .rows";
+/** Parts whose changes move nothing else: lines of a diff, rows of a list, and the prompt, which has a delay of its own. */
+const APART = "permission-prompt, .rows, .row";
 
 const element = (node: Node): Element | null => (node instanceof Element ? node : node.parentElement);
 

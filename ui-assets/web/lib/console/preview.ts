@@ -1,9 +1,13 @@
-// Loads the planned changes of a question.
+// Loads the changes of a question or call.
 import { planned } from "../diff/change.ts";
 import { Diff } from "../diff/view.tsx";
 import { items, object } from "../json.ts";
 import { host } from "./api.ts";
 
-const review = object({ changes: items(planned) });
+const changed = object({ changes: items(planned) });
 
-export const loadPreview = async (question: string): Promise<Diff> => new Diff(review(await host(`review/${question}`)).changes);
+/** The changes at a path of the API, such as `call/ID`. */
+export const loadChanges = async (path: string): Promise<Diff> => new Diff(changed(await host(path)).changes);
+
+/** The planned changes of a question. */
+export const loadPreview = (question: string): Promise<Diff> => loadChanges(`review/${question}`);

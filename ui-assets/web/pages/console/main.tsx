@@ -1,5 +1,6 @@
 // Entry point of the console's page for questions.
 import { open } from "../../lib/console/page.tsx";
-import { Questions, update } from "./questions.tsx";
+import { Inbox } from "./inbox.tsx";
+import { update } from "./inbox.ts";
 
-open("Questions", Questions, update);
+open("Questions", Inbox, update);
