@@ -166,7 +166,7 @@ mod tests {
         let shown = serde_json::to_value(statements(&worker, grants.run()).await).unwrap();
         let read = json!({
             "verdict": "allowed", "text": "read everything in /repo", "operations": ["read"], "path": "/repo",
-            "source": { "kind": "configuration", "text": "the configuration gives it" },
+            "source": { "kind": "configuration", "text": "a root of the configuration contains it" },
             "grant": null, "expires_at": null, "uses_left": null,
         });
         assert_eq!(shown[0], read);

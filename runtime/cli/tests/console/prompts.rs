@@ -9,15 +9,12 @@ use serde_json::{Value, json};
 
 /// Starts a call, which waits for approval.
 async fn start(stage: &ConsoleServer, tool: &str, arguments: Value) -> PendingCall {
-    match stage
-        .worker
-        .begin(Call::new(tool, arguments))
-        .await
-        .unwrap()
-    {
-        CallProgress::Pending(pending) => *pending,
-        CallProgress::Ended(outcome) => panic!("{outcome:?}"),
-    }
+    let begun = stage.worker.begin(Call::new(tool, arguments)).await;
+    let pending = match begun.unwrap() {
+        CallProgress::Pending(pending) => Some(*pending),
+        CallProgress::Ended(_) => None,
+    };
+    pending.unwrap()
 }
 
 fn dangers(question: &Value) -> Vec<(String, String)> {

@@ -579,6 +579,10 @@ impl Authority {
             _ => self.kind(explained.layer),
         };
         let text = match &explained.pattern {
+            // Without a rule against it, a file is allowed because of its root.
+            None if explained.key.is_empty() => {
+                "a root of the configuration contains it".to_owned()
+            }
             Some(pattern) => format!("{} ({}: `{pattern}`)", explained.rule, explained.key),
             None => explained.rule.to_owned(),
         };
