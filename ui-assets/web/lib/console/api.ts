@@ -7,7 +7,7 @@ export interface Question {
   readonly bailiwick: {
     readonly run: string;
     readonly session: string;
-    readonly worker: number;
+    readonly worker: string;
     readonly agent: readonly string[];
     readonly intent: string;
     readonly needs: readonly string[];
@@ -19,9 +19,41 @@ export interface Question {
   };
 }
 
+/** A live worker. */
+export interface Agent {
+  /** The worker across runtimes: `RUN-NUMBER`. */
+  readonly worker: string;
+  readonly run: string;
+  readonly name: string;
+  /** The path of the agent, such as `main/tests`. */
+  readonly agent: string;
+  /** The worker that started it. */
+  readonly parent: string | null;
+  readonly session: string;
+  readonly access: "read" | "interact" | "full";
+  readonly paused: boolean;
+  /** Number of open calls. */
+  readonly calls: number;
+  /** Number of open questions. */
+  readonly questions: number;
+  /** Number of changed paths. */
+  readonly changed: number;
+  readonly started_at: number;
+}
+
 export interface Grant {
   readonly grant: string;
+  readonly run: string;
   readonly pattern: string;
+  readonly reach: "exact" | "beneath";
+  readonly operations: readonly string[];
+  /** Description of what it allows. */
+  readonly covers: string;
+  /** The path of the agent that holds it. */
+  readonly agent: string;
+  /** Description of how long it lasts. */
+  readonly lifetime: string;
+  readonly given_at: number;
   /** `null` stands for all verbs. */
   readonly verb: string | null;
   /** The holder, for display. */
@@ -44,6 +76,7 @@ export interface State {
     readonly templates: readonly { readonly name: string; readonly about: string }[];
     readonly recorded: boolean;
   }[];
+  readonly agents: readonly Agent[];
   readonly questions: readonly Question[];
   readonly batches: readonly { readonly verb: string; readonly resource: string; readonly folder?: string; readonly questions: readonly string[] }[];
   readonly grants: readonly Grant[];
