@@ -72,7 +72,7 @@ function choose(next: typeof subject.value): void {
 }
 
 const facts = ({ calls, questions, changed }: Agent): string =>
-  [calls && `${calls} running`, questions && count(questions, "question"), changed && `${count(changed, "file")} changed`].filter(Boolean).join(" · ");
+  [calls && count(calls, "open call"), questions && count(questions, "question"), changed && `${count(changed, "file")} changed`].filter(Boolean).join(" · ");
 
 const childrenOf = (parent: Agent | undefined): readonly Agent[] => {
   const known = new Set(agents.value.map(({ worker }) => worker));

@@ -63,6 +63,14 @@ const noChanges = ({ files, kept, state, preview }: CallRow): string | undefined
   return state === "ended" ? (preview ? "This call would have changed no files." : "This call changed no files.") : undefined;
 };
 
+/** Whether the shown changes were made. */
+const made = ({ preview, state, result }: CallRow): string | undefined => {
+  if (preview) return "A preview: this call did not make these changes.";
+  if (state !== "ended") return "The planned changes.";
+  if (result === "denied" || result === "stale") return "These changes were not made.";
+  return result === "done" ? undefined : "The planned changes. The call did not succeed, so some or all of them were not made.";
+};
+
 const Facts = ({ row }: { readonly row: CallRow }) => (
   <dl>
     <dt>Agent</dt>
@@ -98,6 +106,7 @@ export function Details({ row, opened }: { readonly row: CallRow; readonly opene
   return (
     <div class="details">
       <Facts row={row} />
+      {row.state === "asking" && <p><a class="button" href="/">Answer the question</a></p>}
       {failure.error.value !== undefined && (
         <div class="chips">
           <Failed failure={failure} />
@@ -107,7 +116,7 @@ export function Details({ row, opened }: { readonly row: CallRow; readonly opene
       {!found && failure.error.value === undefined && <p class="quiet" role="status">Loading…</p>}
       {found && (
         <>
-          {row.preview && diff.value && <p class="quiet">A preview: these changes were not made by this call.</p>}
+          {diff.value && made(row) && <p class="quiet">{made(row)}</p>}
           {diff.value ? <DiffView diff={diff.value} /> : none && <p class="quiet">{none}</p>}
           {found.output !== null && (
             <details open={!diff.value}>

@@ -40,7 +40,7 @@ function toggle(row: CallRow): void {
 const OPEN = { preparing: "Preparing", asking: "Waits for an answer", queued: "Queued", running: "Running", ended: "Ended" } as const;
 const ENDS = { done: "Done", denied: "Denied", failed: "Failed", stale: "Stale", cancelled: "Cancelled" } as const;
 
-export const Result = ({ row: { state, result } }: { readonly row: CallRow }) => (
+const Result = ({ row: { state, result } }: { readonly row: CallRow }) => (
   <span class={`badge ${result ?? state}`}>{result ? ENDS[result] : OPEN[state]}</span>
 );
 
@@ -50,9 +50,11 @@ const Line = ({ row }: { readonly row: CallRow }) => (
   <>
     <span class="what">
       <Name text={row.sentence || row.tool} most={300} />
-      {row.preview && <span class="badge">Preview</span>}
-      <Counts added={row.added} removed={row.removed} />
-      <Result row={row} />
+      <span class="ends">
+        {row.result === "done" && !row.preview && <Counts added={row.added} removed={row.removed} />}
+        {row.preview && <span class="badge">Preview</span>}
+        <Result row={row} />
+      </span>
     </span>
     <span class="quiet facts">
       <time dateTime={new Date(row.at).toISOString()}>{when(row.at)}</time>
