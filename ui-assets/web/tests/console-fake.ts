@@ -45,7 +45,7 @@ export function call(number: number, more: Json = {}): Json {
     result: "done",
     code: null,
     message: null,
-    allowed_by: [{ kind: "policy", text: "the configuration", grant: null }],
+    allowed_by: [{ kind: "policy", text: "allowed by the policy", grant: null }],
     files: 1,
     added: 2,
     removed: 1,

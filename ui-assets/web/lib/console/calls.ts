@@ -4,6 +4,15 @@ import { computed } from "@preact/signals-core";
 import type { Agent } from "./api.ts";
 import { second, state } from "./state.ts";
 
+/** What allowed a call. */
+export interface AllowedBy {
+  readonly kind: "policy" | "grant" | "person" | "host";
+  readonly text: string;
+  readonly grant: string | null;
+  /** When the grant expires. */
+  readonly expires_at?: number | null;
+}
+
 /** A call of an agent. */
 export interface CallRow {
   /** The call across runtimes: `RUN-NUMBER`. */
@@ -24,7 +33,7 @@ export interface CallRow {
   readonly result: "done" | "denied" | "failed" | "stale" | "cancelled" | null;
   readonly code: string | null;
   readonly message: string | null;
-  readonly allowed_by: readonly { readonly kind: "policy" | "grant" | "person" | "host"; readonly text: string; readonly grant: string | null }[];
+  readonly allowed_by: readonly AllowedBy[];
   readonly files: number;
   readonly added: number;
   readonly removed: number;
@@ -54,6 +63,9 @@ export interface AgentDetails {
 export const agents = computed<readonly Agent[]>(() => state.value?.agents ?? []);
 
 export const count = (number: number, one: string, several = `${one}s`): string => `${number} ${number === 1 ? one : several}`;
+
+/** What allowed a call, in words. */
+export const allowedBy = ({ kind, text }: AllowedBy): string => (kind === "grant" ? `by a rule: ${text}` : kind === "person" ? `by a person: ${text}` : text);
 
 /** The time of day, with the date unless it is today. */
 export function when(at: number): string {

@@ -21,7 +21,7 @@ function view(log: boolean): void {
 
 const Filters = () => (
   <div class="filters" role="search">
-    <input type="search" aria-label="Search calls" placeholder="Search calls" value={text.value} onInput={({ currentTarget }) => type(currentTarget.value)} />
+    <input type="search" aria-label="Search calls" placeholder="Search calls" maxLength={200} value={text.value} onInput={({ currentTarget }) => type(currentTarget.value)} />
     <Select choice={filters.tool} label="Tool" change={reload} />
     <Select choice={filters.result} label="Result" change={reload} />
     <Select choice={filters.run} label="Host" hidden={sources.value.length < 2} change={reload} />

@@ -162,7 +162,7 @@ function Live({ agent }: { readonly agent: Agent }) {
       <p class="quiet">{`${ACCESS[agent.access]} · session ${oneLine(agent.session, 80)} · since ${when(agent.started_at)}`}</p>
       {paused && <p class="notice warn">Paused: its new calls and those of its sub-agents wait until you resume it or their time is up.</p>}
       <div class="chips">
-        <CalmButton aria-pressed={paused} press={() => void actions.of(pause(agent))}>{paused ? "Resume" : "Pause"}</CalmButton>
+        <CalmButton press={() => void actions.of(pause(agent))}>{paused ? "Resume" : "Pause"}</CalmButton>
         <Confirm
           id={`stop-${worker}`}
           words="Stop…"

@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals-core";
 
 import { host } from "../../lib/console/api.ts";
-import { count, when } from "../../lib/console/calls.ts";
+import { allowedBy, count, when } from "../../lib/console/calls.ts";
 import type { CallRow } from "../../lib/console/calls.ts";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { planned } from "../../lib/diff/change.ts";
@@ -71,21 +71,27 @@ const made = ({ preview, state, result }: CallRow): string | undefined => {
   return result === "done" ? undefined : "The planned changes. The call did not succeed, so some or all of them were not made.";
 };
 
+const ORIGINS: Readonly<Record<string, string>> = { human: "a person", host: "the host", view: "an app of the server" };
+
 const Facts = ({ row }: { readonly row: CallRow }) => (
   <dl>
     <dt>Agent</dt>
     <dd><Name text={row.agent} /> <span class="quiet">in session <Name text={row.session} /></span></dd>
     <dt>Tool</dt>
     <dd><Name text={row.tool} />{row.server !== null && <span class="quiet"> of the server <Name text={row.server} /></span>}</dd>
-    {row.origin && row.origin !== "model" && <><dt>Started by</dt><dd><Name text={row.origin} /></dd></>}
+    {row.origin !== "model" && <><dt>Started by</dt><dd><Name text={ORIGINS[row.origin] ?? row.origin} /></dd></>}
     <dt>Time</dt>
     <dd>{`${when(row.at)}${row.ended_at === null ? "" : `, took ${seconds(row.at, row.ended_at)}`}`}</dd>
     {row.allowed_by.length > 0 && (
       <>
-        <dt>Allowed by</dt>
+        <dt>Allowed</dt>
         <dd>
-          {row.allowed_by.map(({ text, grant }, at) => (
-            <div key={at}><Name text={text} most={300} />{grant !== null && <> <a href="/permissions">Permissions</a></>}</div>
+          {row.allowed_by.map((one, at) => (
+            <div key={at}>
+              <Name text={allowedBy(one)} most={300} />
+              {one.expires_at != null && ` (until ${when(one.expires_at)})`}
+              {one.grant !== null && <> <a href="/permissions">Permissions</a></>}
+            </div>
           ))}
         </dd>
       </>
@@ -121,13 +127,15 @@ export function Details({ row, opened }: { readonly row: CallRow; readonly opene
           {found.output !== null && (
             <details open={!diff.value}>
               <summary>Output</summary>
-              <pre tabIndex={0} aria-label="Output"><Marked text={found.output} /></pre>
+              <pre tabIndex={0} role="group" aria-label="Output"><Marked text={found.output} /></pre>
             </details>
           )}
-          <details>
-            <summary>Arguments</summary>
-            <pre tabIndex={0} aria-label="Arguments"><Marked text={found.arguments} /></pre>
-          </details>
+          {found.arguments && (
+            <details>
+              <summary>Arguments</summary>
+              <pre tabIndex={0} role="group" aria-label="Arguments"><Marked text={found.arguments} /></pre>
+            </details>
+          )}
           {found.needs.length > 0 && (
             <details>
               <summary>{count(found.needs.length, "permission")} needed</summary>

@@ -5,7 +5,7 @@ import { own, watch } from "../../lib/component.ts";
 import { List, Rows } from "../../lib/list.tsx";
 import { Button, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { when } from "../../lib/console/calls.ts";
+import { allowedBy, when } from "../../lib/console/calls.ts";
 import type { CallRow } from "../../lib/console/calls.ts";
 import { Counts } from "../../lib/diff/view.tsx";
 import { calls, holdWhile } from "./calls.ts";
@@ -44,7 +44,7 @@ const Result = ({ row: { state, result } }: { readonly row: CallRow }) => (
   <span class={`badge ${result ?? state}`}>{result ? ENDS[result] : OPEN[state]}</span>
 );
 
-const by = ({ allowed_by: all }: CallRow): string => (all.length > 0 ? `allowed by ${all.map(({ text }) => text).join(", ")}` : "");
+const by = ({ allowed_by: all }: CallRow): string => all.map(allowedBy).join(", ");
 
 const Line = ({ row }: { readonly row: CallRow }) => (
   <>

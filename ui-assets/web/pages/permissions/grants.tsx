@@ -1,6 +1,8 @@
 // The rules that people gave: filter, narrow and revoke them.
 import { computed, effect, signal } from "@preact/signals-core";
 
+import type { ComponentChildren } from "preact";
+
 import { local } from "../../lib/component.ts";
 import { Button, Code, Name, Tick } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
@@ -79,6 +81,11 @@ function Lifetime({ grant: { uses_left, expires_at, lifetime } }: { readonly gra
   return <span>{oneLine(limits.length > 0 ? limits.join(", ") : lifetime)}</span>;
 }
 
+/** Checkboxes with a common label. */
+export const Group = ({ label, children }: { readonly label: string; readonly children: ComponentChildren }) => (
+  <div class="group" role="group" aria-label={label}><span aria-hidden="true">{label}</span><div>{children}</div></div>
+);
+
 function Narrow({ grant }: { readonly grant: Grant }) {
   const { grant: id, pattern, operations, descendants } = grant;
   const file = pathOf(pattern);
@@ -113,8 +120,7 @@ function Narrow({ grant }: { readonly grant: Grant }) {
       <div class="fields">
         <label class="wide-field">{file ? "Only this path" : "Only this pattern"} <input value={target.value} onInput={({ currentTarget }) => (target.value = currentTarget.value)} /></label>
         {operations.length > 1 && (
-          <fieldset>
-            <legend>Operations</legend>
+          <Group label="Operations">
             {operations.map((one) => (
               <label key={one}>
                 <Tick
@@ -129,7 +135,7 @@ function Narrow({ grant }: { readonly grant: Grant }) {
                 {oneLine(one)}
               </label>
             ))}
-          </fieldset>
+          </Group>
         )}
         {number("Uses left", uses)}
         {number("Minutes left", minutes)}

@@ -4,6 +4,7 @@ import { effect, signal } from "@preact/signals-core";
 import { host } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
 import { count, when } from "../../lib/console/calls.ts";
+import { Group } from "./grants.tsx";
 import { Select, SelectSource } from "../../lib/console/parts.tsx";
 import { Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
@@ -75,19 +76,18 @@ async function give({ path, body, agent: name, what, time: long }: Draft): Promi
 }
 
 const Field = ({ label, value, placeholder }: { readonly label: string; readonly value: typeof other; readonly placeholder: string }) => (
-  <label class="wide-field">{label} <input value={value.value} placeholder={placeholder} onInput={({ currentTarget }) => (value.value = currentTarget.value)} /></label>
+  <label>{label} <input value={value.value} placeholder={placeholder} onInput={({ currentTarget }) => (value.value = currentTarget.value)} /></label>
 );
 
 function Form() {
   return (
-    <div class="fields">
-      <SelectSource choice={source} change={pinHost} />
+    <div class="form">
+      {source.options().length > 1 && <label>Host <SelectSource choice={source} change={pinHost} /></label>}
       <label>Agent <Select choice={agent} /></label>
       {isOther.value && <Field label="Path of the agent" value={other} placeholder="main/tests" />}
       <label>May <Select choice={kind} /></label>
       {kind.value.value === "write" && (
-        <fieldset>
-          <legend>Changes</legend>
+        <Group label="Changes">
           {CHANGES.map((one) => (
             <label key={one}>
               <Tick
@@ -102,7 +102,7 @@ function Form() {
               {one}
             </label>
           ))}
-        </fieldset>
+        </Group>
       )}
       {kind.value.value === "pattern" ? (
         <Field label="Pattern" value={pattern} placeholder="execute:cli:git" />
@@ -114,7 +114,7 @@ function Form() {
         </>
       )}
       <label>How long <Select choice={time} /></label>
-      {!isTemplate.value && <label><Tick checked={descendants.value} change={(on) => (descendants.value = on)} /> Its sub-agents too</label>}
+      {!isTemplate.value && <label class="tick"><Tick checked={descendants.value} change={(on) => (descendants.value = on)} /> Its sub-agents too</label>}
     </div>
   );
 }
