@@ -1,7 +1,8 @@
 // Fake console API for the activity and permissions pages, with sample agents, calls and grants; it records requests.
 import type { Locator, Page, Route } from "@playwright/test";
+import type { AxeResults } from "axe-core";
 
-import { built, expect } from "./fixtures.ts";
+import { barriers, built, expect } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
 export type Json = Readonly<Record<string, unknown>>;
@@ -18,6 +19,18 @@ export async function press(page: Page, button: Locator): Promise<void> {
   await expect(button).toBeEnabled();
   await page.clock.runFor(CALM);
   await button.click();
+}
+
+/** No accessibility violations of any impact, and no horizontal scrolling. */
+export async function expectAccessible(page: Page): Promise<void> {
+  expect(await barriers(page)).toEqual([]);
+  const all = await page.evaluate(() => (window as unknown as { axe: { run(): Promise<AxeResults> } }).axe.run());
+  expect(all.violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(" ")}`))).toEqual([]);
+  const wide = await page.evaluate(() => {
+    const out = document.documentElement.scrollWidth > window.innerWidth;
+    return out ? [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > window.innerWidth).map((one) => one.outerHTML.slice(0, 100)) : [];
+  });
+  expect(wide).toEqual([]);
 }
 
 export function agent(number: number, more: Json = {}): Json {

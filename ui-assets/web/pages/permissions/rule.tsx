@@ -138,7 +138,7 @@ function WouldAllow({ effect: { calls, count: number, of } }: { readonly effect:
 /** The draft as it would be given; it is a new element for each draft, which delays a press. */
 function Shown({ now }: { readonly now: Draft }) {
   const answer = told.value?.draft === key(now) ? told.value : undefined;
-  const mayGive = (now.path === "grant" || !!answer?.rules) && (!now.broad || isSure.value);
+  const mayGive = !!answer && (now.path === "grant" || !!answer.rules) && (!now.broad || isSure.value);
   return (
     <div class="draft">
       <p>
