@@ -368,6 +368,26 @@ test("an agent is stopped only after saying what that means", async ({ page, sit
   await expect(page.getByRole("heading", { name: "main/tests", exact: true })).toBeVisible();
 });
 
+test("an agent can be stopped while calls come in", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.state.agents = family();
+  host.calls = [call(1, { worker: `${RUN}-2` })];
+  await host.open(page, site, "activity");
+  await aside(page).getByRole("button", { name: "tests" }).click();
+  const stop = page.getByRole("button", { name: "Stop" });
+  await press(page, stop);
+  await expect(stop).toHaveText("Stop tests and 1 sub-agent");
+  await page.clock.runFor(CALM);
+  host.state.agents = [...family().map((one) => (one["worker"] === `${RUN}-2` ? { ...one, calls: 7 } : one)), agent(5)];
+  host.calls = [call(2, { worker: `${RUN}-2` }), call(1, { worker: `${RUN}-2`, result: "failed" })];
+  host.changed();
+  await loaded(page, "Edit file 2");
+  await expect(aside(page).getByText("7 open calls")).toBeVisible();
+  await stop.click();
+  await expect.poll(() => host.to("stop-worker")).toEqual([{ worker: `${RUN}-2` }]);
+});
+
 test("an outdated response about an agent is ignored", async ({ page, site }) => {
   const host = new ConsoleFake();
   host.state.agents = family();

@@ -41,7 +41,7 @@ const Filters = () => (
 
 /** Says how many calls came while a person was reading, and shows them on request. */
 const Fresh = () => (
-  <div class="fresh">
+  <div class="fresh live">
     <span class={fresh.value ? "" : "quiet"} role="status">{fresh.value ? `${count(fresh.value, "new call")}.` : "Live"}</span>
     {fresh.value > 0 && (
       <Button

@@ -99,7 +99,7 @@ const Branch = ({ agent }: { readonly agent: Agent }) => {
 export function Agents() {
   const isOpen = own(() => matchMedia("(min-width: 900px)").matches);
   return (
-    <aside aria-label="Agents">
+    <aside class="live" aria-label="Agents">
       <details open={isOpen}>
         <summary><h2>Agents</h2> <span class="quiet">{count(agents.value.length, "running agent")}</span></summary>
         <ul>

@@ -107,7 +107,7 @@ export function Calls() {
     return call ? <Row row={call} index={index} of={all.length} isCurrent={index === at} /> : <div />;
   };
   return (
-    <div role="list" aria-label="Calls" class="calls" onKeyDown={key} ref={(node) => void (list = node)}>
+    <div role="list" aria-label="Calls" class="calls live" onKeyDown={key} ref={(node) => void (list = node)}>
       <List rows={rows} count={all.length} height={HEIGHT} varies row={row} keyOf={(index) => all[index]?.call ?? index} />
     </div>
   );

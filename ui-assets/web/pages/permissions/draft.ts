@@ -83,9 +83,8 @@ export const reach = new Choice(() => [
 export const pattern = signal("");
 export const descendants = signal(false);
 
-/** Keeps the host of the form, and forgets what belongs to another one. */
-export function pinHost(): void {
-  source.picked.value = source.value.value;
+/** Forgets what belongs to another host than the chosen one. */
+export function changeHost(): void {
   for (const choice of [agent, kind, folder]) choice.picked.value = "";
 }
 

@@ -8,7 +8,7 @@ import { Group } from "./grants.tsx";
 import { Select, SelectSource } from "../../lib/console/parts.tsx";
 import { Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { CHANGES, agent, below, changes, descendants, draft, folder, isAll, isOther, isTemplate, kind, other, pattern, pinHost, reach, source, time } from "./draft.ts";
+import { CHANGES, agent, below, changes, descendants, draft, folder, isAll, isOther, isTemplate, kind, other, pattern, changeHost, reach, source, time } from "./draft.ts";
 import type { Draft } from "./draft.ts";
 
 const TYPING = 300;
@@ -82,7 +82,7 @@ const Field = ({ label, value, placeholder }: { readonly label: string; readonly
 function Form() {
   return (
     <div class="form">
-      {source.options().length > 1 && <label>Host <SelectSource choice={source} change={pinHost} /></label>}
+      {source.options().length > 1 && <label>Host <SelectSource choice={source} change={changeHost} /></label>}
       <label>Agent <Select choice={agent} /></label>
       {isOther.value && <Field label="Path of the agent" value={other} placeholder="main/tests" />}
       <label>May <Select choice={kind} /></label>
@@ -165,7 +165,7 @@ export function Rule() {
       class="card"
       open={isOpen.value}
       onToggle={({ currentTarget }) => {
-        if (currentTarget.open && !isOpen.value && !source.picked.value) pinHost();
+        source.picked.value ||= source.value.value;
         isOpen.value = currentTarget.open;
       }}
     >
