@@ -341,6 +341,17 @@ test("an agent is paused and resumed", async ({ page, site }) => {
   await expect(page.getByRole("alert")).toHaveText("cannot be recorded");
 });
 
+test("an agent that is paused with its parent is resumed at the parent", async ({ page, site }) => {
+  const host = new ConsoleFake();
+  host.state.agents = family().map((one) => (one["worker"] === `${RUN}-1` ? one : { ...one, paused: true }));
+  await host.open(page, site, "activity");
+  await aside(page).getByRole("button", { name: "reviewer" }).click();
+  await expect(page.getByText(/^Paused: .* wait until you resume main\/tests or their time is up\.$/)).toBeVisible();
+  await expect(page.getByRole("button", { name: "Resume" })).toHaveCount(0);
+  await aside(page).getByRole("button", { name: "tests" }).click();
+  await expect(page.getByRole("button", { name: "Resume" })).toBeVisible();
+});
+
 test("an agent is stopped only after saying what that means", async ({ page, site }) => {
   await page.clock.install();
   const host = new ConsoleFake();

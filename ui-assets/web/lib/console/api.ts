@@ -7,7 +7,7 @@ export interface Question {
   readonly bailiwick: {
     readonly run: string;
     readonly session: string;
-    readonly worker: string;
+    readonly worker: number;
     readonly agent: readonly string[];
     readonly intent: string;
     readonly needs: readonly string[];
@@ -19,15 +19,13 @@ export interface Question {
   };
 }
 
-/** A live worker. */
 export interface Agent {
-  /** The worker across runtimes: `RUN-NUMBER`. */
+  /** `RUN-NUMBER`. */
   readonly worker: string;
   readonly run: string;
   readonly name: string;
-  /** The path of the agent, such as `main/tests`. */
+  /** Its path, such as `main/tests`. */
   readonly agent: string;
-  /** The worker that started it. */
   readonly parent: string | null;
   readonly session: string;
   readonly access: "read" | "interact" | "full";
@@ -44,25 +42,25 @@ export interface Agent {
 export interface Grant {
   readonly grant: string;
   readonly run: string;
-  readonly pattern: string;
   readonly reach: "exact" | "beneath";
   readonly operations: readonly string[];
   /** Description of what it allows. */
   readonly covers: string;
-  /** The path of the agent that holds it. */
-  readonly agent: string;
-  /** Description of how long it lasts. */
-  readonly lifetime: string;
-  readonly given_at: number;
+  readonly pattern: string;
   /** `null` stands for all verbs. */
   readonly verb: string | null;
   /** The holder, for display. */
   readonly held: string;
+  /** The agent path of the holder. */
+  readonly agent: string;
   /** The options under which a person can filter for this grant. */
   readonly whose: readonly string[];
   readonly descendants: boolean;
   readonly uses_left: number | null;
   readonly expires_at: number | null;
+  /** How long it lasts, such as `until the session ends`. */
+  readonly lifetime: string;
+  readonly given_at: number;
   readonly used: number;
   readonly used_at: number | null;
 }
@@ -77,6 +75,7 @@ export interface State {
     readonly recorded: boolean;
   }[];
   readonly agents: readonly Agent[];
+  /** Oldest first. */
   readonly questions: readonly Question[];
   readonly batches: readonly { readonly verb: string; readonly resource: string; readonly folder?: string; readonly questions: readonly string[] }[];
   readonly grants: readonly Grant[];

@@ -1,6 +1,7 @@
 // Calls and agents as the host reports them, and words for their times.
 import { computed } from "@preact/signals-core";
 
+import { counted } from "../words.ts";
 import type { Agent } from "./api.ts";
 import { second, state } from "./state.ts";
 
@@ -62,8 +63,6 @@ export interface AgentDetails {
 
 export const agents = computed<readonly Agent[]>(() => state.value?.agents ?? []);
 
-export const count = (number: number, one: string, several = `${one}s`): string => `${number} ${number === 1 ? one : several}`;
-
 /** What allowed a call, in words. */
 export const allowedBy = ({ kind, text }: AllowedBy): string => (kind === "grant" ? `by a rule: ${text}` : kind === "person" ? `by a person: ${text}` : text);
 
@@ -79,7 +78,7 @@ export function until(at: number): string {
   second.value;
   const seconds = Math.ceil((at - Date.now()) / 1000);
   if (seconds <= 0) return "ended";
-  const rest = seconds < 60 ? count(seconds, "second") : seconds < 7200 ? count(Math.round(seconds / 60), "minute") : count(Math.round(seconds / 3600), "hour");
+  const rest = seconds < 60 ? counted(seconds, "second") : seconds < 7200 ? counted(Math.round(seconds / 60), "minute") : counted(Math.round(seconds / 3600), "hour");
   const end = new Date(at);
   const time = end.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
   return `until ${end.toDateString() === new Date().toDateString() ? time : `${end.toLocaleDateString()} ${time}`} (${rest} left)`;

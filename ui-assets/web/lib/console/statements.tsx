@@ -1,7 +1,8 @@
 // What an agent may do now, in plain words, with where each rule comes from.
 import { oneLine } from "../visible.ts";
 import { Code, Name } from "../ui.tsx";
-import { count, until } from "./calls.ts";
+import { counted } from "../words.ts";
+import { until } from "./calls.ts";
 import type { Statement } from "./calls.ts";
 
 const VERDICTS = {
@@ -22,7 +23,7 @@ const SOURCES: Readonly<Record<string, string>> = {
 
 function Row({ statement }: { readonly statement: Statement }) {
   const { text, source, operations, path, grant, expires_at, uses_left } = statement;
-  const limits = [...(uses_left === null ? [] : [`${count(uses_left, "use")} left`]), ...(expires_at === null ? [] : [until(expires_at)])];
+  const limits = [...(uses_left === null ? [] : [`${counted(uses_left, "use")} left`]), ...(expires_at === null ? [] : [until(expires_at)])];
   return (
     <li>
       <details>

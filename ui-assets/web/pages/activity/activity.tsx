@@ -2,7 +2,7 @@
 import { signal } from "@preact/signals-core";
 
 import { Button, Tick } from "../../lib/ui.tsx";
-import { count } from "../../lib/console/calls.ts";
+import { counted } from "../../lib/words.ts";
 import { Failed, Failure, Select } from "../../lib/console/parts.tsx";
 import { sources } from "../../lib/console/state.ts";
 import { AgentCard, Agents } from "./agents.tsx";
@@ -42,7 +42,7 @@ const Filters = () => (
 /** Says how many calls came while a person was reading, and shows them on request. */
 const Fresh = () => (
   <div class="fresh live">
-    <span class={fresh.value ? "" : "quiet"} role="status">{fresh.value ? `${count(fresh.value, "new call")}.` : "Live"}</span>
+    <span class={fresh.value ? "" : "quiet"} role="status">{fresh.value ? `${counted(fresh.value, "new call")}.` : "Live"}</span>
     {fresh.value > 0 && (
       <Button
         press={() => {

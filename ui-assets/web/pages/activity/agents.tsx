@@ -4,10 +4,11 @@ import { computed, signal } from "@preact/signals-core";
 import { own } from "../../lib/component.ts";
 import { Button, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
+import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
 import type { Agent } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { agents, count, when } from "../../lib/console/calls.ts";
+import { agents, when } from "../../lib/console/calls.ts";
 import type { AgentDetails } from "../../lib/console/calls.ts";
 import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
@@ -72,7 +73,7 @@ function choose(next: typeof subject.value): void {
 }
 
 const facts = ({ calls, questions, changed }: Agent): string =>
-  [calls && count(calls, "open call"), questions && count(questions, "question"), changed && `${count(changed, "file")} changed`].filter(Boolean).join(" · ");
+  [calls && counted(calls, "open call"), questions && counted(questions, "question"), changed && `${counted(changed, "file")} changed`].filter(Boolean).join(" · ");
 
 const childrenOf = (parent: Agent | undefined): readonly Agent[] => {
   const known = new Set(agents.value.map(({ worker }) => worker));
@@ -81,6 +82,9 @@ const childrenOf = (parent: Agent | undefined): readonly Agent[] => {
 
 /** The agents beneath one, at any depth. */
 const beneath = (agent: Agent): readonly Agent[] => childrenOf(agent).flatMap((child) => [child, ...beneath(child)]);
+
+/** The paused parent of an agent, which is paused together with it. */
+const pausedParent = (agent: Agent): Agent | undefined => agents.value.find(({ worker, paused }) => paused && worker === agent.parent);
 
 const Branch = ({ agent }: { readonly agent: Agent }) => {
   const children = childrenOf(agent);
@@ -101,7 +105,7 @@ export function Agents() {
   return (
     <aside class="live" aria-label="Agents">
       <details open={isOpen}>
-        <summary><h2>Agents</h2> <span class="quiet">{count(agents.value.length, "running agent")}</span></summary>
+        <summary><h2>Agents</h2> <span class="quiet">{counted(agents.value.length, "running agent")}</span></summary>
         <ul>
           <li><Button class="agent" aria-pressed={!subject.value} press={() => choose(undefined)}>All agents</Button></li>
           {childrenOf(undefined).map((agent) => <Branch key={agent.worker} agent={agent} />)}
@@ -133,7 +137,7 @@ async function pause({ worker, paused }: Agent): Promise<void> {
 async function stop({ worker, agent }: Agent): Promise<void> {
   done.value = "";
   const { unfinished } = await host<{ unfinished: number }>("stop-worker", { worker });
-  done.value = `${oneLine(agent)} was stopped.${unfinished ? ` ${count(unfinished, "call")} had begun and may still finish.` : ""}`;
+  done.value = `${oneLine(agent)} was stopped.${unfinished ? ` ${counted(unfinished, "call")} had begun and may still finish.` : ""}`;
 }
 
 function Changed({ found: { changed, changed_omitted }, worker }: { readonly found: AgentDetails; readonly worker: string }) {
@@ -155,14 +159,15 @@ function Changed({ found: { changed, changed_omitted }, worker }: { readonly fou
 function Live({ agent }: { readonly agent: Agent }) {
   const { worker, paused, questions } = agent;
   const others = beneath(agent).length;
-  const all = others ? ` and ${count(others, "sub-agent")}` : "";
+  const all = others ? ` and ${counted(others, "sub-agent")}` : "";
+  const above = pausedParent(agent);
   const found = details.value;
   return (
     <>
       <p class="quiet">{`${ACCESS[agent.access]} · session ${oneLine(agent.session, 80)} · since ${when(agent.started_at)}`}</p>
-      {paused && <p class="notice warn">Paused: its new calls and those of its sub-agents wait until you resume it or their time is up.</p>}
+      {paused && <p class="notice warn">{`Paused: its new calls and those of its sub-agents wait until you resume ${above ? oneLine(above.agent) : "it"} or their time is up.`}</p>}
       <div class="chips">
-        <CalmButton press={() => void actions.of(pause(agent))}>{paused ? "Resume" : "Pause"}</CalmButton>
+        {!above && <CalmButton press={() => void actions.of(pause(agent))}>{paused ? "Resume" : "Pause"}</CalmButton>}
         <Confirm
           id={`stop-${worker}`}
           words="Stop…"
@@ -170,7 +175,7 @@ function Live({ agent }: { readonly agent: Agent }) {
           note={`Stopping revokes everything that ${agent.agent}${all} may do. Running calls end, and no further calls are possible. This cannot be undone.`}
           press={() => void actions.of(stop(agent))}
         />
-        {questions > 0 && <a class="button" href="/">{`Answer ${count(questions, "question")}`}</a>}
+        {questions > 0 && <a class="button" href="/">{`Answer ${counted(questions, "question")}`}</a>}
       </div>
       <Failed failure={actions} />
       {detailsFailure.error.value !== undefined && <Failed failure={detailsFailure} />}
@@ -182,7 +187,7 @@ function Live({ agent }: { readonly agent: Agent }) {
           </details>
           {found.changed.length > 0 && (
             <details>
-              <summary>{`${count(found.changed.length + found.changed_omitted, "changed file")}`}</summary>
+              <summary>{`${counted(found.changed.length + found.changed_omitted, "changed file")}`}</summary>
               <Changed found={found} worker={worker} />
             </details>
           )}

@@ -2,13 +2,14 @@
 import { signal } from "@preact/signals-core";
 
 import { host } from "../../lib/console/api.ts";
-import { allowedBy, count, when } from "../../lib/console/calls.ts";
+import { allowedBy, when } from "../../lib/console/calls.ts";
 import type { CallRow } from "../../lib/console/calls.ts";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { planned } from "../../lib/diff/change.ts";
 import { Diff, DiffView } from "../../lib/diff/view.tsx";
 import { items } from "../../lib/json.ts";
 import { Button, Code, Marked, Name } from "../../lib/ui.tsx";
+import { counted } from "../../lib/words.ts";
 
 interface Answer {
   readonly row: CallRow;
@@ -138,7 +139,7 @@ export function Details({ row, opened }: { readonly row: CallRow; readonly opene
           )}
           {found.needs.length > 0 && (
             <details>
-              <summary>{count(found.needs.length, "permission")} needed</summary>
+              <summary>{counted(found.needs.length, "permission")} needed</summary>
               <ul class="plain needs">{found.needs.map((need) => <li key={need}><Code text={need} /></li>)}</ul>
             </details>
           )}

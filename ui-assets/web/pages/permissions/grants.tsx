@@ -6,10 +6,11 @@ import type { ComponentChildren } from "preact";
 import { local } from "../../lib/component.ts";
 import { Button, Code, Name, Tick } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
+import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
 import type { Grant } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { count, until, when } from "../../lib/console/calls.ts";
+import { until, when } from "../../lib/console/calls.ts";
 import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Choice, Failed, Failure, Select } from "../../lib/console/parts.tsx";
 import { state } from "../../lib/console/state.ts";
@@ -57,8 +58,8 @@ async function revoking(all: readonly Grant[]): Promise<void> {
   const [first, ...others] = came.grants.flatMap(({ message }) => message ?? []);
   const revoked = came.grants.length - others.length - (first === undefined ? 0 : 1);
   const unfinished = came.grants.reduce((sum, one) => sum + (one.unfinished ?? 0), 0);
-  if (revoked > 0) done.value = `${count(revoked, "rule was", "rules were")} revoked.${unfinished ? ` ${count(unfinished, "call")} had begun and may still finish.` : ""}`;
-  if (first) throw new Error(`${count(others.length + 1, "rule")} could not be revoked: ${first}`);
+  if (revoked > 0) done.value = `${counted(revoked, "rule was", "rules were")} revoked.${unfinished ? ` ${counted(unfinished, "call")} had begun and may still finish.` : ""}`;
+  if (first) throw new Error(`${counted(others.length + 1, "rule")} could not be revoked: ${first}`);
 }
 const revoke = (all: readonly Grant[]): void => void failure.of(revoking(all));
 
@@ -77,7 +78,7 @@ function pathOf(pattern: string): readonly [before: string, path: string] | unde
 
 /** How long a rule lasts. */
 function Lifetime({ grant: { uses_left, expires_at, lifetime } }: { readonly grant: Grant }) {
-  const limits = [...(uses_left === null ? [] : [`${count(uses_left, "use")} left`]), ...(expires_at === null ? [] : [until(expires_at)])];
+  const limits = [...(uses_left === null ? [] : [`${counted(uses_left, "use")} left`]), ...(expires_at === null ? [] : [until(expires_at)])];
   return <span>{oneLine(limits.length > 0 ? limits.join(", ") : lifetime)}</span>;
 }
 
@@ -157,7 +158,7 @@ function Row({ grant }: { readonly grant: Grant }) {
           <p><b><Name text={agent || held} most={120} /></b>{descendants && " and its sub-agents"}{" may "}<Name text={covers} most={400} /></p>
           <p class="quiet">
             <Lifetime grant={grant} />
-            <span>{used ? `used ${count(used, "time")}${used_at === null ? "" : `, last ${when(used_at)}`}` : "never used"}</span>
+            <span>{used ? `used ${counted(used, "time")}${used_at === null ? "" : `, last ${when(used_at)}`}` : "never used"}</span>
             <span>{`given ${when(given_at)}`}</span>
           </p>
         </div>
@@ -187,12 +188,12 @@ function Bulk() {
   const all = shown.value;
   return (
     <div class="chips">
-      {some.length > 0 && <Confirm id="chosen" words={`Revoke ${some.length} chosen…`} yes={`Revoke ${count(some.length, "chosen rule")}`} press={() => revoke(some)} />}
+      {some.length > 0 && <Confirm id="chosen" words={`Revoke ${some.length} chosen…`} yes={`Revoke ${counted(some.length, "chosen rule")}`} press={() => revoke(some)} />}
       {all.length > 1 && (
         <Confirm
           id="shown"
           words={isFiltered.value ? `Revoke the ${all.length} shown…` : `Revoke all ${all.length}…`}
-          yes={isFiltered.value ? `Revoke ${all.length} of ${grants.value.length} rules` : `Revoke all ${count(all.length, "rule")}`}
+          yes={isFiltered.value ? `Revoke ${all.length} of ${grants.value.length} rules` : `Revoke all ${counted(all.length, "rule")}`}
           note="Calls that these rules allow will ask you or fail. Calls under way that use them are stopped."
           press={() => revoke(all)}
         />
@@ -234,8 +235,8 @@ export function Grants() {
       <p role="status" class={done.value ? "notice" : undefined}>{done.value}</p>
       {all.length > 0 && shown.value.length === 0 && <p class="quiet">No rules match.</p>}
       <ul class="plain">{shown.value.slice(0, most.value).map((grant) => <Row key={grant.grant} grant={grant} />)}</ul>
-      {shown.value.length > most.value && <Button press={() => (most.value += PAGE)}>{`Show ${count(Math.min(PAGE, shown.value.length - most.value), "more rule")}`}</Button>}
-      {!!omitted && <p class="notice">{`${count(omitted, "more rule is", "more rules are")} not listed. Revoke some to see them.`}</p>}
+      {shown.value.length > most.value && <Button press={() => (most.value += PAGE)}>{`Show ${counted(Math.min(PAGE, shown.value.length - most.value), "more rule")}`}</Button>}
+      {!!omitted && <p class="notice">{`${counted(omitted, "more rule is", "more rules are")} not listed. Revoke some to see them.`}</p>}
       <Bulk />
     </section>
   );

@@ -3,11 +3,12 @@ import { effect, signal } from "@preact/signals-core";
 
 import { host } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { count, when } from "../../lib/console/calls.ts";
+import { when } from "../../lib/console/calls.ts";
 import { Group } from "./grants.tsx";
 import { Select, SelectSource } from "../../lib/console/parts.tsx";
 import { Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
+import { counted } from "../../lib/words.ts";
 import { CHANGES, agent, below, changes, descendants, draft, folder, isAll, isOther, isTemplate, kind, other, pattern, changeHost, reach, source, time } from "./draft.ts";
 import type { Draft } from "./draft.ts";
 
@@ -121,10 +122,10 @@ function Form() {
 
 function WouldAllow({ effect: { calls, count: number, of } }: { readonly effect: Effect }) {
   if (of === 0) return <p class="quiet">In the last hour no call needed a person.</p>;
-  if (number === 0) return <p class="quiet">{`It would have allowed none of the ${count(of, "call")} that needed a person in the last hour.`}</p>;
+  if (number === 0) return <p class="quiet">{`It would have allowed none of the ${counted(of, "call")} that needed a person in the last hour.`}</p>;
   return (
     <>
-      <p>{`It would have allowed ${number} of the ${count(of, "call")} that needed a person in the last hour:`}</p>
+      <p>{`It would have allowed ${number} of the ${counted(of, "call")} that needed a person in the last hour:`}</p>
       <ul class="would" tabIndex={0} aria-label="Calls it would have allowed">
         {calls.map(({ call, at, agent: by, sentence }) => (
           <li key={call}><Name text={sentence} most={300} /> <span class="quiet">{`${oneLine(by, 80)}, ${when(at)}`}</span></li>
