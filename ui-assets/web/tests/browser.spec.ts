@@ -39,7 +39,7 @@ test("the rights of another worker can be selected", async ({ page, site }) => {
   const { frame } = await host(page, site, given(TREE, { authority }));
   const badge = frame.getByRole("treeitem", { name: "README.md" }).locator(".right");
   await expect(badge).toHaveText("rw");
-  await frame.getByLabel("Show permissions of this worker").selectOption("main/tests");
+  await frame.getByLabel("Permissions of worker").selectOption("main/tests");
   await expect(badge).toHaveText("r");
 });
 

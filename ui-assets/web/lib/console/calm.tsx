@@ -8,8 +8,11 @@ import { Button } from "../ui.tsx";
 /** Time of the last change of the layout or of a button. */
 let changed = 0;
 
-/** Parts whose changes move nothing else: lines of a diff, rows of a list, and the prompt, which has a delay of its own. */
-const APART = "permission-prompt, .rows, .row";
+/**
+ * Parts whose changes move no button: lines of a diff, rows of a list, live calls and agents, and the prompt, which has a
+ * delay of its own.
+ */
+const APART = "permission-prompt, .rows, .row, .live";
 
 const element = (node: Node): Element | null => (node instanceof Element ? node : node.parentElement);
 

@@ -1,4 +1,4 @@
-// History tab: a filterable table of audit entries, with counts and the state of the hash chain.
+// The audit log: a filterable table of audit entries, with counts and the state of the hash chain.
 import { signal } from "@preact/signals-core";
 
 import { Button, Code, Name } from "../../lib/ui.tsx";

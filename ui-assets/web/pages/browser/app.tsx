@@ -51,7 +51,7 @@ function Toolbar() {
         <input
           ref={box}
           type="search"
-          aria-label="Filter names; Enter finds in all folders"
+          aria-label="Filter; Enter finds everywhere"
           placeholder="Filter; Enter finds everywhere"
           onInput={({ currentTarget: { value } }) => {
             leave();
@@ -80,7 +80,7 @@ function Toolbar() {
       {workers.value.length > 1 && (
         <label>
           <span class="quiet">As </span>
-          <Choice label="Show permissions of this worker" all={workers.value} now={worker.value} set={lookAs} />
+          <Choice label="Permissions of worker" all={workers.value} now={worker.value} set={lookAs} />
         </label>
       )}
       <IconButton name="again" title="Refresh list" press={() => void reload()} />

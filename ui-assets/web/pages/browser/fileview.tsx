@@ -93,7 +93,7 @@ function Facts({ shown }: { readonly shown: Doc }) {
 
 async function look(): Promise<void> {
   try {
-    said.value = (await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "It changed on disk; this is the current version";
+    said.value = (await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "Changed; this is the current version";
   } catch (why) {
     said.value = oneLine(explained(why));
   }

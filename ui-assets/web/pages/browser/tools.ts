@@ -63,7 +63,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       },
     ],
     "search-text": [
-      "Searches files for text, in the shown folder or in `path`.",
+      "Searches files for text in the shown folder or `path`.",
       object({ query: text, path: text }, ["query"]),
       object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
       async ({ query, path = root.value.path }) => {

@@ -31,7 +31,7 @@ export function Inbox() {
   const question = current.value ?? waiting.value[0];
   return (
     <>
-      <p class="seen-by-ear" role="status">{question && count.value > 0 && `${count.value} waiting. ${oneLine(question.bailiwick.sentence)}`}</p>
+      <p class="visually-hidden" role="status">{question && count.value > 0 && `${count.value} waiting. ${oneLine(question.bailiwick.sentence)}`}</p>
       <div class={`inbox ${isDetail.value ? "one" : ""}`}>
         <ListPane />
         <div class="detail">
