@@ -1,8 +1,8 @@
 // Tests of the console's activity page.
 import type { Page } from "@playwright/test";
 
-import { BAD, CALM, CHANGE, ConsoleFake, RUN, START, agent, call, details, expectAccessible, press, statement } from "./console-fake.ts";
-import { expect, test } from "./fixtures.ts";
+import { BAD, CHANGE, ConsoleFake, RUN, START, agent, call, details, expectAccessible, statement } from "./console-fake.ts";
+import { calm, expect, press, test } from "./fixtures.ts";
 
 const rows = (page: Page) => page.getByRole("list", { name: "Calls" }).locator("> .list > [role=listitem]");
 /** The button of the call whose sentence starts with a text; a number in it is whole. */
@@ -389,7 +389,7 @@ test("an agent can be stopped while calls come in", async ({ page, site }) => {
   const stop = page.getByRole("button", { name: "Stop" });
   await press(page, stop);
   await expect(stop).toHaveText("Stop tests and 1 sub-agent");
-  await page.clock.runFor(CALM);
+  await calm(page);
   host.state.agents = [...family().map((one) => (one["worker"] === `${RUN}-2` ? { ...one, calls: 7 } : one)), agent(5)];
   host.calls = [call(2, { worker: `${RUN}-2` }), call(1, { worker: `${RUN}-2`, result: "failed" })];
   host.changed();
@@ -598,7 +598,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await aside(page).getByRole("button", { name: long.slice(0, 60) }).click();
       await page.getByText("What it may do now").click();
       await page.getByText("4 changed files").click();
-      await page.clock.runFor(CALM);
+      await calm(page);
       await page.getByRole("button", { name: "Stop" }).click();
       await page.getByRole("list", { name: "Calls" }).scrollIntoViewIfNeeded();
       await rows(page).getByRole("button", { name: "Denied" }).click();

@@ -1,5 +1,5 @@
 // Fake console API for the activity and permissions pages, with sample agents, calls and grants; it records requests.
-import type { Locator, Page, Route } from "@playwright/test";
+import type { Page, Route } from "@playwright/test";
 import type { AxeResults } from "axe-core";
 
 import { barriers, built, expect } from "./fixtures.ts";
@@ -8,18 +8,10 @@ import type { Site } from "./fixtures.ts";
 export type Json = Readonly<Record<string, unknown>>;
 
 export const RUN = "00000000000000ab";
-export const CALM = 700;
 /** 2023-11-14T22:13:20Z */
 export const START = 1_700_000_000_000;
 /** Text that tries to be markup, to reorder lines and to hide characters. */
 export const BAD = `<img src=x onerror="document.title='bad'">\u202E\u200b`;
-
-/** Presses a button after the delay in which presses are ignored; needs an installed clock. */
-export async function press(page: Page, button: Locator): Promise<void> {
-  await expect(button).toBeEnabled();
-  await page.clock.runFor(CALM);
-  await button.click();
-}
 
 /** No accessibility violations of any impact, and no horizontal scrolling. */
 export async function expectAccessible(page: Page): Promise<void> {

@@ -1,18 +1,10 @@
-import type { Locator, Page } from "@playwright/test";
+import type { Page } from "@playwright/test";
 
 import { FakeHost, agent, changes, outcome, question } from "./fake-host.ts";
-import { barriers, expect, test } from "./fixtures.ts";
+import { barriers, calm, expect, press, test } from "./fixtures.ts";
 
-const CALM = 700;
 const run = "00000000000000ab";
 const yes = (page: Page) => page.getByRole("button", { name: /^Allow/ });
-const calm = (page: Page): Promise<void> => page.clock.runFor(CALM);
-/** Presses a button after the delay in which presses are ignored. */
-async function press(page: Page, button: Locator): Promise<void> {
-  await expect(button).toBeEnabled();
-  await calm(page);
-  await button.click();
-}
 const title = (page: Page, name: string) => page.getByRole("heading", { name, exact: true });
 const numbered = (n: number): string => `Replace 3 lines in c${n}.txt`;
 /** A question about a recursive delete. */

@@ -6,17 +6,26 @@ import type { Site } from "./fixtures.ts";
 
 const CALM = 700;
 
-/** Opens a page with the built component and a question; its events are recorded in `window.told`. */
+/** How far the stopped clock of the page is ahead, which is more than loading it takes. */
+const AHEAD = 60_000;
+
+/**
+ * Opens a page with the built component and a question, whose time left does not depend on the time that loading takes; its
+ * events are recorded in `window.told`.
+ */
 async function asked(page: Page, site: Site, block: object, settle = true): Promise<void> {
+  const opened = Date.now();
   site.put("/prompt.js", { body: await built("permission-prompt.js"), type: "text/javascript" });
   site.put("/prompt.css", { body: await built("permission-prompt.css"), type: "text/css" });
   const links = '<link rel="stylesheet" href="/prompt.css"><script type="module" src="/prompt.js"></script>';
   site.put("/", `<!doctype html><html lang="en"><title>Host</title>${links}<main><h1>Chat</h1><input aria-label="Message"></main></html>`);
   await page.clock.install();
   await page.goto(site.origin);
-  await page.clock.pauseAt(Date.now() + 1000);
+  await page.clock.pauseAt(opened + AHEAD);
   await page.evaluate(
-    async ([block, settle]) => {
+    async ([block, settle, ahead]) => {
+      const details = (block as { bailiwick?: { expires_at: number } }).bailiwick;
+      if (details) details.expires_at += ahead;
       await customElements.whenDefined("permission-prompt");
       const told: unknown[] = [];
       const prompt = document.createElement("permission-prompt");
@@ -28,7 +37,7 @@ async function asked(page: Page, site: Site, block: object, settle = true): Prom
       Object.assign(prompt, { block });
       if (settle) Object.assign(prompt, { settled: true });
     },
-    [block, settle] as const,
+    [block, settle, AHEAD] as const,
   );
 }
 

@@ -1,8 +1,8 @@
 // Tests of the console's permissions page.
 import type { Page } from "@playwright/test";
 
-import { BAD, CALM, ConsoleFake, RUN, SOURCE, START, agent, expectAccessible, grant, press, statement } from "./console-fake.ts";
-import { expect, test } from "./fixtures.ts";
+import { BAD, ConsoleFake, RUN, SOURCE, START, agent, expectAccessible, grant, statement } from "./console-fake.ts";
+import { calm, expect, press, test } from "./fixtures.ts";
 
 const rules = (page: Page) => page.locator("li.rule");
 const form = (page: Page) => page.locator("details.card");
@@ -168,7 +168,7 @@ test("a grant can be revoked while it is updated", async ({ page, site }) => {
   await host.open(page, site, "permissions");
   const button = rules(page).first().getByRole("button", { name: /^Revoke/ });
   await press(page, button);
-  await page.clock.runFor(CALM);
+  await calm(page);
   await button.hover();
   await page.mouse.down();
   host.state.grants = [grant(1, { used: 4, uses_left: 8 }), grant(2)];
@@ -451,7 +451,7 @@ test("a press meant for an earlier rule is ignored", async ({ page, site }) => {
   await pick(page, "Agent", "*other");
   await form(page).getByLabel("Path of the agent").fill("main/worker-1");
   await pause(page);
-  await page.clock.runFor(CALM);
+  await calm(page);
   await expect(form(page).getByText("In the last hour no call needed a person.")).toBeVisible();
   host.state.agents = [];
   host.changed();
@@ -585,11 +585,11 @@ test("a rule is given and revoked with the keyboard alone", async ({ page, site 
     expect(await reached()).toBe(true);
   };
   const focused = (text: string) => () => page.evaluate((words) => !!document.activeElement?.closest("button, summary, label")?.textContent?.startsWith(words), text);
-  await page.clock.runFor(CALM);
+  await calm(page);
   await go(focused("Revoke"));
   await page.keyboard.press("Enter");
   await expect(rules(page).getByRole("button", { name: /^Revoke this rule/ })).toBeFocused();
-  await page.clock.runFor(CALM);
+  await calm(page);
   await page.keyboard.press("Enter");
   await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${RUN}-1`] }]);
   host.state.grants = [];
@@ -604,7 +604,7 @@ test("a rule is given and revoked with the keyboard alone", async ({ page, site 
   await expect(form(page).getByText("main/worker-1 may, for 1 hour: read /a and everything in it.")).toBeVisible();
   await pause(page);
   await expect(form(page).getByText("In the last hour no call needed a person.")).toBeVisible();
-  await page.clock.runFor(CALM);
+  await calm(page);
   await go(focused("Give this rule"));
   await page.keyboard.press("Enter");
   await expect.poll(() => host.to("grant")).toHaveLength(1);

@@ -383,11 +383,11 @@ test("warns about a preview that is not marked as one", async ({ page, site }) =
     request: () => ({ result: { content: [], _meta: meta } }),
   });
   await part(page, "Preview").click();
-  await expect(page.getByText("the call may have run")).toBeVisible();
+  await expect(page.getByText("the call may have been made")).toBeVisible();
   meta = { preview: true };
   await part(page, "Preview").click();
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
-  await expect(page.getByText("the call may have run")).toBeHidden();
+  await expect(page.getByText("the call may have been made")).toBeHidden();
 });
 
 test("the log can be filtered by text, direction and errors", async ({ page, site }) => {

@@ -51,7 +51,6 @@ function Toolbar() {
         <input
           ref={box}
           type="search"
-          aria-label="Filter; Enter finds everywhere"
           placeholder="Filter; Enter finds everywhere"
           onInput={({ currentTarget: { value } }) => {
             leave();
