@@ -59,8 +59,8 @@ pub struct RecentCall {
     pub preview: bool,
     /// Whether the tool may change something.
     pub mutates: bool,
-    /// One sentence for people, rendered from the tool's template; at most 1,000 characters. It quotes the agent's
-    /// arguments.
+    /// One sentence for people, at most 1,000 characters: that of its last question, otherwise rendered from the tool's
+    /// template. It quotes the agent's arguments.
     pub intent: String,
     /// When it was received.
     pub at: u64,
