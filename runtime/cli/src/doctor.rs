@@ -8,6 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use bailiwick::{BuildError, BuildFault, Config, Runtime};
+use bailiwick_exec::Helper;
 
 use crate::error_chain;
 pub(crate) use report::Report;
@@ -19,14 +20,16 @@ pub(crate) use report::Report;
 pub(crate) fn run(config: Config) -> io::Result<Report> {
     let roots = config.roots.iter();
     let roots: Vec<PathBuf> = roots.map(|root| root.mount.as_str().into()).collect();
+    let runtime = tokio::runtime::Runtime::new()?;
     let accepted = if roots.is_empty() {
         None
     } else {
-        let runtime = tokio::runtime::Runtime::new()?;
         let opened = runtime.block_on(open_roots(config));
         Some(opened.map(|()| roots.len()).map_err(|error| reason(&error)))
     };
-    Ok(report::report(&probe::facts(&roots, accepted)))
+    let sandbox = runtime.block_on(bailiwick_exec::self_test(&Helper::CurrentExe));
+    let facts = probe::facts(&roots, accepted, sandbox.layers);
+    Ok(report::report(&facts))
 }
 
 /// Opens the roots as `serve` does.

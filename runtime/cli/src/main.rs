@@ -36,6 +36,8 @@ const USAGE_ERROR: u8 = 2;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    // The sandbox of commands starts this program again.
+    bailiwick_exec::init();
     let current_dir = std::env::current_dir().ok();
     let current_dir = current_dir.and_then(|dir| VirtualPath::parse(dir.to_str()?, None).ok());
     let invocation = cli::parse(

@@ -101,6 +101,43 @@ fn json_has_the_checks_of_each_root() {
 }
 
 #[test]
+fn each_layer_of_the_sandbox_is_tested() {
+    let machine = Machine::new();
+    let report = machine.json(&[], 0);
+    for name in [
+        "namespaces",
+        "private /proc",
+        "process limit",
+        "landlock",
+        "seccomp",
+        "capabilities",
+        "cleanup",
+    ] {
+        let check = check(&report, name);
+        assert_eq!(check["status"], "ok", "{check}");
+        assert_eq!(check["blocks_serve"], false, "{check}");
+    }
+    // A machine that allows no namespaces.
+    let script = "echo 0 > /proc/sys/user/max_user_namespaces; exec \"$0\" doctor --json";
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "sh", "-c", script])
+        .arg(env!("CARGO_BIN_EXE_bailiwick"))
+        .current_dir(machine.0.path())
+        .env("HOME", machine.path("home"))
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let namespaces = check(&report, "namespaces");
+    assert_eq!(namespaces["status"], "missing", "{namespaces}");
+    let advice = namespaces["advice"].as_str().unwrap();
+    assert!(advice.contains("user.max_user_namespaces"), "{advice}");
+    for name in ["landlock", "seccomp", "capabilities", "cleanup"] {
+        assert_eq!(check(&report, name)["status"], "ok", "{name}");
+    }
+}
+
+#[test]
 fn probes_leave_nothing_behind() {
     let machine = Machine::new();
     machine.json(&["root"], 0);

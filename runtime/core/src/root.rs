@@ -163,6 +163,13 @@ impl Root {
         &self.mount
     }
 
+    /// Returns its path on the host when it was opened, for sandboxes that mount it. Check that the directory there still
+    /// is this one ([`Root::identity`]).
+    #[must_use]
+    pub fn host_path(&self) -> &Path {
+        &self.host
+    }
+
     /// Returns the directory handle. Open only what a permit allows.
     #[must_use]
     pub fn dir(&self) -> &Dir {

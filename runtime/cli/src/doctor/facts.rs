@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use bailiwick_exec::{Layer, LayerState};
 use rustix::fs::{FileType, Mode};
 use rustix::io::Errno;
 
@@ -129,17 +130,15 @@ pub(super) struct Inotify {
     pub(super) watches: Option<u64>,
 }
 
-/// What a sandbox for commands could use.
+/// What sandboxes of commands enforce, and settings that explain what they do not.
 #[derive(Clone, Debug)]
 pub(super) struct Sandbox {
+    /// The result of the self-test.
+    pub(super) layers: Vec<(Layer, LayerState)>,
     /// `/proc/sys/user/max_user_namespaces`
     pub(super) max_user_namespaces: Option<u64>,
     /// `/proc/sys/kernel/unprivileged_userns_clone`, which only some distributions have.
     pub(super) unprivileged_userns_clone: Option<u64>,
     /// `/proc/sys/kernel/apparmor_restrict_unprivileged_userns`, which only some distributions have.
     pub(super) apparmor_restrict_unprivileged_userns: Option<u64>,
-    /// `/sys/kernel/security/lsm`
-    pub(super) security_modules: Option<String>,
-    /// `Seccomp` in `/proc/self/status`
-    pub(super) seccomp: Option<u64>,
 }

@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
 
+use bailiwick_exec::{Layer, LayerState};
 use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
 use rustix::fs::{
     Access, AtFlags, CWD, FlockOperation, Mode, OFlags, RenameFlags, ResolveFlags, StatxFlags,
@@ -26,7 +27,11 @@ const MAX_BYTES: u64 = 16 << 10;
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
 /// Probes this machine, and the file systems of `roots` or of the current directory.
-pub(super) fn facts(roots: &[PathBuf], accepted: Option<Result<usize, String>>) -> Facts {
+pub(super) fn facts(
+    roots: &[PathBuf],
+    accepted: Option<Result<usize, String>>,
+    layers: Vec<(Layer, LayerState)>,
+) -> Facts {
     let current = [std::env::current_dir().unwrap_or_else(|_| ".".into())];
     let folders = match accepted {
         None => &current,
@@ -60,13 +65,12 @@ pub(super) fn facts(roots: &[PathBuf], accepted: Option<Result<usize, String>>) 
         terminal: io::stderr().is_terminal(),
         opener: opener(),
         sandbox: Sandbox {
+            layers,
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),
             apparmor_restrict_unprivileged_userns: number(
                 "/proc/sys/kernel/apparmor_restrict_unprivileged_userns",
             ),
-            security_modules: text("/sys/kernel/security/lsm"),
-            seccomp: seccomp(),
         },
     }
 }
@@ -77,13 +81,6 @@ fn text(path: &str) -> Option<String> {
     let file = File::open(path).ok()?;
     file.take(MAX_BYTES).read_to_string(&mut text).ok()?;
     Some(text.trim_end().to_owned())
-}
-
-fn seccomp() -> Option<u64> {
-    let status = text("/proc/self/status")?;
-    let mut lines = status.lines();
-    let mode = lines.find_map(|line| line.strip_prefix("Seccomp:"))?;
-    mode.trim().parse().ok()
 }
 
 /// The program in `BROWSER`, or `xdg-open` if there is a display.

@@ -53,14 +53,14 @@ impl ActPermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
     pub fn begin(self) -> Result<Act, CallError> {
-        let scope = self.read.scope;
-        scope.stop.send()?;
-        let Some(passes) = scope.passes() else {
-            scope.stop.unsend();
+        let Self { read } = self;
+        read.scope.stop.send()?;
+        let Some(passes) = read.scope.passes() else {
+            read.scope.stop.unsend();
             return Err(revoked());
         };
         Ok(Act {
-            scope,
+            read,
             _passes: passes,
         })
     }
@@ -69,18 +69,24 @@ impl ActPermit {
 /// An effect in progress; see [`ActPermit::begin`]. A revocation waits until it is dropped.
 #[derive(Debug)]
 pub struct Act {
-    scope: Arc<PermitScope>,
+    read: ReadPermit,
     _passes: Vec<Pass>,
 }
 
 impl Act {
+    /// Returns the read permit of the call.
+    #[must_use]
+    pub fn reading(&self) -> &ReadPermit {
+        &self.read
+    }
+
     /// Checks that the call may continue. Tools call it immediately before each further effect.
     ///
     /// # Errors
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
-        self.scope.stop.check()?;
-        if self.scope.gates().any(|gate| gate.is_closed()) {
+        self.read.scope.stop.check()?;
+        if self.read.scope.gates().any(|gate| gate.is_closed()) {
             return Err(revoked());
         }
         Ok(())

@@ -1,67 +1,99 @@
-//! Checks of what a sandbox for commands could use.
+//! Checks of the layers of the sandbox of commands.
+
+use bailiwick_exec::{Layer, LayerState};
 
 use super::super::facts::Sandbox;
-use super::{Check, Status};
+use super::Check;
 
-/// Why none of this has an effect.
-const NOT_USED: &str = "not used yet: commands are not supported";
-
-pub(super) fn checks(sandbox: &Sandbox) -> [Check; 3] {
-    let all = [
-        ("user namespaces", user_namespaces(sandbox)),
-        ("landlock", landlock(sandbox.security_modules.as_deref())),
-        ("seccomp", seccomp(sandbox.seccomp)),
-    ];
-    all.map(|(name, (status, fact))| {
-        let advice = (status != Status::Ok).then_some("nothing to do");
-        Check::new(name, status, format!("{fact}; {NOT_USED}"), advice)
-    })
+pub(super) fn checks(sandbox: &Sandbox) -> Vec<Check> {
+    let layers = sandbox.layers.iter();
+    layers
+        .map(|(layer, state)| check(*layer, state, sandbox))
+        .collect()
 }
 
-fn user_namespaces(sandbox: &Sandbox) -> (Status, &'static str) {
-    match sandbox {
-        Sandbox {
-            max_user_namespaces: None | Some(0),
-            ..
-        } => (Status::Missing, "the kernel does not allow any"),
-        Sandbox {
-            unprivileged_userns_clone: Some(0),
-            ..
-        } => (Status::Missing, "only the superuser can create them"),
-        Sandbox {
-            apparmor_restrict_unprivileged_userns: Some(1..),
-            ..
-        } => (
-            Status::Limited,
-            "AppArmor restricts them for programs without a profile",
+fn check(layer: Layer, state: &LayerState, sandbox: &Sandbox) -> Check {
+    let (name, enforced) = describe(layer);
+    match state {
+        LayerState::Enforced => Check::ok(name, format!("commands: {enforced}")),
+        LayerState::Missing(reason) => Check::missing(
+            name,
+            format!("commands: {reason}; they run only if this layer may be missing"),
+            advice(layer, sandbox),
         ),
-        Sandbox { .. } => (Status::Ok, "available"),
+        LayerState::Broken(attack) => Check::missing(
+            name,
+            format!("commands: a test program in the sandbox could {attack}, so none runs"),
+            "run no commands on this machine, and report it as described in SECURITY.md",
+        ),
+        _ => Check::missing(name, "commands: unknown", "update bailiwick"),
     }
 }
 
-fn landlock(modules: Option<&str>) -> (Status, &'static str) {
-    match modules {
-        None => (
-            Status::Limited,
-            "unknown, since /sys/kernel/security/lsm cannot be read",
+/// The name of the check of a layer, and what the layer does.
+fn describe(layer: Layer) -> (&'static str, &'static str) {
+    match layer {
+        Layer::Namespaces => (
+            "namespaces",
+            "they see only files that they may use, and no processes and networks of this machine",
         ),
-        Some(modules) if modules.split(',').any(|module| module == "landlock") => {
-            (Status::Ok, "available")
+        Layer::Proc => (
+            "private /proc",
+            "they see only their own processes in /proc",
+        ),
+        Layer::ProcessLimit => ("process limit", "the number of their processes is limited"),
+        Layer::Landlock => (
+            "landlock",
+            "the kernel lets them open only files that they may use",
+        ),
+        Layer::Seccomp => (
+            "seccomp",
+            "the kernel rejects system calls for networks, mounts and tracing",
+        ),
+        Layer::Capabilities => (
+            "capabilities",
+            "they have no capabilities, and cannot get any",
+        ),
+        Layer::Cleanup => (
+            "cleanup",
+            "all their processes are killed when they end or are stopped",
+        ),
+        _ => ("sandbox", "an unknown layer is enforced"),
+    }
+}
+
+/// What to do about a missing layer.
+fn advice(layer: Layer, sandbox: &Sandbox) -> &'static str {
+    match (layer, sandbox) {
+        (
+            Layer::Namespaces,
+            Sandbox {
+                max_user_namespaces: None | Some(0),
+                ..
+            },
+        ) => "set the sysctl user.max_user_namespaces to 1000 or more",
+        (
+            Layer::Namespaces,
+            Sandbox {
+                unprivileged_userns_clone: Some(0),
+                ..
+            },
+        ) => "set the sysctl kernel.unprivileged_userns_clone to 1",
+        (
+            Layer::Namespaces,
+            Sandbox {
+                apparmor_restrict_unprivileged_userns: Some(1..),
+                ..
+            },
+        ) => "allow user namespaces (`userns`) in an AppArmor profile for this program",
+        (Layer::Namespaces | Layer::Proc, _) => {
+            "in a container, allow unshare and mount in its seccomp profile, and leave /proc unmasked"
         }
-        Some(_) => (Status::Missing, "the kernel does not have it enabled"),
-    }
-}
-
-fn seccomp(mode: Option<u64>) -> (Status, &'static str) {
-    match mode {
-        None => (Status::Missing, "the kernel does not report it"),
-        Some(0) => (
-            Status::Ok,
-            "available, and no filter applies to this process",
-        ),
-        Some(_) => (
-            Status::Ok,
-            "available, and a filter applies to this process",
-        ),
+        (Layer::ProcessLimit, _) => "run as another user than root",
+        (Layer::Landlock, _) => {
+            "use Linux 6.12 or newer with Landlock, and allow its system calls in the profile of a container"
+        }
+        (Layer::Seccomp, _) => "use a kernel with seccomp filters",
+        _ => "see the checks of the other layers",
     }
 }

@@ -1,5 +1,6 @@
 //! Tests of the report with facts of several machines.
 
+use bailiwick_exec::{Layer, LayerState};
 use rustix::io::Errno;
 
 use super::super::facts::{
@@ -68,11 +69,10 @@ fn workstation() -> Facts {
         terminal: true,
         opener: Some("xdg-open".to_owned()),
         sandbox: Sandbox {
+            layers: Layer::ALL.map(|layer| (layer, LayerState::Enforced)).into(),
             max_user_namespaces: Some(127_000),
             unprivileged_userns_clone: Some(1),
             apparmor_restrict_unprivileged_userns: Some(0),
-            security_modules: Some("lockdown,capability,landlock,yama,apparmor".to_owned()),
-            seccomp: Some(0),
         },
     }
 }
@@ -117,6 +117,15 @@ fn state(facts: &mut Facts) -> &mut PrivateFolder {
     facts.state.as_mut().unwrap()
 }
 
+fn set_layer(facts: &mut Facts, layer: Layer, state: LayerState) {
+    let mut layers = facts.sandbox.layers.iter_mut();
+    layers.find(|(it, _)| *it == layer).unwrap().1 = state;
+}
+
+fn lacks(facts: &mut Facts, layer: Layer) {
+    set_layer(facts, layer, LayerState::Missing("forbidden".to_owned()));
+}
+
 #[test]
 fn machine_on_which_everything_works_reports_only_ok() {
     let report = report(&workstation());
@@ -135,15 +144,17 @@ fn container_that_forbids_openat2_is_limited_and_serves() {
     let mut facts = workstation();
     calls(&mut facts).openat2 = Confinement::Failed(Errno::PERM);
     (facts.terminal, facts.opener) = (false, None);
-    facts.sandbox.max_user_namespaces = Some(0);
-    facts.sandbox.security_modules = None;
-    facts.sandbox.seccomp = Some(2);
+    lacks(&mut facts, Layer::Namespaces);
+    lacks(&mut facts, Layer::Proc);
     let report = report(&facts);
     assert_eq!(
         names(&report, Status::Limited),
-        ["openat2", "terminal", "browser", "landlock"]
+        ["openat2", "terminal", "browser"]
     );
-    assert_eq!(names(&report, Status::Missing), ["user namespaces"]);
+    assert_eq!(
+        names(&report, Status::Missing),
+        ["namespaces", "private /proc"]
+    );
     assert!(report.can_serve());
 }
 
@@ -152,14 +163,10 @@ fn old_kernel_is_limited_and_serves() {
     let mut facts = workstation();
     calls(&mut facts).openat2 = Confinement::Failed(Errno::NOSYS);
     calls(&mut facts).mount_id = Err(Errno::OPNOTSUPP);
-    facts.sandbox.unprivileged_userns_clone = Some(0);
-    facts.sandbox.security_modules = Some("capability,yama".to_owned());
+    lacks(&mut facts, Layer::Landlock);
     let report = report(&facts);
     assert_eq!(names(&report, Status::Limited), ["openat2", "statx"]);
-    assert_eq!(
-        names(&report, Status::Missing),
-        ["user namespaces", "landlock"]
-    );
+    assert_eq!(names(&report, Status::Missing), ["landlock"]);
     assert!(report.can_serve());
 }
 
@@ -320,25 +327,49 @@ fn untested_architecture_is_limited() {
 }
 
 #[test]
-fn sandbox_checks_say_that_they_have_no_effect_yet() {
-    let mut facts = workstation();
-    facts.sandbox = Sandbox {
-        max_user_namespaces: None,
-        unprivileged_userns_clone: None,
-        apparmor_restrict_unprivileged_userns: None,
-        security_modules: Some(String::new()),
-        seccomp: None,
-    };
-    let report = report(&facts);
-    let missing = names(&report, Status::Missing);
-    assert_eq!(missing, ["user namespaces", "landlock", "seccomp"]);
-    assert!(report.can_serve());
-    let lines = report.checks.iter().rev().take(3).map(Check::to_string);
-    let note = "not used yet: commands are not supported; nothing to do";
-    assert_eq!(lines.filter(|line| line.ends_with(note)).count(), 3);
-    is_limited("user namespaces", "AppArmor", |it| {
-        it.sandbox.apparmor_restrict_unprivileged_userns = Some(1);
+fn missing_layer_of_the_sandbox_names_its_reason_and_what_to_do() {
+    for layer in Layer::ALL {
+        let mut facts = workstation();
+        lacks(&mut facts, layer);
+        let report = report(&facts);
+        assert_eq!(names(&report, Status::Missing).len(), 1, "{layer:?}");
+        assert!(report.can_serve());
+        let text = report.to_string();
+        assert!(
+            text.contains("commands: forbidden; they run only if"),
+            "{text}"
+        );
+    }
+    for (advice, change) in [
+        (
+            "user.max_user_namespaces",
+            (|it| it.max_user_namespaces = Some(0)) as fn(&mut Sandbox),
+        ),
+        ("userns_clone", |it| it.unprivileged_userns_clone = Some(0)),
+        ("AppArmor", |it| {
+            it.apparmor_restrict_unprivileged_userns = Some(1);
+        }),
+        ("in a container", |_| {}),
+    ] {
+        let (line, _) = line("namespaces", |it| {
+            lacks(it, Layer::Namespaces);
+            change(&mut it.sandbox);
+        });
+        assert!(line.contains(advice), "{line}");
+    }
+}
+
+#[test]
+fn broken_layer_of_the_sandbox_says_what_got_through() {
+    let (line, can_serve) = line("landlock", |it| {
+        let attack = "read a file outside".to_owned();
+        set_layer(it, Layer::Landlock, LayerState::Broken(attack));
     });
+    assert!(
+        line.starts_with("missing ") && line.contains("could read a file outside, so none runs"),
+        "{line}"
+    );
+    assert!(can_serve, "{line}");
 }
 
 #[test]

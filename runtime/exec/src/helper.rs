@@ -1,0 +1,210 @@
+//! The helper processes: the host's own binary, started again, which never returns to the host's code.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a helper runs in a process of its own and holds no roots"
+)]
+
+mod confine;
+mod inner;
+mod layers;
+mod mounts;
+mod probe;
+mod supervisor;
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::process::{Command, Stdio};
+
+use nix::sched::CloneFlags;
+use rustix::thread::{capabilities, configure_capability_in_ambient_set, set_capabilities};
+
+use crate::error::Stage;
+use crate::message::{self, Report, Start, report};
+use crate::spec::Layer;
+
+pub(crate) use probe::{Findings, Targets};
+
+/// The name under which a helper is started.
+pub(crate) const NAME: &str = "bailiwick-exec";
+/// Argument of the outer helper.
+pub(crate) const OUTER: &str = "outer";
+/// Argument of the inner helper.
+const INNER: &str = "inner";
+/// Argument of the supervisor, which replaces the inner helper if there are no namespaces.
+const SUPERVISOR: &str = "supervisor";
+/// Argument of the process that confines itself and becomes the program of the supervisor.
+const CONFINED: &str = "confined";
+/// Argument of the program of the self-test.
+pub(crate) const PROBE: &str = "probe";
+/// The binary of this process.
+pub(crate) const SELF: &str = "/proc/self/exe";
+
+/// Runs the helper if this process was started as one; such a process exits here. Call it first in `main`, before any
+/// thread is started.
+pub fn init() {
+    let mut arguments = std::env::args_os();
+    if arguments.next().is_none_or(|name| name != NAME) {
+        return;
+    }
+    let role = arguments.next().unwrap_or_default();
+    let run = match role.to_str() {
+        Some(OUTER) => outer,
+        Some(INNER) => inner::run,
+        Some(SUPERVISOR) => supervisor::run,
+        Some(CONFINED) => supervisor::confined,
+        Some(PROBE) => std::process::exit(probe::run(arguments)),
+        _ => std::process::exit(2),
+    };
+    let code = match control() {
+        Ok(socket) => run(socket),
+        Err(_) => 2,
+    };
+    std::process::exit(code);
+}
+
+/// Why the program was not started.
+enum Failed {
+    /// A step failed.
+    Step { stage: Stage, message: String },
+    /// A required layer is missing.
+    Missing { layer: Layer, reason: String },
+}
+
+impl Failed {
+    fn at(stage: Stage) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self::Step {
+            stage,
+            message: error.to_string(),
+        }
+    }
+
+    fn send(self, socket: &UnixStream) -> i32 {
+        let failed = match self {
+            Self::Step { stage, message } => Report::Failed { stage, message },
+            Self::Missing { layer, reason } => Report::Missing { layer, reason },
+        };
+        report(socket, &failed);
+        1
+    }
+}
+
+/// The socket at standard input.
+fn control() -> io::Result<UnixStream> {
+    let socket = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(UnixStream::from(socket))
+}
+
+/// The outer helper: creates the namespaces and starts the inner helper in them, or a supervisor without namespaces.
+fn outer(socket: UnixStream) -> i32 {
+    report(&socket, &Report::Ready);
+    match start_inner(&socket) {
+        Ok(mut inner) => {
+            // Only the inner helper reports from here on, so that the host sees the end of its reports.
+            drop(socket);
+            let _ = inner.wait();
+            0
+        }
+        Err(failed) => failed.send(&socket),
+    }
+}
+
+fn start_inner(socket: &UnixStream) -> Result<std::process::Child, Failed> {
+    let (body, fds) = message::receive(socket).map_err(Failed::at(Stage::Description))?;
+    let Start { namespaces, .. } = parse(&body)?;
+    let keep: Vec<BorrowedFd<'_>> = fds
+        .iter()
+        .map(OwnedFd::as_fd)
+        .chain([socket.as_fd()])
+        .collect();
+    close_others(&keep).map_err(Failed::at(Stage::Descriptors))?;
+    rustix::process::setsid().map_err(|error| Failed::at(Stage::Namespaces)(error.into()))?;
+    if namespaces {
+        unshare().map_err(|error| Failed::Missing {
+            layer: Layer::Namespaces,
+            reason: format!("they cannot be created: {error}"),
+        })?;
+    }
+    let role = if namespaces { INNER } else { SUPERVISOR };
+    let started = start_helper(role, &body, &keep).map_err(Failed::at(Stage::Namespaces))?;
+    Ok(started.0)
+}
+
+/// Starts another helper and sends it a message. Returns the socket that it has at standard input, too.
+fn start_helper(
+    role: &str,
+    body: &[u8],
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<(std::process::Child, UnixStream)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let helper = Command::new(SELF)
+        .arg0(NAME)
+        .arg(role)
+        .env_clear()
+        .stdin(OwnedFd::from(theirs))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()?;
+    message::send(&ours, body, fds)?;
+    Ok((helper, ours))
+}
+
+/// Closes all descriptors except the standard ones and `keep`: the host may have leaked some into this process.
+fn close_others(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
+    use std::os::fd::AsRawFd as _;
+    let mut open = Vec::new();
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let name = entry?.file_name();
+        if let Some(fd) = name.to_str().and_then(|name| name.parse::<i32>().ok()) {
+            open.push(fd);
+        }
+    }
+    for fd in open {
+        if fd > 2 && keep.iter().all(|kept| kept.as_raw_fd() != fd) {
+            // The directory that was listed is closed already.
+            match nix::unistd::close(fd) {
+                Ok(()) | Err(nix::errno::Errno::EBADF) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Moves this process into new namespaces, in which it has the same user and group. Its children are in a new PID
+/// namespace.
+fn unshare() -> io::Result<()> {
+    let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
+    nix::sched::unshare(
+        CloneFlags::CLONE_NEWUSER
+            | CloneFlags::CLONE_NEWNS
+            | CloneFlags::CLONE_NEWPID
+            | CloneFlags::CLONE_NEWNET
+            | CloneFlags::CLONE_NEWIPC
+            | CloneFlags::CLONE_NEWUTS
+            | CloneFlags::CLONE_NEWCGROUP,
+    )?;
+    let (user, group) = (user.as_raw(), group.as_raw());
+    fs::write("/proc/self/setgroups", "deny")?;
+    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
+    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))?;
+    keep_capabilities()
+}
+
+/// Makes the inner helper keep the capabilities in the new namespaces, which `exec` removes unless the user is 0.
+fn keep_capabilities() -> io::Result<()> {
+    let mut sets = capabilities(None)?;
+    sets.inheritable = sets.permitted;
+    set_capabilities(None, sets)?;
+    for capability in sets.permitted.iter() {
+        configure_capability_in_ambient_set(capability, true)?;
+    }
+    Ok(())
+}
+
+/// Reads the description of the sandbox.
+fn parse(body: &[u8]) -> Result<Start, Failed> {
+    serde_json::from_slice(body).map_err(|error| Failed::at(Stage::Description)(error.into()))
+}

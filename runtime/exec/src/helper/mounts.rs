@@ -1,0 +1,451 @@
+//! Builds the file system of a sandbox.
+
+use std::ffi::{CStr, CString};
+use std::fs;
+use std::io;
+use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
+use rustix::mount::{
+    MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+    mount_remount, unmount,
+};
+
+use super::Failed;
+use super::layers::Layers;
+use crate::error::Stage;
+use crate::spec::{Layer, Mount, SandboxSpec};
+
+/// Where the file system of the host is until the sandbox is built.
+const HOST: &str = "/host";
+/// Where the sandbox is built.
+const NEW: &str = "/new";
+/// Flags that open a path without access to its content.
+const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+/// Devices of the host that the program sees.
+pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urandom"];
+/// Size of the top-level directory, which contains only directories and links.
+const TOP_OPTIONS: &str = "mode=755,size=1m";
+
+/// Builds the file system and moves this process into it.
+pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<(), Failed> {
+    let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
+    let namespaces = match enter_new_root() {
+        // AppArmor allows namespaces on some systems, but nothing in them.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(format!("mounting is forbidden in them: {error}"))
+        }
+        entered => Ok(entered.map_err(failed)?),
+    };
+    namespaces.map_err(|reason| Failed::Missing {
+        layer: Layer::Namespaces,
+        reason,
+    })?;
+    layers.record(Layer::Namespaces, Ok(()))?;
+    let mut tree = Tree::new().map_err(failed)?;
+    tree.add_all(&spec.mounts).map_err(failed)?;
+    if let Some(most) = spec.limits.processes {
+        layers.record(Layer::ProcessLimit, limit_processes(most).map_err(failed)?)?;
+    }
+    layers.record(Layer::Proc, tree.add_proc().map_err(failed)?)?;
+    tree.finish().map_err(failed)?;
+    leave_host().map_err(failed)?;
+    let named = rustix::system::sethostname(b"sandbox");
+    named.map_err(|error| failed(error.into()))
+}
+
+/// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
+fn enter_new_root() -> io::Result<()> {
+    mount_change(
+        "/",
+        MountPropagationFlags::PRIVATE | MountPropagationFlags::REC,
+    )?;
+    // Any directory that exists serves as the place of the mount; it is visible again after `pivot_root`.
+    let place = "/tmp";
+    tmpfs(Path::new(place), TOP_OPTIONS)?;
+    fs::create_dir(format!("{place}{HOST}"))?;
+    fs::create_dir(format!("{place}{NEW}"))?;
+    rustix::process::pivot_root(place, format!("{place}{HOST}"))?;
+    std::env::set_current_dir("/")?;
+    tmpfs(Path::new(NEW), TOP_OPTIONS)
+}
+
+/// Makes [`NEW`] the root directory and detaches the files of the host.
+fn leave_host() -> io::Result<()> {
+    std::env::set_current_dir(NEW)?;
+    // The old root is mounted over the new one, and is then on top of it.
+    rustix::process::pivot_root(".", ".")?;
+    unmount(".", UnmountFlags::DETACH)?;
+    std::env::set_current_dir("/")
+}
+
+fn tmpfs(at: &Path, options: &str) -> io::Result<()> {
+    let options = CString::new(options)?;
+    let flags = MountFlags::NOSUID | MountFlags::NODEV;
+    Ok(mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?)
+}
+
+/// The file system that is built at [`NEW`].
+struct Tree {
+    root: OwnedFd,
+    /// Devices of the directories in memory, in which places for mounts may be created.
+    own: Vec<u64>,
+    /// Directories in memory that the program may not change.
+    closed: Vec<OwnedFd>,
+}
+
+impl Tree {
+    fn new() -> io::Result<Self> {
+        let root = rustix::fs::open(NEW, PATH, Mode::empty())?;
+        Ok(Self {
+            own: vec![device(&root)?],
+            root,
+            closed: Vec::new(),
+        })
+    }
+
+    fn add_all(&mut self, mounts: &[Mount]) -> io::Result<()> {
+        for one in mounts {
+            self.add(one).map_err(|error| with_path(&error, one))?;
+        }
+        self.add_devices()
+    }
+
+    fn add(&mut self, one: &Mount) -> io::Result<()> {
+        match one {
+            Mount::Host {
+                source,
+                at,
+                writable,
+                identity,
+            } => self.bind(source, at, *writable, *identity),
+            Mount::Within { at, writable } => {
+                let found = self.open(at)?;
+                mount_bind_recursive(link(&found), link(&found))?;
+                // The descriptor refers to the directory under the new mount.
+                restrict(&link(&self.open(at)?), *writable)
+            }
+            Mount::Hidden { at } => self.hide(at),
+            Mount::Temporary { at, bytes } => {
+                let place = self.directory(at)?;
+                tmpfs(&link(&place), &format!("mode=1777,size={bytes}"))?;
+                self.own.push(device(&self.open(at)?)?);
+                Ok(())
+            }
+            Mount::Link { at, target } => {
+                let (folder, name) = self.parent(at)?;
+                Ok(rustix::fs::symlinkat(target, &folder, name)?)
+            }
+        }
+    }
+
+    /// Opens a path of the sandbox without following links.
+    fn open(&self, at: &Path) -> rustix::io::Result<OwnedFd> {
+        rustix::fs::openat2(
+            &self.root,
+            Path::new(".").join(at.strip_prefix("/").unwrap_or(at)),
+            PATH | OFlags::NOFOLLOW,
+            Mode::empty(),
+            ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS,
+        )
+    }
+
+    /// Opens a directory of the sandbox. Missing directories are created in memory, never in a directory of the host.
+    fn directory(&self, at: &Path) -> io::Result<OwnedFd> {
+        match self.open(at) {
+            Ok(found) => Ok(found),
+            Err(rustix::io::Errno::NOENT) => {
+                let (folder, name) = self.parent(at)?;
+                rustix::fs::mkdirat(&folder, name, Mode::from_raw_mode(0o755))?;
+                Ok(self.open(at)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// The directory in memory that contains `at`, and the name in it.
+    fn parent<'p>(&self, at: &'p Path) -> io::Result<(OwnedFd, &'p std::ffi::OsStr)> {
+        let (Some(folder), Some(name)) = (at.parent(), at.file_name()) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let folder = self.directory(folder)?;
+        if self.own.contains(&device(&folder)?) {
+            Ok((folder, name))
+        } else {
+            Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                "it does not exist in the directory that is mounted there",
+            ))
+        }
+    }
+
+    /// Mounts a file or directory of the host.
+    fn bind(
+        &self,
+        source: &Path,
+        at: &Path,
+        writable: bool,
+        identity: Option<(u64, u64)>,
+    ) -> io::Result<()> {
+        let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
+        let found = open_source(&source, identity)?;
+        let mode = rustix::fs::fstat(&found)?.st_mode;
+        let place = if FileType::from_raw_mode(mode).is_dir() {
+            self.directory(at)?
+        } else {
+            self.file(at)?
+        };
+        mount_bind_recursive(link(&found), link(&place))?;
+        restrict(&link(&self.open(at)?), writable)
+    }
+
+    /// Opens a file of the sandbox, or creates it in memory.
+    fn file(&self, at: &Path) -> io::Result<OwnedFd> {
+        match self.open(at) {
+            Ok(found) => Ok(found),
+            Err(rustix::io::Errno::NOENT) => {
+                let (folder, name) = self.parent(at)?;
+                let create = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC | OFlags::WRONLY;
+                rustix::fs::openat(&folder, name, create, Mode::from_raw_mode(0o644))?;
+                Ok(self.open(at)?)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Hides a file or directory. A link is left, since what it leads to is hidden where it is.
+    fn hide(&mut self, at: &Path) -> io::Result<()> {
+        use rustix::io::Errno;
+        let found = match self.open(at) {
+            Ok(found) => found,
+            Err(Errno::NOENT | Errno::LOOP | Errno::NOTDIR) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let kind = FileType::from_raw_mode(rustix::fs::fstat(&found)?.st_mode);
+        if kind.is_symlink() {
+            return Ok(());
+        }
+        if !kind.is_dir() {
+            mount_bind_recursive(format!("{HOST}/dev/null"), link(&found))?;
+            return restrict(&link(&self.open(at)?), false);
+        }
+        tmpfs(&link(&found), TOP_OPTIONS)?;
+        let empty = self.open(at)?;
+        self.own.push(device(&empty)?);
+        self.closed.push(empty);
+        Ok(())
+    }
+
+    /// Creates `/dev`.
+    fn add_devices(&mut self) -> io::Result<()> {
+        for name in DEVICES {
+            let source = Path::new(HOST).join("dev").join(name);
+            let place = self.file(&Path::new("/dev").join(name))?;
+            mount_bind_recursive(&source, link(&place))?;
+        }
+        for (name, target) in [
+            ("fd", "/proc/self/fd"),
+            ("stdin", "/proc/self/fd/0"),
+            ("stdout", "/proc/self/fd/1"),
+            ("stderr", "/proc/self/fd/2"),
+        ] {
+            self.add(&Mount::Link {
+                at: Path::new("/dev").join(name),
+                target: target.into(),
+            })?;
+        }
+        self.add(&Mount::Temporary {
+            at: "/dev/shm".into(),
+            bytes: 64 << 20,
+        })
+    }
+
+    /// Mounts a `/proc` with the processes of the sandbox only. The inner error says why that is not possible.
+    fn add_proc(&self) -> io::Result<Result<(), String>> {
+        let place = self.directory(Path::new("/proc"))?;
+        mount_proc(&link(&place), c"subset=pid")
+    }
+
+    /// Makes the directories in which mounts are placed read-only.
+    fn finish(self) -> io::Result<()> {
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::RDONLY | MountFlags::BIND;
+        for closed in &self.closed {
+            mount_remount(link(closed), flags, c"")?;
+        }
+        Ok(mount_remount(NEW, flags, c"")?)
+    }
+}
+
+/// The device of a file.
+fn device(file: &OwnedFd) -> io::Result<u64> {
+    Ok(rustix::fs::fstat(file)?.st_dev)
+}
+
+/// Opens a file or directory of the host, which must be the one that the host has checked.
+pub(super) fn open_source(source: &Path, identity: Option<(u64, u64)>) -> io::Result<OwnedFd> {
+    let found = rustix::fs::openat(CWD, source, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = rustix::fs::fstat(&found)?;
+    #[expect(
+        clippy::useless_conversion,
+        reason = "the types differ between architectures"
+    )]
+    let is_other = identity
+        .is_some_and(|identity| identity != (u64::from(stat.st_dev), u64::from(stat.st_ino)));
+    if is_other {
+        return Err(io::Error::other(
+            "it was replaced since the host checked it",
+        ));
+    }
+    Ok(found)
+}
+
+/// Opens an absolute path of the host that contains no links.
+pub(super) fn open_without_links(at: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    Ok(rustix::fs::openat2(CWD, at, flags, Mode::empty(), resolve)?)
+}
+
+/// The path of an open file, through the `/proc` of the host.
+fn link(file: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("{HOST}/proc/self/fd/{}", file.as_raw_fd()))
+}
+
+/// Removes rights from a mount and the mounts in it: programs with the set-user-ID bit and devices have no effect, and
+/// files can be changed only if `writable`.
+fn restrict(at: &Path, writable: bool) -> io::Result<()> {
+    let at = fs::canonicalize(at)?;
+    let mut all = submounts(&at)?;
+    all.push(at);
+    for one in all {
+        let before = rustix::fs::statvfs(&one)?.f_flag;
+        let mut flags = MountFlags::NOSUID | MountFlags::BIND;
+        for (found, flag) in [
+            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+        ] {
+            // These may not be cleared in a user namespace.
+            if before.contains(found) {
+                flags |= flag;
+            }
+        }
+        // A device of the host is needed in `/dev` only, whose mounts are files.
+        let is_device = rustix::fs::stat(&one)
+            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_char_device());
+        if !is_device || before.contains(StatVfsMountFlags::NODEV) {
+            flags |= MountFlags::NODEV;
+        }
+        if !writable {
+            flags |= MountFlags::RDONLY;
+        }
+        mount_remount(&one, flags, c"")?;
+    }
+    Ok(())
+}
+
+/// The mounts beneath a path.
+fn submounts(at: &Path) -> io::Result<Vec<PathBuf>> {
+    let table = fs::read_to_string(format!("{HOST}/proc/self/mountinfo"))?;
+    let paths = table.lines().filter_map(|line| line.split(' ').nth(4));
+    Ok(paths
+        .map(unescape)
+        .filter(|path| path.starts_with(at) && path != at)
+        .collect())
+}
+
+/// Decodes the octal escapes of `mountinfo`.
+fn unescape(path: &str) -> PathBuf {
+    use std::os::unix::ffi::OsStringExt as _;
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let code = (*first == b'\\').then(|| after.get(..3)).flatten();
+        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
+        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
+            Some(byte) => {
+                bytes.push(byte);
+                rest = after.get(3..).unwrap_or_default();
+            }
+            None => {
+                bytes.push(*first);
+                rest = after;
+            }
+        }
+    }
+    std::ffi::OsString::from_vec(bytes).into()
+}
+
+/// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. The inner error says why that is
+/// not possible.
+fn limit_processes(most: u64) -> io::Result<Result<(), String>> {
+    // The kernel reserves the first 300 numbers, and accepts no lower limit.
+    const LEAST: u64 = 301;
+    if !rustix::process::getuid().is_root() {
+        return Ok(Ok(()));
+    }
+    // The file of an older kernel is that of the whole machine.
+    if !limits_namespaces(&rustix::system::uname().release().to_string_lossy()) {
+        return Ok(Err(
+            "for user 0, it needs Linux 6.14 or newer; run as another user".to_owned(),
+        ));
+    }
+    let place = Path::new("/limits");
+    fs::create_dir(place)?;
+    let mounted = mount_proc(place, c"")?;
+    let limited = mounted.and_then(|()| {
+        let file = place.join("sys/kernel/pid_max");
+        let limited = fs::write(file, most.max(LEAST).to_string());
+        limited.map_err(|error| format!("cannot set it: {error}"))
+    });
+    // It is detached with the files of the host otherwise.
+    if limited.is_ok() {
+        unmount(place, UnmountFlags::DETACH)?;
+    }
+    Ok(limited)
+}
+
+/// Whether a Linux release limits the processes of each PID namespace.
+fn limits_namespaces(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit());
+    let mut number = || numbers.next().and_then(|number| number.parse::<u32>().ok());
+    (number(), number()) >= (Some(6), Some(14))
+}
+
+/// Mounts a `/proc`, which a container can forbid.
+fn mount_proc(at: &Path, options: &CStr) -> io::Result<Result<(), String>> {
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    match mount("proc", at, "proc", flags, options) {
+        Ok(()) => Ok(Ok(())),
+        Err(error @ (rustix::io::Errno::PERM | rustix::io::Errno::ACCESS)) => {
+            Ok(Err(format!("cannot mount /proc: {error}")))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn with_path(error: &io::Error, one: &Mount) -> io::Error {
+    let (Mount::Host { at, .. }
+    | Mount::Within { at, .. }
+    | Mount::Hidden { at }
+    | Mount::Temporary { at, .. }
+    | Mount::Link { at, .. }) = one;
+    io::Error::new(error.kind(), format!("{}: {error}", at.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::limits_namespaces;
+
+    #[test]
+    fn only_newer_kernels_limit_the_processes_of_a_namespace() {
+        for release in ["6.14", "6.14.0-rc1", "6.18.44-fc", "7.0.1", "10.1"] {
+            assert!(limits_namespaces(release), "{release}");
+        }
+        for release in ["6.13.12", "6.8.0-45-generic", "5.15.0", "", "x", "6"] {
+            assert!(!limits_namespaces(release), "{release}");
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Starts a sandbox and waits for it.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitStatus;
+use std::sync::Arc;
+
+use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::process::{Child, Command};
+
+use crate::error::ExecError;
+use crate::helper::{NAME, OUTER, SELF};
+use crate::message::{self, Report, Start};
+use crate::spec::{Layer, SandboxSpec};
+
+/// The program that runs as the helper.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Helper {
+    /// The binary of this process, which calls [`init`](crate::init) first in `main`.
+    #[default]
+    CurrentExe,
+    /// Another binary that calls [`init`](crate::init) first in `main`.
+    At(PathBuf),
+}
+
+impl Helper {
+    pub(crate) fn program(&self) -> OsString {
+        match self {
+            Self::CurrentExe => SELF.into(),
+            Self::At(path) => path.into(),
+        }
+    }
+}
+
+/// The standard streams of the program.
+#[derive(Debug)]
+#[expect(
+    clippy::exhaustive_structs,
+    reason = "a process has exactly these standard streams"
+)]
+pub struct Stdio {
+    /// Standard input.
+    pub stdin: OwnedFd,
+    /// Standard output.
+    pub stdout: OwnedFd,
+    /// Standard error.
+    pub stderr: OwnedFd,
+}
+
+/// A running sandbox. Dropping it kills everything in it.
+#[derive(Debug)]
+pub struct Process {
+    helper: Child,
+    reports: Lines<BufReader<tokio::net::UnixStream>>,
+    layers: Vec<Layer>,
+    missing: Vec<(Layer, String)>,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Exit {
+    /// Its exit status.
+    pub status: ExitStatus,
+}
+
+/// Starts a program in a sandbox. Returns when the program runs.
+///
+/// If this machine allows no namespaces, and `spec` does not need them ([`SandboxSpec::optional`]), the program runs on
+/// the files of the host, confined by Landlock and seccomp.
+///
+/// # Errors
+/// [`ExecError`]; nothing runs then.
+pub async fn spawn(
+    spec: &SandboxSpec,
+    stdio: Stdio,
+    helper: &Helper,
+) -> Result<Process, ExecError> {
+    let stdio = Arc::new(stdio);
+    let why = match start(spec, &stdio, helper, true).await {
+        Err(ExecError::Missing {
+            layer: Layer::Namespaces,
+            reason,
+        }) if spec.optional.contains(&Layer::Namespaces) => reason,
+        started => return started,
+    };
+    match start(spec, &stdio, helper, false).await {
+        Ok(mut process) => {
+            process.missing.insert(0, (Layer::Namespaces, why));
+            Ok(process)
+        }
+        Err(ExecError::Missing { layer, reason }) => Err(ExecError::Missing {
+            layer,
+            reason: format!("{reason}; there are no namespaces, since {why}"),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+async fn start(
+    spec: &SandboxSpec,
+    stdio: &Arc<Stdio>,
+    helper: &Helper,
+    namespaces: bool,
+) -> Result<Process, ExecError> {
+    let program = helper.program();
+    let name = || program.to_string_lossy().into_owned();
+    let spec = spec.clone();
+    let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
+    let (ours, theirs) = UnixStream::pair()?;
+    let child = Command::new(&program)
+        .arg0(NAME)
+        .arg(OUTER)
+        .env_clear()
+        .stdin(OwnedFd::from(theirs))
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true)
+        .spawn()
+        .map_err(|source| ExecError::Helper {
+            program: name(),
+            source,
+        })?;
+    let sender = ours.try_clone()?;
+    ours.set_nonblocking(true)?;
+    let reports = BufReader::new(tokio::net::UnixStream::from_std(ours)?).lines();
+    let mut process = Process {
+        helper: child,
+        reports,
+        layers: Vec::new(),
+        missing: Vec::new(),
+    };
+    match process.report().await? {
+        Some(Report::Ready) => {}
+        _ => return Err(ExecError::NotInitialized { program: name() }),
+    }
+    // The helper reads the message at once.
+    sender.set_nonblocking(false)?;
+    let stdio = Arc::clone(stdio);
+    let send = move || {
+        let Stdio {
+            stdin,
+            stdout,
+            stderr,
+        } = &*stdio;
+        message::send(
+            &sender,
+            &body,
+            &[stdin.as_fd(), stdout.as_fd(), stderr.as_fd()],
+        )
+    };
+    let sent = tokio::task::spawn_blocking(send).await;
+    sent.map_err(|_| ExecError::Lost)??;
+    match process.report().await? {
+        Some(Report::Started { layers, missing }) => {
+            process.layers = layers;
+            process.missing = missing;
+            Ok(process)
+        }
+        Some(Report::Failed { stage, message }) => Err(ExecError::Setup { stage, message }),
+        Some(Report::Missing { layer, reason }) => Err(ExecError::Missing { layer, reason }),
+        _ => Err(ExecError::Lost),
+    }
+}
+
+impl Process {
+    /// The layers of the sandbox.
+    #[must_use]
+    pub fn layers(&self) -> &[Layer] {
+        &self.layers
+    }
+
+    /// The optional layers that are missing, and why.
+    #[must_use]
+    pub fn missing(&self) -> &[(Layer, String)] {
+        &self.missing
+    }
+
+    /// Waits until the program has ended and nothing runs in the sandbox any more.
+    ///
+    /// # Errors
+    /// [`ExecError::Lost`] if the sandbox was killed.
+    pub async fn wait(&mut self) -> Result<Exit, ExecError> {
+        use std::os::unix::process::ExitStatusExt as _;
+        let report = self.report().await;
+        self.helper.wait().await?;
+        match report? {
+            Some(Report::Exited { status }) => Ok(Exit {
+                status: ExitStatus::from_raw(status),
+            }),
+            _ => Err(ExecError::Lost),
+        }
+    }
+
+    /// Kills everything in the sandbox, and waits until nothing runs any more.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub async fn kill(&mut self) -> Result<(), ExecError> {
+        let socket = self.reports.get_ref().get_ref();
+        rustix::net::shutdown(socket, rustix::net::Shutdown::Both).map_err(io::Error::from)?;
+        self.helper.wait().await?;
+        Ok(())
+    }
+
+    /// The next report; `None` if the helper has closed its socket.
+    async fn report(&mut self) -> Result<Option<Report>, ExecError> {
+        let line = self.reports.next_line().await?;
+        let parse = |line: String| serde_json::from_str(&line).map_err(io::Error::other);
+        Ok(line.map(parse).transpose()?)
+    }
+}

@@ -1,0 +1,183 @@
+//! Description of a sandbox.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+/// A program and the sandbox that it runs in. Paths of the sandbox are absolute.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct SandboxSpec {
+    /// The program and its arguments. The program is a path in the sandbox.
+    pub argv: Vec<String>,
+    /// The whole environment.
+    pub env: Vec<(String, String)>,
+    /// The working directory, a path in the sandbox.
+    pub cwd: PathBuf,
+    /// What the program sees of the file system, in this order. A later mount hides an earlier one at the same path.
+    pub mounts: Vec<Mount>,
+    /// Limits of the program and all its children.
+    pub limits: Limits,
+    /// The network that it can reach.
+    pub network: Network,
+    /// Layers that may be missing if this machine does not support them.
+    ///
+    /// Without [`Layer::Namespaces`], mounts that hide files, take rights away or have another path than on the host are
+    /// refused, and [`Layer::Landlock`] and [`Layer::Seccomp`] are always required, since nothing else confines files and
+    /// the network. The program has no temporary directories and no `/proc`. It cannot change modes, owners, attributes
+    /// and times of any file, since Landlock does not confine that, and it can see the names, sizes and times of all files
+    /// of the host, but not list or read them.
+    pub optional: Vec<Layer>,
+    /// The name of the program that it gets as its first argument, if it is not its path.
+    pub(crate) arg0: Option<String>,
+}
+
+impl SandboxSpec {
+    /// Creates a sandbox without files, environment and network.
+    #[must_use]
+    pub fn new(argv: Vec<String>, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            argv,
+            env: Vec::new(),
+            cwd: cwd.into(),
+            mounts: Vec::new(),
+            limits: Limits::default(),
+            network: Network::None,
+            optional: Vec::new(),
+            arg0: None,
+        }
+    }
+}
+
+/// A part of the file system that the program sees.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Mount {
+    /// A file or directory of the host.
+    Host {
+        /// Its path on the host.
+        source: PathBuf,
+        /// Its path in the sandbox.
+        at: PathBuf,
+        /// Whether the program may change it.
+        writable: bool,
+        /// The device and inode that the host has checked; another file at `source` fails the start.
+        identity: Option<(u64, u64)>,
+    },
+    /// A directory inside an earlier mount with other rights. The path is resolved without following links.
+    Within {
+        /// Its path in the sandbox.
+        at: PathBuf,
+        /// Whether the program may change it.
+        writable: bool,
+    },
+    /// Hides a file or directory inside an earlier mount: a file becomes an empty device, a directory an empty
+    /// directory. The path is resolved without following links. A path that does not exist is skipped.
+    Hidden {
+        /// Its path in the sandbox.
+        at: PathBuf,
+    },
+    /// An empty directory in memory that the program may change.
+    Temporary {
+        /// Its path in the sandbox.
+        at: PathBuf,
+        /// The maximum size of its contents.
+        bytes: u64,
+    },
+    /// A symbolic link in the top-level directory.
+    Link {
+        /// Its path in the sandbox.
+        at: PathBuf,
+        /// The text of the link.
+        target: PathBuf,
+    },
+}
+
+/// Limits of the program and all its children. `None` leaves the limit of the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Limits {
+    /// CPU time of each process.
+    pub cpu: Option<Duration>,
+    /// Address space of each process, in bytes.
+    pub memory: Option<u64>,
+    /// Size of each written file, in bytes.
+    pub file_size: Option<u64>,
+    /// Number of processes and threads. For user 0 it is at least 301, since Linux accepts no lower one. Without
+    /// [`Layer::Namespaces`], those that the user has when the sandbox starts are added, since Linux counts them as well.
+    pub processes: Option<u64>,
+    /// Number of open descriptors of each process.
+    pub open_files: Option<u64>,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            cpu: None,
+            memory: None,
+            file_size: Some(1 << 30),
+            processes: Some(512),
+            open_files: Some(4096),
+        }
+    }
+}
+
+/// The network that the program can reach.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Network {
+    /// None: it cannot create sockets other than pairs that are connected to each other.
+    #[default]
+    None,
+}
+
+/// A layer of the sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Layer {
+    /// User, mount, PID, network, IPC, UTS and cgroup namespaces.
+    Namespaces,
+    /// A `/proc` that shows the processes of the sandbox only.
+    Proc,
+    /// A limit of the number of processes.
+    ProcessLimit,
+    /// Landlock rules for files, TCP, signals and abstract sockets.
+    Landlock,
+    /// A seccomp filter.
+    Seccomp,
+    /// No capabilities, and no way to get them.
+    Capabilities,
+    /// All processes are killed when the program ends, or when the host closes the sandbox.
+    Cleanup,
+}
+
+impl Layer {
+    /// All layers.
+    pub const ALL: [Self; 7] = [
+        Self::Namespaces,
+        Self::Proc,
+        Self::ProcessLimit,
+        Self::Landlock,
+        Self::Seccomp,
+        Self::Capabilities,
+        Self::Cleanup,
+    ];
+}
+
+impl std::fmt::Display for Layer {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Namespaces => "namespaces",
+            Self::Proc => "a private /proc",
+            Self::ProcessLimit => "a limit of the number of processes",
+            Self::Landlock => "Landlock",
+            Self::Seccomp => "seccomp",
+            Self::Capabilities => "dropped capabilities",
+            Self::Cleanup => "killing all processes",
+        })
+    }
+}

@@ -1,0 +1,576 @@
+//! Sandboxes on machines that do not support all layers. A filter of system calls, or a user namespace around the test,
+//! takes a layer away.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and prepares files"
+)]
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::path::Path;
+use std::process::Command;
+
+use bailiwick_exec::{
+    ExecError, Helper, Layer, LayerState, Mount, Process, SandboxSpec, Stdio, self_test, spawn,
+};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+
+/// What sandboxes without namespaces do not have.
+const WITHOUT_NAMESPACES: [Layer; 3] = [Layer::Namespaces, Layer::Proc, Layer::ProcessLimit];
+
+fn helper() -> Helper {
+    Helper::At(env!("CARGO_BIN_EXE_bailiwick-exec-helper").into())
+}
+
+fn host(path: &Path, writable: bool) -> Mount {
+    Mount::Host {
+        source: path.to_owned(),
+        at: path.to_owned(),
+        writable,
+        identity: None,
+    }
+}
+
+/// A program in a sandbox with the system's programs and the directory `work`, all at their paths on the host.
+fn program(argv: &[&str], work: &Path) -> SandboxSpec {
+    let argv = argv.iter().map(|&argument| argument.to_owned()).collect();
+    let mut spec = SandboxSpec::new(argv, work);
+    spec.env = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+    for path in ["/usr", "/bin", "/lib", "/lib64", "/etc/ld.so.cache"].map(Path::new) {
+        match fs::read_link(path) {
+            Ok(target) => spec.mounts.push(Mount::Link {
+                at: path.to_owned(),
+                target,
+            }),
+            Err(_) if path.exists() => spec.mounts.push(host(path, false)),
+            Err(_) => {}
+        }
+    }
+    spec.mounts.push(host(work, true));
+    spec
+}
+
+fn shell(script: &str, work: &Path) -> SandboxSpec {
+    program(&["/bin/sh", "-c", script], work)
+}
+
+/// The same sandbox, which may have no namespaces.
+fn optional(mut spec: SandboxSpec) -> SandboxSpec {
+    spec.optional = WITHOUT_NAMESPACES.into();
+    spec
+}
+
+async fn start(spec: &SandboxSpec) -> Result<(Process, std::io::PipeReader), ExecError> {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let stdio = Stdio {
+        stdin: File::open("/dev/null").unwrap().into(),
+        stdout: writer.try_clone().unwrap().into(),
+        stderr: writer.into(),
+    };
+    Ok((spawn(spec, stdio, &helper()).await?, reader))
+}
+
+/// Runs a program to its end. Returns its output.
+async fn run(spec: &SandboxSpec) -> String {
+    let (mut process, mut reader) = start(spec).await.unwrap();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    process.wait().await.unwrap();
+    read.await.unwrap()
+}
+
+/// Checks that a sandbox is refused. Returns the layer and the reason.
+async fn refused(spec: &SandboxSpec) -> (Layer, String) {
+    match start(spec).await {
+        Err(ExecError::Missing { layer, reason }) => (layer, reason),
+        other => panic!("{other:?}"),
+    }
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// Runs a test on a thread on which system calls fail, as they do for the helpers that it starts.
+fn without<T: Send + 'static>(calls: Rules, test: impl AsyncFnOnce() -> T + Send + 'static) -> T {
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, errno, arch).unwrap();
+    let filter = BpfProgram::try_from(filter).unwrap();
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&filter).unwrap();
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.enable_all().build().unwrap().block_on(test())
+    });
+    thread.join().unwrap()
+}
+
+fn namespaces() -> Rules {
+    Rules::from([(libc::SYS_unshare, Vec::new())])
+}
+
+fn landlock() -> Rules {
+    Rules::from([(libc::SYS_landlock_create_ruleset, Vec::new())])
+}
+
+fn seccomp() -> Rules {
+    Rules::from([(libc::SYS_seccomp, Vec::new())])
+}
+
+/// Runs a test of this file again, after `setup` in a user namespace of its own.
+fn again_in_user_namespace(test: &str, setup: &str) {
+    let script = format!("set -e; {setup}; exec \"$0\" --exact \"$1\" --nocapture");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount", "sh", "-c", &script])
+        .arg(std::env::current_exe().unwrap())
+        .arg(test)
+        .env("IN_USER_NAMESPACE", "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+fn is_in_user_namespace() -> bool {
+    std::env::var_os("IN_USER_NAMESPACE").is_some()
+}
+
+fn block_on<T>(test: impl Future<Output = T>) -> T {
+    tokio::runtime::Runtime::new().unwrap().block_on(test)
+}
+
+/// Checks the states of the self-test, and that it refuses to run programs unless `missing` are optional.
+async fn self_test_finds_missing(missing: &[Layer]) {
+    let result = self_test(&helper()).await;
+    for (layer, state) in &result.layers {
+        let is_missing = matches!(state, LayerState::Missing(reason) if !reason.is_empty());
+        let expected = missing.contains(layer);
+        assert_eq!(is_missing, expected, "{layer:?}: {state:?}");
+        assert!(
+            expected || *state == LayerState::Enforced,
+            "{layer:?}: {state:?}"
+        );
+    }
+    assert!(matches!(
+        result.require(&[]),
+        Err(ExecError::Missing { .. })
+    ));
+    result.require(missing).unwrap();
+}
+
+/// The layers that sandboxes without namespaces do not have for this user.
+fn missing_without_namespaces() -> Vec<Layer> {
+    let mut missing = WITHOUT_NAMESPACES.to_vec();
+    if !rustix::process::getuid().is_root() {
+        missing.retain(|layer| *layer != Layer::ProcessLimit);
+    }
+    missing
+}
+
+#[test]
+fn missing_namespaces_are_refused_unless_they_are_optional() {
+    without(namespaces(), async || {
+        let work = tempfile::tempdir().unwrap();
+        let spec = shell(": > ran; pwd", work.path());
+        let (layer, reason) = refused(&spec).await;
+        assert_eq!(layer, Layer::Namespaces);
+        assert!(reason.contains("Operation not permitted"), "{reason}");
+        assert!(!work.path().join("ran").exists());
+
+        let spec = optional(spec);
+        let pwd = format!("{}\n", work.path().display());
+        assert_eq!(run(&spec).await, pwd);
+        assert!(work.path().join("ran").exists());
+
+        let (mut process, _reader) = start(&spec).await.unwrap();
+        let missing: Vec<_> = process.missing().iter().map(|(layer, _)| *layer).collect();
+        assert_eq!(missing, missing_without_namespaces());
+        for layer in Layer::ALL {
+            let is_missing = missing.contains(&layer);
+            assert_eq!(process.layers().contains(&layer), !is_missing, "{layer:?}");
+        }
+        assert!(process.missing()[0].1.contains("Operation not permitted"));
+        process.wait().await.unwrap();
+
+        self_test_finds_missing(&missing_without_namespaces()).await;
+    });
+}
+
+#[test]
+fn user_namespaces_of_number_zero_are_missing_namespaces() {
+    let test = "user_namespaces_of_number_zero_are_missing_namespaces";
+    if !is_in_user_namespace() {
+        let setup = "echo 0 > /proc/sys/user/max_user_namespaces";
+        return again_in_user_namespace(test, setup);
+    }
+    block_on(async {
+        let work = tempfile::tempdir().unwrap();
+        let spec = shell("echo ran", work.path());
+        let (layer, reason) = refused(&spec).await;
+        assert_eq!(layer, Layer::Namespaces);
+        assert!(reason.contains("No space left"), "{reason}");
+        assert_eq!(run(&optional(spec)).await, "ran\n");
+        self_test_finds_missing(&missing_without_namespaces()).await;
+    });
+}
+
+#[test]
+fn forbidden_mounts_are_missing_namespaces() {
+    let calls = Rules::from([(libc::SYS_mount, Vec::new())]);
+    without(calls, async || {
+        let work = tempfile::tempdir().unwrap();
+        let spec = shell("echo ran", work.path());
+        assert_eq!(refused(&spec).await.0, Layer::Namespaces);
+        assert_eq!(run(&optional(spec)).await, "ran\n");
+    });
+}
+
+/// Each script attacks one part of the sandbox and must print neither `hole` nor the secret.
+#[test]
+fn probes_find_no_hole_without_namespaces() {
+    without(namespaces(), async || {
+        let (work, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        fs::write(outside.path().join("secret"), "the secret").unwrap();
+        std::os::unix::fs::symlink(outside.path().join("secret"), work.path().join("link"))
+            .unwrap();
+        let outside = outside.path().display();
+        let pid = std::process::id();
+        let probes = [
+            format!("cat {outside}/secret; cat link; cat {}/../*/secret", work.path().display()),
+            format!("ln {outside}/secret hard; ln -s {outside} s; cat hard s/secret"),
+            format!("echo x > {outside}/new && echo hole; mkdir {outside}/new && echo hole"),
+            format!("mv {outside}/secret . && echo hole; rm {outside}/secret && echo hole"),
+            "ls / && echo hole; ls /tmp && echo hole; ls /dev && echo hole; ls /home /root && echo hole".to_owned(),
+            "cat /etc/passwd && echo hole; cat /etc/shadow && echo hole".to_owned(),
+            "ls /proc && echo hole; cat /proc/self/environ && echo hole; cat /proc/1/cmdline && echo hole".to_owned(),
+            format!("kill -0 {pid} && echo hole; kill -0 1 && echo hole; kill -0 $PPID && echo hole"),
+            "(: > /usr/x) && echo hole; (: > /dev/shm/x) && echo hole; (: > /tmp/x) && echo hole".to_owned(),
+            "unshare -r true && echo hole; mount -t tmpfs none . && echo hole; mknod n c 1 3 && echo hole".to_owned(),
+            "nsenter -t 1 -m true && echo hole; chroot . /bin/true && echo hole".to_owned(),
+            "python3 -c 'import socket; socket.socket()' && echo hole".to_owned(),
+            "python3 -c 'import socket; socket.socket(socket.AF_UNIX)' && echo hole".to_owned(),
+            format!("python3 -c 'import os; os.setuid({})' && echo hole", 65_533),
+            "test \"$(env | grep -vE '^(PATH|PWD|SHLVL|_|OLDPWD)=')\" && echo hole".to_owned(),
+            "cat /dev/null && echo x > /dev/null && head -c 1 /dev/urandom > byte && test -s byte || echo hole".to_owned(),
+        ];
+        for probe in probes {
+            let spec = optional(shell(&format!("{{ {probe}; }} 2>/dev/null"), work.path()));
+            let text = run(&spec).await;
+            assert!(
+                !text.contains("hole") && !text.contains("the secret"),
+                "{probe}: {text}"
+            );
+        }
+    });
+}
+
+/// Landlock does not confine these calls, so the filter forbids them. Outside the sandbox they succeed.
+#[test]
+fn calls_that_reach_the_host_are_forbidden_without_namespaces() {
+    let script = r#"
+import ctypes, os, resource, sys
+outside, pid = sys.argv[1], int(sys.argv[2])
+libc = ctypes.CDLL(None, use_errno=True)
+def check(result):
+    if result == -1: raise OSError(ctypes.get_errno(), "")
+def queue(): check(libc.mq_open(b"/bailiwick-test", os.O_CREAT | os.O_RDWR, 0o600, None)); libc.mq_unlink(b"/bailiwick-test")
+def with_own():
+    with open("own", "w") as own: os.fchmod(own.fileno(), 0o777)
+for name, call in {
+    "chmod": lambda: os.chmod(outside, 0o777),
+    "fchmod": with_own,
+    "chown": lambda: os.chown(outside, os.getuid(), os.getgid()),
+    "lchown": lambda: os.lchown(outside, os.getuid(), os.getgid()),
+    "setxattr": lambda: os.setxattr(outside, "user.x", b"x"),
+    "removexattr": lambda: (os.setxattr(outside, "user.x", b"x"), os.removexattr(outside, "user.x")),
+    "utime": lambda: os.utime(outside, (1, 1)),
+    "shmget": lambda: check(libc.shmget(0, 4096, 0o1600)),
+    "semget": lambda: check(libc.semget(0, 1, 0o1600)),
+    "msgget": lambda: check(libc.msgget(0, 0o1600)),
+    "mq_open": queue,
+    "prlimit": lambda: resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0)),
+    "setpriority": lambda: os.setpriority(os.PRIO_PROCESS, pid, 19),
+    "setpriority_user": lambda: os.setpriority(os.PRIO_USER, 0, 19),
+    "sched_setaffinity": lambda: os.sched_setaffinity(pid, {0}),
+    "sched_setscheduler": lambda: os.sched_setscheduler(pid, os.SCHED_BATCH, os.sched_param(0)),
+}.items():
+    try:
+        call()
+        print(name, end=" ")
+    except OSError as error:
+        if error.errno != 1: print(name, error, end=" ")
+resource.prlimit(0, resource.RLIMIT_CORE, (0, 0))
+os.setpriority(os.PRIO_PROCESS, 0, 19)
+os.sched_setaffinity(0, {0})
+print("end")
+"#;
+    let (dir, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let outside = outside.path().to_str().unwrap();
+    let mut victim = Command::new("sleep").arg("1000").spawn().unwrap();
+    let pid = victim.id().to_string();
+    // Without a sandbox, but in an IPC namespace, which is removed with its contents. All processes of the user are
+    // left alone.
+    let alone = script.replace("    \"setpriority_user\"", "    #");
+    let output = Command::new("unshare")
+        .args(["--user", "--map-current-user", "--ipc", "python3", "-c"])
+        .args([&alone, outside, &pid])
+        .current_dir(dir.path())
+        .output();
+    let spec = program(
+        &["/usr/bin/python3", "-c", script, outside, &pid],
+        dir.path(),
+    );
+    let confined = without(namespaces(), async move || run(&optional(spec)).await);
+    victim.kill().unwrap();
+    victim.wait().unwrap();
+    let free = "chmod fchmod chown lchown setxattr removexattr utime shmget semget msgget mq_open prlimit setpriority \
+        sched_setaffinity sched_setscheduler end\n";
+    assert_eq!(String::from_utf8(output.unwrap().stdout).unwrap(), free);
+    assert_eq!(confined, "end\n");
+}
+
+#[test]
+fn mounts_that_need_namespaces_are_refused_without_them() {
+    without(namespaces(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path();
+        for name in ["part", "other"] {
+            fs::create_dir(work.join(name)).unwrap();
+        }
+        let with = |mount: Mount| {
+            let mut spec = optional(shell(": > part/made && echo ran", work));
+            spec.mounts.push(mount);
+            spec
+        };
+        let part = work.join("part");
+        for mount in [
+            Mount::Hidden { at: part.clone() },
+            Mount::Hidden {
+                at: work.join("missing"),
+            },
+            Mount::Within {
+                at: part.clone(),
+                writable: false,
+            },
+            Mount::Host {
+                source: part.clone(),
+                at: "/part".into(),
+                writable: true,
+                identity: None,
+            },
+            host(&part, false),
+        ] {
+            let (layer, reason) = refused(&with(mount.clone())).await;
+            assert_eq!(layer, Layer::Namespaces, "{mount:?}");
+            assert!(reason.contains("Operation not permitted"), "{reason}");
+        }
+        assert!(!part.join("made").exists());
+        for mount in [
+            Mount::Within {
+                at: part.clone(),
+                writable: true,
+            },
+            host(&part, true),
+            Mount::Temporary {
+                at: "/tmp/x".into(),
+                bytes: 1 << 20,
+            },
+        ] {
+            assert_eq!(run(&with(mount.clone())).await, "ran\n", "{mount:?}");
+        }
+    });
+}
+
+#[test]
+fn only_the_writable_part_is_writable_without_namespaces() {
+    without(namespaces(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path().canonicalize().unwrap();
+        fs::create_dir(work.join("part")).unwrap();
+        let script = "(: > a) && echo hole; (: > part/b) && mv part/b part/c && echo moved; cat part/c && echo read";
+        let mut spec = optional(shell(&format!("{{ {script}; }} 2>/dev/null"), &work));
+        let Some(Mount::Host { writable, .. }) = spec.mounts.last_mut() else {
+            panic!()
+        };
+        *writable = false;
+        spec.mounts.push(Mount::Within {
+            at: work.join("part"),
+            writable: true,
+        });
+        assert_eq!(run(&spec).await, "moved\nread\n");
+        // A link could lead anywhere.
+        std::os::unix::fs::symlink("/dev", work.join("link")).unwrap();
+        spec.mounts.push(Mount::Within {
+            at: work.join("link"),
+            writable: true,
+        });
+        assert!(matches!(start(&spec).await, Err(ExecError::Setup { .. })));
+        spec.mounts.pop();
+        spec.mounts.push(Mount::Host {
+            source: work.join("part"),
+            at: work.join("part"),
+            writable: true,
+            identity: Some((1, 1)),
+        });
+        assert!(matches!(start(&spec).await, Err(ExecError::Setup { .. })));
+    });
+}
+
+#[test]
+fn nothing_of_the_sandbox_runs_after_the_program_or_a_kill_without_namespaces() {
+    // Each process ends as soon as it has started the next one.
+    let chain = "import os
+os.setsid() if os.fork() == 0 else os._exit(0)
+os.write(1, b'up\\n')
+while True:
+    if os.fork(): os._exit(0)";
+    without(namespaces(), async move || {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path();
+        // The other processes hold the pipe open: the output ends only when they are dead.
+        let spec = shell(
+            "setsid sleep 1000 & (setsid sh -c 'sleep 1000 & sleep 1000' &) ; exit 0",
+            work,
+        );
+        assert_eq!(run(&optional(spec)).await, "");
+        let spec = program(&["/usr/bin/python3", "-c", chain], work);
+        let text = run(&optional(spec)).await;
+        assert!(text.is_empty() || text == "up\n", "{text}");
+
+        let script = "trap '' TERM HUP; setsid sleep 1000 & (sleep 1000 &) ; echo up; sleep 1000";
+        let spec = optional(shell(script, work));
+        let mut up = [0; 3];
+        let (mut process, mut reader) = start(&spec).await.unwrap();
+        reader.read_exact(&mut up).unwrap();
+        process.kill().await.unwrap();
+        assert_eq!(reader.read(&mut up).unwrap(), 0);
+
+        let (process, mut reader) = start(&spec).await.unwrap();
+        reader.read_exact(&mut up).unwrap();
+        drop(process);
+        assert_eq!(reader.read(&mut up).unwrap(), 0);
+    });
+}
+
+#[test]
+fn exit_and_failed_start_are_reported_without_namespaces() {
+    use std::os::unix::process::ExitStatusExt as _;
+    without(namespaces(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        for (script, code, signal) in [
+            ("exit 3", Some(3), None),
+            ("(exit 5) & kill -SEGV $$", None, Some(11)),
+        ] {
+            let (mut process, _reader) = start(&optional(shell(script, dir.path()))).await.unwrap();
+            let status = process.wait().await.unwrap().status;
+            assert_eq!((status.code(), status.signal()), (code, signal));
+        }
+        let spec = optional(program(&["/bin/missing"], dir.path()));
+        let failed = start(&spec).await;
+        assert!(matches!(failed, Err(ExecError::Setup { .. })), "{failed:?}");
+    });
+}
+
+#[test]
+fn limits_hold_without_namespaces() {
+    without(namespaces(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        let script = "head -c 2000000 /dev/zero > big; i=0; while [ $i -lt 400 ]; do sleep 100 & i=$((i+1)); done; echo end";
+        let mut spec = optional(shell(script, dir.path()));
+        spec.limits.file_size = Some(1 << 20);
+        spec.limits.processes = Some(300);
+        let text = run(&spec).await;
+        let big = fs::metadata(dir.path().join("big")).unwrap();
+        assert_eq!(big.len(), 1 << 20);
+        // Linux does not limit the processes of user 0.
+        let is_limited = !rustix::process::getuid().is_root();
+        assert_eq!(text.contains("Cannot fork"), is_limited, "{text}");
+        // The text is `end`, unless the shell has ended because of the limit.
+        assert!(is_limited || text.ends_with("end\n"), "{text}");
+    });
+}
+
+#[test]
+fn missing_landlock_is_refused_unless_it_is_optional_and_namespaces_exist() {
+    without(landlock(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = shell("echo ran", dir.path());
+        assert_eq!(refused(&spec).await.0, Layer::Landlock);
+        spec.optional = vec![Layer::Landlock];
+        assert_eq!(run(&spec).await, "ran\n");
+        self_test_finds_missing(&[Layer::Landlock]).await;
+    });
+    let mut calls = landlock();
+    calls.extend(namespaces());
+    without(calls, async || {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = shell("echo ran", dir.path());
+        spec.optional = Layer::ALL.into();
+        assert_eq!(refused(&spec).await.0, Layer::Landlock);
+        let result = self_test(&helper()).await;
+        let is_missing = |state: &LayerState| matches!(state, LayerState::Missing(_));
+        assert!(
+            result.layers.iter().all(|(_, state)| is_missing(state)),
+            "{result:?}"
+        );
+    });
+}
+
+#[test]
+fn missing_seccomp_is_refused_unless_it_is_optional_and_namespaces_exist() {
+    without(seccomp(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = shell("echo ran", dir.path());
+        assert_eq!(refused(&spec).await.0, Layer::Seccomp);
+        spec.optional = vec![Layer::Seccomp];
+        assert_eq!(run(&spec).await, "ran\n");
+        self_test_finds_missing(&[Layer::Seccomp]).await;
+    });
+    let mut calls = seccomp();
+    calls.extend(namespaces());
+    without(calls, async || {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = shell("echo ran", dir.path());
+        spec.optional = Layer::ALL.into();
+        assert_eq!(refused(&spec).await.0, Layer::Seccomp);
+    });
+}
+
+/// A container covers parts of `/proc`; Linux then forbids to mount another one.
+#[test]
+fn proc_that_cannot_be_mounted_is_refused_unless_it_is_optional() {
+    let test = "proc_that_cannot_be_mounted_is_refused_unless_it_is_optional";
+    if !is_in_user_namespace() {
+        return again_in_user_namespace(test, "mount -t tmpfs none /proc/sys/fs");
+    }
+    block_on(async {
+        let dir = tempfile::tempdir().unwrap();
+        let mut spec = shell("ls -A /proc; echo ran", dir.path());
+        spec.limits.processes = None;
+        let (layer, reason) = refused(&spec).await;
+        assert_eq!(layer, Layer::Proc);
+        assert!(reason.contains("cannot mount /proc"), "{reason}");
+        spec.optional = vec![Layer::Proc];
+        assert_eq!(run(&spec).await, "ran\n");
+        // The limit of user 0 is set in a mount of `/proc`.
+        spec.limits.processes = Some(512);
+        assert_eq!(refused(&spec).await.0, Layer::ProcessLimit);
+        self_test_finds_missing(&[Layer::Proc, Layer::ProcessLimit]).await;
+    });
+}
+
+#[tokio::test]
+async fn limit_of_the_host_below_that_of_the_sandbox_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut spec = shell("ulimit -n", dir.path());
+    spec.limits.open_files = Some(1 << 40);
+    let hard = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
+    assert_eq!(run(&spec).await, format!("{}\n", hard.unwrap()));
+}

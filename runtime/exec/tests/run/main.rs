@@ -1,0 +1,11 @@
+//! Runs real programs in sandboxes.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests prepare files, and fail by panicking"
+)]
+
+mod commands;
+#[cfg(feature = "interop")]
+mod other_programs;
+mod sandbox;

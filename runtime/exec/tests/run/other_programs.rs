@@ -1,0 +1,90 @@
+//! Programs that the machine must have: Python, Make and Git.
+
+use std::fs;
+
+use crate::{commands, sandbox};
+
+/// Attacks that need system calls of their own. The script prints each call that succeeds.
+#[tokio::test]
+async fn forbidden_system_calls_fail() {
+    let work = tempfile::tempdir().unwrap();
+    let script = r#"
+import ctypes, os, platform, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+x86 = platform.machine() == "x86_64"
+calls = {
+    "ptrace": (101 if x86 else 117, [16, 1, 0, 0]),
+    "unshare_user": (272 if x86 else 97, [0x10000000]),
+    "clone_user": (56 if x86 else 220, [0x10000000 | 17, 0, 0, 0, 0]),
+    "clone3": (435, [0, 0]),
+    "io_uring": (425, [8, 0]),
+    "bpf": (321 if x86 else 280, [0, 0, 0]),
+    "keyctl": (250 if x86 else 219, [0, -3, 0]),
+    "userfaultfd": (323 if x86 else 282, [0]),
+    "open_tree": (428, [-100, b"/work", 1]),
+    "mount_setattr": (442, [-100, b"/work", 0, 0, 0]),
+    "perf_event_open": (298 if x86 else 241, [0, 0, -1, -1, 0]),
+    "open_by_handle_at": (304 if x86 else 265, [0, 0, 0]),
+    "pidfd_getfd": (438, [0, 0, 0]),
+    "process_vm_readv": (310 if x86 else 270, [1, 0, 0, 0, 0, 0]),
+}
+for name, (number, arguments) in calls.items():
+    ctypes.set_errno(0)
+    if libc.syscall(number, *arguments) != -1:
+        if name == "clone_user":
+            print(name, flush=True)
+            os._exit(0)
+        print(name)
+    elif ctypes.get_errno() != (38 if name == "clone3" else 1):
+        print(name, os.strerror(ctypes.get_errno()))
+for family, kind in [("AF_INET", "SOCK_STREAM"), ("AF_INET", "SOCK_DGRAM"), ("AF_UNIX", "SOCK_STREAM"), ("AF_NETLINK", "SOCK_RAW"), ("AF_PACKET", "SOCK_RAW")]:
+    try:
+        socket.socket(getattr(socket, family), getattr(socket, kind))
+        print(family, kind)
+    except PermissionError:
+        pass
+import fcntl
+try:
+    fcntl.ioctl(0, 0x5412, b"x")
+    print("TIOCSTI")
+except OSError as error:
+    if error.errno != 1: print("TIOCSTI", error)
+socket.socketpair()
+print("end")
+"#;
+    fs::write(work.path().join("probe.py"), script).unwrap();
+    let spec = sandbox::shell("python3 probe.py", work.path());
+    assert_eq!(
+        sandbox::run(&spec).await.1,
+        "end
+"
+    );
+}
+
+/// Programs that people use, with what they need in the sandbox.
+#[tokio::test]
+async fn builds_and_version_control_work() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = commands::runtime(root.path()).await;
+    let worker = commands::worker(&runtime, commands::everything()).await;
+    for (path, text) in [
+        ("Makefile", "all: a b\n%:\n\techo $@ > $@.out\n"),
+        (
+            "test_x.py",
+            "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
+        ),
+    ] {
+        fs::write(root.path().join(path), text).unwrap();
+    }
+    for (script, expected) in [
+        ("make -j2 && cat a.out b.out", "a\nb\n"),
+        ("python3 -m unittest 2>&1 | tail -1", "OK\n"),
+        (
+            "git init -q . 2>&1 && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && git log --format=%s",
+            "x\n",
+        ),
+    ] {
+        let output = commands::shell(&worker, script).await;
+        assert!(output.stdout.ends_with(expected), "{script}: {output:?}");
+    }
+}

@@ -1,0 +1,308 @@
+//! Runs real programs in the sandbox.
+#![expect(
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and prepares files"
+)]
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+
+use bailiwick_exec::{ExecError, Helper, Layer, Mount, Process, SandboxSpec, Stage, Stdio, spawn};
+
+pub(crate) fn helper() -> Helper {
+    Helper::At(env!("CARGO_BIN_EXE_bailiwick-exec-helper").into())
+}
+
+pub(crate) fn host(source: impl AsRef<Path>, at: &str, writable: bool) -> Mount {
+    Mount::Host {
+        source: source.as_ref().to_owned(),
+        at: at.into(),
+        writable,
+        identity: None,
+    }
+}
+
+/// A shell script in a sandbox with the system's programs and `/work`.
+pub(crate) fn shell(script: &str, work: &Path) -> SandboxSpec {
+    let argv = ["/bin/sh", "-c", script].map(str::to_owned).to_vec();
+    let mut spec = SandboxSpec::new(argv, "/work");
+    spec.env = vec![("PATH".to_owned(), "/usr/bin:/bin".to_owned())];
+    spec.mounts = vec![
+        host("/usr", "/usr", false),
+        host("/etc/ld.so.cache", "/etc/ld.so.cache", false),
+    ];
+    for name in ["bin", "lib", "lib64", "sbin"] {
+        let path = Path::new("/").join(name);
+        match fs::read_link(&path) {
+            Ok(target) => spec.mounts.push(Mount::Link { at: path, target }),
+            Err(_) if path.is_dir() => spec.mounts.push(host(&path, path.to_str().unwrap(), false)),
+            Err(_) => {}
+        }
+    }
+    spec.mounts.push(Mount::Temporary {
+        at: "/tmp".into(),
+        bytes: 16 << 20,
+    });
+    spec.mounts.push(host(work, "/work", true));
+    spec
+}
+
+/// Starts a sandbox whose output is read from the returned pipe.
+pub(crate) async fn start(spec: &SandboxSpec) -> Result<(Process, std::io::PipeReader), ExecError> {
+    let (reader, writer) = std::io::pipe().unwrap();
+    let stdio = Stdio {
+        stdin: File::open("/dev/null").unwrap().into(),
+        stdout: writer.try_clone().unwrap().into(),
+        stderr: writer.into(),
+    };
+    Ok((spawn(spec, stdio, &helper()).await?, reader))
+}
+
+/// Runs a sandbox. Returns the exit code and the output.
+pub(crate) async fn run(spec: &SandboxSpec) -> (Option<i32>, String) {
+    let (mut process, mut reader) = start(spec).await.unwrap();
+    let read = tokio::task::spawn_blocking(move || {
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        text
+    });
+    let exit = process.wait().await.unwrap();
+    (exit.status.code(), read.await.unwrap())
+}
+
+#[tokio::test]
+async fn program_runs_with_all_layers_and_reports_its_exit_status() {
+    let work = tempfile::tempdir().unwrap();
+    let spec = shell("echo hello; pwd; exit 3", work.path());
+    assert_eq!(run(&spec).await, (Some(3), "hello\n/work\n".to_owned()));
+    let (mut process, _reader) = start(&spec).await.unwrap();
+    for layer in [
+        Layer::Namespaces,
+        Layer::Landlock,
+        Layer::Seccomp,
+        Layer::Capabilities,
+        Layer::Proc,
+    ] {
+        assert!(process.layers().contains(&layer), "{layer:?}");
+    }
+    process.wait().await.unwrap();
+}
+
+#[tokio::test]
+async fn writable_directory_is_changed_and_read_only_directory_is_not() {
+    let (work, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(other.path().join("a"), "old").unwrap();
+    let mut spec = shell(
+        "echo new > made; echo new > /other/a; echo new > /other/b; cat /other/a",
+        work.path(),
+    );
+    spec.mounts.push(host(other.path(), "/other", false));
+    let (_, text) = run(&spec).await;
+    assert!(text.ends_with("old"), "{text}");
+    assert_eq!(
+        fs::read_to_string(work.path().join("made")).unwrap(),
+        "new\n"
+    );
+    assert_eq!(fs::read_to_string(other.path().join("a")).unwrap(), "old");
+    assert!(!other.path().join("b").exists());
+}
+
+#[tokio::test]
+async fn hidden_files_and_directories_are_empty_and_cannot_be_replaced() {
+    let work = tempfile::tempdir().unwrap();
+    fs::write(work.path().join(".env"), "secret").unwrap();
+    fs::create_dir(work.path().join("keys")).unwrap();
+    fs::write(work.path().join("keys/one"), "secret").unwrap();
+    let script = "cat .env; ls -A keys; echo x > .env; mv .env other; rm -f .env; echo x > keys/two; mv keys other; cat *";
+    let mut spec = shell(script, work.path());
+    for at in ["/work/.env", "/work/keys", "/work/missing"] {
+        spec.mounts.push(Mount::Hidden { at: at.into() });
+    }
+    let (_, text) = run(&spec).await;
+    assert!(!text.contains("secret"), "{text}");
+    assert_eq!(
+        fs::read_to_string(work.path().join(".env")).unwrap(),
+        "secret"
+    );
+    assert_eq!(fs::read_dir(work.path().join("keys")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(work.path()).unwrap().count(), 2);
+}
+
+#[tokio::test]
+async fn directory_inside_a_mount_has_rights_of_its_own() {
+    let work = tempfile::tempdir().unwrap();
+    for name in ["src", "src/gen"] {
+        fs::create_dir(work.path().join(name)).unwrap();
+    }
+    let mut spec = shell("touch a; touch src/b; touch src/gen/c; true", work.path());
+    let Some(Mount::Host { writable, .. }) = spec.mounts.last_mut() else {
+        panic!()
+    };
+    *writable = false;
+    spec.mounts.push(Mount::Within {
+        at: "/work/src".into(),
+        writable: true,
+    });
+    spec.mounts.push(Mount::Within {
+        at: "/work/src/gen".into(),
+        writable: false,
+    });
+    run(&spec).await;
+    assert!(!work.path().join("a").exists());
+    assert!(work.path().join("src/b").exists());
+    assert!(!work.path().join("src/gen/c").exists());
+}
+
+#[tokio::test]
+async fn nothing_of_the_sandbox_runs_after_the_program_or_a_kill() {
+    let work = tempfile::tempdir().unwrap();
+    // The second process holds the pipe open: the output ends only when it is dead.
+    let spec = shell(
+        "setsid sleep 1000 & (setsid sh -c 'sleep 1000' &) ; exit 0",
+        work.path(),
+    );
+    assert_eq!(run(&spec).await, (Some(0), String::new()));
+
+    let (mut process, mut reader) = start(&shell(
+        "setsid sleep 1000 & echo up; sleep 1000",
+        work.path(),
+    ))
+    .await
+    .unwrap();
+    let mut up = [0; 3];
+    reader.read_exact(&mut up).unwrap();
+    process.kill().await.unwrap();
+    assert_eq!(reader.read(&mut up).unwrap(), 0);
+
+    let (process, mut reader) = start(&shell("echo up; sleep 1000", work.path()))
+        .await
+        .unwrap();
+    reader.read_exact(&mut up).unwrap();
+    drop(process);
+    assert_eq!(reader.read(&mut up).unwrap(), 0);
+}
+
+#[tokio::test]
+async fn signal_that_ended_the_program_is_reported() {
+    let work = tempfile::tempdir().unwrap();
+    let (mut process, _reader) = start(&shell("kill -SEGV $$", work.path())).await.unwrap();
+    assert_eq!(process.wait().await.unwrap().status.signal(), Some(11));
+}
+
+#[tokio::test]
+async fn failed_start_names_its_step_and_runs_nothing() {
+    let work = tempfile::tempdir().unwrap();
+    let stage = async |spec: &SandboxSpec| match start(spec).await {
+        Err(ExecError::Setup { stage, .. }) => stage,
+        other => panic!("{other:?}"),
+    };
+    let mut spec = shell("touch ran", work.path());
+    "/bin/missing".clone_into(&mut spec.argv[0]);
+    assert_eq!(stage(&spec).await, Stage::Program);
+    let mut spec = shell("touch ran", work.path());
+    spec.mounts.push(host("/missing", "/x", false));
+    assert_eq!(stage(&spec).await, Stage::Mounts);
+    let mut spec = shell("touch ran", work.path());
+    spec.mounts.push(host(work.path(), "/a/../b", true));
+    assert_eq!(stage(&spec).await, Stage::Mounts);
+    let mut spec = shell("touch ran", work.path());
+    let identity = Some((1, 1));
+    spec.mounts.push(Mount::Host {
+        source: work.path().to_owned(),
+        at: "/x".into(),
+        writable: true,
+        identity,
+    });
+    assert_eq!(stage(&spec).await, Stage::Mounts);
+    assert!(!work.path().join("ran").exists());
+}
+
+#[tokio::test]
+async fn program_that_is_no_helper_is_reported() {
+    let work = tempfile::tempdir().unwrap();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let stdio = Stdio {
+        stdin: File::open("/dev/null").unwrap().into(),
+        stdout: writer.try_clone().unwrap().into(),
+        stderr: writer.into(),
+    };
+    let spawned = spawn(
+        &shell("true", work.path()),
+        stdio,
+        &Helper::At("/bin/true".into()),
+    )
+    .await;
+    assert!(
+        matches!(spawned, Err(ExecError::NotInitialized { .. })),
+        "{spawned:?}"
+    );
+}
+
+#[tokio::test]
+async fn limits_hold_for_all_processes() {
+    let work = tempfile::tempdir().unwrap();
+    let mut spec = shell(
+        "head -c 2000000 /dev/zero > big; i=0; while [ $i -lt 400 ]; do sleep 100 & i=$((i+1)); done; echo end",
+        work.path(),
+    );
+    spec.limits.file_size = Some(1 << 20);
+    spec.limits.processes = Some(301);
+    let (_, text) = run(&spec).await;
+    assert!(text.contains("Cannot fork"), "{text}");
+    assert_eq!(
+        fs::metadata(work.path().join("big")).unwrap().len(),
+        1 << 20
+    );
+}
+
+/// Each script attacks one part of the sandbox and must print neither `hole` nor the secret.
+#[tokio::test]
+async fn probes_find_no_hole() {
+    let (work, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(outside.path().join("secret"), "the secret").unwrap();
+    fs::write(work.path().join(".env"), "the secret").unwrap();
+    std::os::unix::fs::symlink(outside.path().join("secret"), work.path().join("link")).unwrap();
+    let outside = outside.path().display();
+    let pid = std::process::id();
+    let probes = [
+        format!("cat {outside}/secret"),
+        "cat link".to_owned(),
+        format!("ln {outside}/secret hard; ln -s {outside} s; cat hard s/secret"),
+        format!("echo x > {outside}/new && echo hole"),
+        "cat .env; cp .env copy; cat copy; ln .env l; cat l; mv .env e && cat e".to_owned(),
+        "cat /etc/shadow /etc/passwd && echo hole".to_owned(),
+        format!("ls /proc/{pid} && echo hole; kill -0 {pid} && echo hole; cat /proc/{pid}/environ && echo hole"),
+        "ls /host /new /empty /limits && echo hole".to_owned(),
+        "test -e /host && echo hole; test -e /new && echo hole; ls / | grep -vxE 'bin|dev|etc|lib|lib64|proc|sbin|tmp|usr|work' && echo hole".to_owned(),
+        "touch /x && echo hole; mkdir /usr/x && echo hole; touch /etc/x && echo hole; touch /dev/x && echo hole".to_owned(),
+        "mount -t tmpfs none /tmp && echo hole; umount /work && echo hole; umount /work/.env && echo hole".to_owned(),
+        "unshare -r true && echo hole; unshare -U true && echo hole; unshare -m true && echo hole".to_owned(),
+        "nsenter -t 1 -m true && echo hole; chroot /work true && echo hole".to_owned(),
+        "mknod n c 1 3 && echo hole; mknod /tmp/n b 8 0 && echo hole".to_owned(),
+        "cat /proc/sys/kernel/hostname && echo hole; ls /proc/sys && echo hole; cat /proc/kcore /proc/kmsg && echo hole".to_owned(),
+        "hostname evil && echo hole; test \"$(hostname)\" = sandbox || echo hole".to_owned(),
+        "kill -9 1; kill -STOP 1; sleep 0.01; test -d /proc/1 || echo hole".to_owned(),
+        "cat /proc/1/root/etc/shadow && echo hole; ls /proc/1/cwd/host && echo hole; ls /proc/1/fd/ && cat /proc/1/fd/3 && echo hole".to_owned(),
+        "ls -l /proc/self/fd | grep -E ' ([3-9]|[0-9]{2,}) -> ' | grep -v '/proc/' && echo hole".to_owned(),
+        "test \"$(env | grep -vE '^(PATH|PWD|SHLVL|_|OLDPWD)=')\" && echo hole".to_owned(),
+        "grep -E 'Cap(Inh|Prm|Eff|Bnd|Amb):' /proc/self/status | grep -v 0000000000000000 && echo hole".to_owned(),
+        "grep -q 'NoNewPrivs:.1' /proc/self/status || echo hole; grep -q 'Seccomp:.2' /proc/self/status || echo hole".to_owned(),
+        "true > /proc/1/mem && echo hole; cat /proc/1/maps && echo hole; cat /proc/1/environ && echo hole".to_owned(),
+        "dmesg && echo hole; sysctl -w kernel.pid_max=1 && echo hole".to_owned(),
+        "cp /usr/bin/id /tmp/id; chmod u+s /tmp/id; /tmp/id -u > /work/u; su -c true && echo hole".to_owned(),
+    ];
+    for probe in probes {
+        let mut spec = shell(&format!("{{ {probe}; }} 2>/dev/null"), work.path());
+        spec.mounts.push(Mount::Hidden {
+            at: "/work/.env".into(),
+        });
+        let (_, text) = run(&spec).await;
+        assert!(
+            !text.contains("hole") && !text.contains("the secret"),
+            "{probe}: {text}"
+        );
+    }
+}
