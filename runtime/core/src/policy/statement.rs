@@ -648,7 +648,17 @@ fn matching(globs: &[String]) -> String {
 /// The resource of a pattern, in words.
 fn object_of(pattern: &ScopePattern) -> String {
     let resource = pattern.resource().map_or("", Resource::as_str);
-    match pattern.to_string().splitn(3, ':').nth(2) {
+    let text = pattern.to_string();
+    let detail = text.splitn(3, ':').nth(2);
+    if resource == "mcp" {
+        let unmarked = |name: &str| quoted(name.split('~').next().unwrap_or(name));
+        return match detail.map(|detail| detail.split_once(':').unwrap_or((detail, ""))) {
+            None => "with tools of other servers".to_owned(),
+            Some((server, "")) => format!("with every tool of {}", unmarked(server)),
+            Some((server, tool)) => format!("with {} of {}", unmarked(tool), unmarked(server)),
+        };
+    }
+    match detail {
         Some(detail) => format!("{resource} {}", quoted(detail)),
         None => resource.to_owned(),
     }

@@ -114,7 +114,9 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
   const shownView = (place: HTMLElement | null): void => {
     if (view && place?.firstChild !== view) place?.replaceChildren(view);
   };
-  const dangers = own?.dangers ?? [];
+  const all = own?.dangers ?? [];
+  // What a recursive deletion deletes is in the heading.
+  const dangers = all.filter(({ kind }) => kind !== "delete" || all.every((other) => other.kind !== "recursive"));
   return (
     <>
       <div class="line">

@@ -29,13 +29,14 @@ async function picture(name: string, of: Page | Locator): Promise<void> {
 }
 
 /** Takes the picture at a size in light colors, then in dark colors, then in light colors on a narrow screen. */
-async function pictures(name: string, page: Page, of: Page | Locator = page, size: Size = WIDE): Promise<void> {
+async function pictures(name: string, page: Page, of: Page | Locator = page, size: Size = WIDE, narrow = async () => {}): Promise<void> {
   await page.setViewportSize(size);
   await picture(name, of);
   await page.emulateMedia({ colorScheme: "dark" });
   await picture(`${name}-dark`, of);
   await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize(NARROW);
+  await narrow();
   await picture(`${name}-narrow`, of);
 }
 
@@ -61,7 +62,7 @@ for (const [name, call] of Object.entries(ASKED)) {
     await started.asked(1, call(await started.agent("claude-code"), started.dir));
     await questions.open(page, started.console);
     const prompt = await questions.prompt(page);
-    if (MAIN.includes(name)) await pictures(name, page, prompt, { width: 900, height: 900 });
+    if (MAIN.includes(name)) await pictures(name, page, prompt, { width: 900, height: 900 }, () => questions.show(page));
     else {
       await page.setViewportSize({ width: 900, height: 900 });
       await picture(name, prompt);

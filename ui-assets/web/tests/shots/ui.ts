@@ -18,6 +18,11 @@ export const questions = {
     await expect(prompt.getByRole("button", { name: /^Allow/ }).first()).toBeVisible();
     return prompt;
   },
+  /** Opens the first question of the list, which a narrow page shows alone. */
+  async show(page: Page): Promise<void> {
+    await page.locator("button.row").first().click();
+    await this.prompt(page);
+  },
   /** The page with this number of questions. */
   async list(page: Page, count: number): Promise<void> {
     await expect(page).toHaveTitle(new RegExp(`\\(${count}\\)`));
