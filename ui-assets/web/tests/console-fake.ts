@@ -94,7 +94,6 @@ export function grant(number: number, more: Json = {}): Json {
     verb: "write",
     resource: "file",
     holder: { agent: "main/tests" },
-    held: "agent main/tests",
     whose: ["agent main/tests"],
     agent: "main/tests",
     lifetime: "until you revoke it",

@@ -107,7 +107,7 @@ export function changes(more: Json = {}): Json {
 /** A grant; `more` overrides its fields. */
 export function grant(number: number, more: Json = {}): Json {
   const held = { grant: `${RUN}-${number}`, run: RUN, pattern: "write:file:/a/b", verb: "write", resource: "file" };
-  return { ...held, holder: { agent: "main/tests" }, held: "agent main/tests", agent: "main/tests", lifetime: "until you revoke it", given_at: 1_700_000_000_000, whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
+  return { ...held, holder: { agent: "main/tests" }, agent: "main/tests", lifetime: "until you revoke it", given_at: 1_700_000_000_000, whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
 }
 
 export class FakeHost {

@@ -617,7 +617,7 @@ test("hostile text of rules, agents and templates is shown as plain text", async
   page.on("console", (message) => policy.push(message.text()));
   host.state.agents = [agent(1, { agent: BAD, session: BAD })];
   host.state["sources"] = [{ ...SOURCE, server: BAD, roots: [BAD], templates: [{ name: BAD, about: BAD }] }];
-  host.state.grants = [grant(1, { pattern: BAD, covers: BAD, held: BAD, agent: BAD, lifetime: BAD, operations: [BAD, "read"] })];
+  host.state.grants = [grant(1, { pattern: BAD, covers: BAD, agent: BAD, lifetime: BAD, operations: [BAD, "read"] })];
   host.state.refusals = [{ run: RUN, refusal: 1, agent: BAD, session: BAD, refused: BAD }];
   host.answers.set(`agent/${RUN}-1`, about(host.state.agents[0], statement("allowed", BAD, { source: { kind: "parent", text: BAD } })));
   host.answers.set("suggestions", { suggestion: { run: RUN, agent: BAD, pattern: BAD, covers: BAD, spares: 3, holder: {}, lifetime: "session" } });

@@ -109,8 +109,6 @@ export interface Grant {
   readonly pattern: string;
   /** `null` stands for all verbs. */
   readonly verb: string | null;
-  /** The holder, for display. */
-  readonly held: string;
   /** The agent path of the holder. */
   readonly agent: string;
   /** The options under which a person can filter for this grant. */

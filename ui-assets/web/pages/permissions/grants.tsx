@@ -32,10 +32,10 @@ const words = signal("");
 const most = signal(PAGE);
 
 /** Whether a rule matches the filters; a rule without a verb is for all operations. */
-function matches({ agent, verb, covers, pattern, held }: Grant): boolean {
+function matches({ agent, verb, covers, pattern }: Grant): boolean {
   const text = words.value.trim().toLowerCase();
   const isKind = !kind.value.value || !verb || verb === kind.value.value;
-  return (!whose.value.value || agent === whose.value.value) && isKind && [agent, covers, pattern, held].some((one) => one.toLowerCase().includes(text));
+  return (!whose.value.value || agent === whose.value.value) && isKind && [agent, covers, pattern].some((one) => one.toLowerCase().includes(text));
 }
 const shown = computed(() => grants.value.filter(matches));
 const isFiltered = computed(() => shown.value.length < grants.value.length);
@@ -149,13 +149,13 @@ function Narrow({ grant }: { readonly grant: Grant }) {
 }
 
 function Row({ grant }: { readonly grant: Grant }) {
-  const { grant: id, pattern, covers, agent, held, descendants, used, used_at, given_at } = grant;
+  const { grant: id, pattern, covers, agent, descendants, used, used_at, given_at } = grant;
   return (
     <li class="rule">
       <div class="rule-head">
         <Tick checked={ticked.value.has(id)} label={`Choose: ${oneLine(agent)} may ${oneLine(covers)}`} change={(on) => tick(id, on)} />
         <div>
-          <p><b><Name text={agent || held} most={120} /></b>{descendants && " and its sub-agents"}{" may "}<Name text={covers} most={400} /></p>
+          <p><b><Name text={agent} most={120} /></b>{descendants && " and its sub-agents"}{" may "}<Name text={covers} most={400} /></p>
           <p class="quiet">
             <Lifetime grant={grant} />
             <span>{used ? `used ${counted(used, "time")}${used_at === null ? "" : `, last ${when(used_at)}`}` : "never used"}</span>
@@ -171,8 +171,6 @@ function Row({ grant }: { readonly grant: Grant }) {
           <dl>
             <dt>Pattern</dt>
             <dd><Code text={pattern} /></dd>
-            <dt>Holder</dt>
-            <dd><Name text={held} /></dd>
             <dt>Rule</dt>
             <dd><Code text={id} /></dd>
           </dl>

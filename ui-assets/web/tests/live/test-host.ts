@@ -37,7 +37,10 @@ async function read(page: Page, tool: string, value: unknown): Promise<string> {
   await pick(page, tool);
   await given(page, value);
   await part(page, "Call").click();
-  return (await result(page, "done")).locator(".words").innerText();
+  const shown = await result(page, "done");
+  // A tool with a view shows that first.
+  await part(page, "Text").click();
+  return shown.locator(".words").innerText();
 }
 
 /** Expects that every message of the server conformed to MCP. */
