@@ -73,6 +73,7 @@ test("every question can be answered with keys alone", async ({ page, site }) =>
   expect(host.to("answer")).toHaveLength(1);
   await page.keyboard.press("Enter");
   await expect(title(page, numbered(3))).toBeFocused();
+  await expect(yes(page)).toBeEnabled();
   await calm(page);
   await page.keyboard.press("o");
   await expect(page.getByLabel("Only this call")).toBeVisible();
@@ -651,6 +652,8 @@ for (const colorScheme of ["light", "dark"] as const) {
       const back = async (): Promise<void> => {
         const all = page.getByRole("button", { name: "← All questions" });
         if (await all.isVisible()) await all.click();
+        // A list that is shown again renders its rows, after which presses are ignored for a moment.
+        await expect(page.locator(".row").last()).toBeVisible();
       };
       await expect(page.getByRole("button", { name: "Answer all 3…" })).toBeVisible();
       await fits();

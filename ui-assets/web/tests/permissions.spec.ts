@@ -87,7 +87,7 @@ test("a rule is suggested only on request, and added only on request", async ({ 
   expect(host.to("suggestions")).toEqual([]);
   await ask.click();
   await expect(page.getByText(/^No suggestion:/)).toBeVisible();
-  expect(host.to("suggestions")).toEqual([{ run: RUN, agent: "main/worker-3", session: "main", worker: 3 }]);
+  expect(host.to("suggestions")).toEqual([{ run: RUN, agent: "main/worker-3", session: "main", worker: `${RUN}-3` }]);
   const suggestion = { run: RUN, agent: "main/worker-3", pattern: "write:file:/a/b", reach: "beneath", operations: ["change"], covers: "change /a/b and everything in it", spares: 3, holder: { session: { session: "main", worker: 3 } }, lifetime: "session" };
   host.answers.set("suggestions", { suggestion });
   await ask.click();

@@ -75,27 +75,27 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
   return (
     <>
       <div class="options">
-      <div class="two">
-        <Group words="If you allow: how long">{times}</Group>
-        {!isBrief(choice) && details && (
-          <Group words="What it may do without asking">
-            {reaches}
-            {tick("Its sub-agents may, too", "descendants", true, false)}
-          </Group>
-        )}
-      </div>
-      <Group words="If you deny">
-        <textarea
-          rows={2}
-          maxlength={1000}
-          defaultValue={choice.note}
-          placeholder="Tell the agent why (optional)"
-          aria-label="Tell the agent why"
-          disabled={!open}
-          onInput={trusted(({ currentTarget }) => choose({ note: (currentTarget as HTMLTextAreaElement).value.trim() }))}
-        />
-        {details && tick("Stop asking for this until the session ends (it is denied each time)", "rest", true, false)}
-      </Group>
+        <div class="two">
+          <Group words="If you allow: how long">{times}</Group>
+          {!isBrief(choice) && details && (
+            <Group words="What it may do without asking">
+              {reaches}
+              {tick("Its sub-agents may, too", "descendants", true, false)}
+            </Group>
+          )}
+        </div>
+        <Group words="If you deny">
+          <textarea
+            rows={2}
+            maxlength={1000}
+            defaultValue={choice.note}
+            placeholder="Tell the agent why (optional)"
+            aria-label="Tell the agent why"
+            disabled={!open}
+            onInput={trusted(({ currentTarget }) => choose({ note: (currentTarget as HTMLTextAreaElement).value.trim() }))}
+          />
+          {details && tick("Stop asking for this until the session ends (it is denied each time)", "rest", true, false)}
+        </Group>
       </div>
       {sure && <div class="notice warn">{tick(sure, "sure", true, false)}</div>}
     </>

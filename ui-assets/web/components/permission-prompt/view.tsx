@@ -44,16 +44,16 @@ function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly b
 function Files({ details: { files, files_total } }: { readonly details: Details }) {
   const first = files.slice(0, MOST_FILES);
   return (
-  <ul class="affected">
-    {first.map(({ path, op, bytes }) => (
-      <li>
-        <span class={`badge ${op === "delete" ? "danger" : ""}`}>{visible(op).replace("_", " ")}</span>
-        <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>
-        {bytes !== undefined && <span class="quiet">{size(bytes)}</span>}
-      </li>
-    ))}
-    {files_total > first.length && <li class="quiet">{`and ${files_total - first.length} more`}</li>}
-  </ul>
+    <ul class="affected">
+      {first.map(({ path, op, bytes }) => (
+        <li>
+          <span class={`badge ${op === "delete" ? "danger" : ""}`}>{visible(op).replace("_", " ")}</span>
+          <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>
+          {bytes !== undefined && <span class="quiet">{size(bytes)}</span>}
+        </li>
+      ))}
+      {files_total > first.length && <li class="quiet">{`and ${files_total - first.length} more`}</li>}
+    </ul>
   );
 }
 

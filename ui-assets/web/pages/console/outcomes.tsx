@@ -30,12 +30,12 @@ export function Status({ outcome }: { readonly outcome: Outcome }) {
   return <span class={`status ${look}`}>{words}</span>;
 }
 
-/** One line about the question that was answered last. */
+/** One line about the question that was answered last. It keeps its height, since presses are ignored when it changes. */
 export function Result() {
   const outcome = state.value?.outcomes.find(({ question }) => question === last.value);
   return (
     <p class="result" role="status">
-      {outcome && <><Status outcome={outcome} />{" "}<Name text={outcome.sentence} /></>}
+      {outcome ? <><Status outcome={outcome} />{" "}<Name text={outcome.sentence} /></> : last.value && "Sent…"}
     </p>
   );
 }

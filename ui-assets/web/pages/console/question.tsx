@@ -88,7 +88,7 @@ export function QuestionView({ question }: { readonly question: Question }) {
       const stands = await host<Standing>("answer", { question: id, session, answer: word });
       // Go on if the person's own answer took effect; otherwise keep showing what somebody else decided.
       if (stands.status !== ("allow" in word ? "granted" : "denied")) return end(stands);
-      if ("allow" in word) void suggest({ run, agent: agent.join("/"), session, worker: Number(worker.split("-")[1]) });
+      if ("allow" in word) void suggest({ run, agent: agent.join("/"), session, worker });
       goOn(question);
       remove(id);
     } catch (error) {
@@ -106,7 +106,13 @@ export function QuestionView({ question }: { readonly question: Question }) {
     void preview(question, prompt, view);
     if (takesFocus()) prompt.querySelector("h2")?.focus();
     // A press that was aimed at the prompt must not hit what a change above it has moved there.
-    const moved = new ResizeObserver(() => prompt.moved());
+    let height: number | undefined;
+    const moved = new ResizeObserver(([entry]) => {
+      const now = entry?.contentRect.height;
+      // The first report is about the layout in which the prompt appeared.
+      if (height !== undefined && now !== height) prompt.moved();
+      height = now;
+    });
     const above = place.current?.parentElement?.querySelector(".above");
     if (above) moved.observe(above);
     return () => {

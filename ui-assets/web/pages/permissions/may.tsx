@@ -66,8 +66,7 @@ async function suggest(): Promise<void> {
   const agent = live.value;
   if (!agent) return;
   const now = round;
-  const number = Number(agent.worker.slice(agent.worker.indexOf("-") + 1));
-  const { suggestion: came } = await host<Suggested>("suggestions", { run: agent.run, agent: agent.agent, session: agent.session, worker: number });
+  const { suggestion: came } = await host<Suggested>("suggestions", { run: agent.run, agent: agent.agent, session: agent.session, worker: agent.worker });
   if (now === round) suggestion.value = came;
 }
 
