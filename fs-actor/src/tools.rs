@@ -37,6 +37,9 @@ pub use read_file::{FileContent, LazyHash, ReadFileArgs, ReadFileOutput};
 pub use stat::{StatArgs, StatOutput};
 pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 
+/// The page on which MCP Apps clients show the folders of a call: the file browser of `bailiwick-mcp`.
+const FILE_BROWSER: &str = "ui://bailiwick/files";
+
 /// The file tools. Changes survive a crash of the program and, on file systems that order renames, of the machine
 /// ([`Durability::Ordered`]).
 ///

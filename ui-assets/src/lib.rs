@@ -60,8 +60,22 @@ pub const SANDBOX_POLICY: &str = "sandbox allow-scripts allow-forms";
 /// The page of the test host.
 pub const TEST_HOST: &str = include_str!("../dist/test-host.html");
 
-/// The console: a page for answering questions and viewing grants and the history.
+/// The console's page for answering questions.
 pub const CONSOLE: &str = include_str!("../dist/console.html");
+
+/// The console's page for the activity of agents.
+pub const ACTIVITY: &str = include_str!("../dist/activity.html");
+
+/// The console's page for permissions.
+pub const PERMISSIONS: &str = include_str!("../dist/permissions.html");
 
 /// The element `<permission-prompt>`, an ES module. Serve it as `text/javascript`.
 pub const PERMISSION_PROMPT: &str = include_str!("../dist/permission-prompt.js");
+
+/// Design tokens: CSS variables for colors, fonts and sizes. They take the host's variables of MCP Apps, and have
+/// fallbacks. MCP servers of bailiwick serve it as `ui://static/tokens.css`.
+pub const TOKENS_CSS: &str = include_str!("../dist/tokens.css");
+
+/// Styles of text, controls, badges and notices, based on [`TOKENS_CSS`]. MCP servers of bailiwick serve it as
+/// `ui://static/utilities.css`.
+pub const UTILITIES_CSS: &str = include_str!("../dist/utilities.css");

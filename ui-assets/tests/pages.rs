@@ -41,3 +41,23 @@ fn review_data_cannot_end_its_script_element() {
         r#"{"text":"\u003c/script\u003e\u003c!--\u003cscript\u003e\u2028\u2029\u0026amp;"}"#;
     assert_eq!(inside, escaped);
 }
+
+/// Names in `css` that begin with `start` at the beginning of a selector or declaration.
+fn names(css: &str, start: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    let parts = css.split(['{', '}', ';', ',']);
+    let names = parts.filter_map(|part| part.strip_prefix(start)?.split(|c| !is_name(c)).next());
+    names.map(|name| format!("{start}{name}")).collect()
+}
+
+#[test]
+fn served_variables_and_classes_are_documented() {
+    let readme = Path::new(env!("CARGO_MANIFEST_DIR")).join("README.md");
+    let readme = std::fs::read_to_string(readme).unwrap();
+    let variables = names(bailiwick_ui::TOKENS_CSS, "--");
+    let classes = names(bailiwick_ui::UTILITIES_CSS, ".");
+    assert!(variables.len() > 20 && classes.len() > 4);
+    for name in variables.into_iter().chain(classes) {
+        assert!(readme.contains(&format!("`{name}`")), "{name}");
+    }
+}

@@ -89,8 +89,9 @@ async function folders(name) {
 
 async function main() {
   const made = new Map();
-  /** Style sheets of components that render into the host's own document. */
+  /** Style sheets of components that render into the host's own document, and those that servers serve. */
   const sheets = new Map();
+  for (const name of ["tokens.css", "utilities.css"]) sheets.set(name, `${await style(join(here, "lib/static", name))}\n`);
   for (const name of await folders("pages")) {
     made.set(`${name}.html`, await page(join(here, "pages", name)));
   }

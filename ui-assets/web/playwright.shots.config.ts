@@ -1,7 +1,6 @@
-// Playwright configuration of the README screenshots in ../shots: `npx playwright test --config
-// playwright.shots.config.ts`.
+// Playwright configuration of the screenshots in ../shots: `npm run shots`.
 import { defineConfig } from "@playwright/test";
 
 import base from "./playwright.config.ts";
 
-export default defineConfig({ ...base, testDir: "tests/shots", testMatch: "*.ts" });
+export default defineConfig({ ...base, testDir: "tests/shots", testMatch: "shots.ts", timeout: 60_000, retries: 0 });

@@ -4,6 +4,8 @@ export const budgets = {
   "browser.html": 57_000,
   "review.html": PAGE,
   "console.html": PAGE,
+  "activity.html": PAGE,
+  "permissions.html": PAGE,
   "test-host.html": PAGE,
   "sandbox.html": 1_100,
   "mcp-view.js": 14_000,

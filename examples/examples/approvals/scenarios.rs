@@ -42,7 +42,7 @@ async fn expect_question(worker: &Worker, call: Call) -> Result<PendingCall, Box
     }
 }
 
-/// Two agents ask at the same time, and their questions are shown as one batch.
+/// Two agents ask at the same time, and their questions are answered together.
 pub(crate) async fn batched_questions(
     host: &mut Host,
     team: &Team,
@@ -53,25 +53,17 @@ pub(crate) async fn batched_questions(
         expect_question(&team.tester, write(TESTER_NOTE, "version 1\n")),
     );
     let (editor_call, tester_call) = (editor_call?, tester_call?);
-    let batches = host.grants.batches().await?;
-    let [batch] = batches.as_slice() else {
-        return Err("expected the two questions to be one batch".into());
-    };
-    let dir = batch.folder.as_ref().map_or("", |dir| dir.as_str());
-    println!("  One batch: {} {} in {dir}", batch.verb, batch.resource);
-    for item in &batch.items {
+    let questions = host.grants.questions().await?;
+    for question in &questions {
+        let agent = question.request.agent_path.join("/");
         println!(
-            "    {} {}: {}",
-            item.question,
-            item.agent,
-            escape(&item.intent)
+            "    {} {agent}: {}",
+            question.id,
+            question.request.summary()
         );
     }
-    ensure(batch.items.len() == 2, "expected two questions")?;
-    let all_covered = batch.items.iter().all(|item| item.covered);
-    let pattern = batch.pattern.as_ref().filter(|_| all_covered);
-    let pattern = pattern.ok_or("expected a pattern that covers the batch")?;
-    println!("  One grant could cover both: {pattern}. Here, each is answered separately:");
+    ensure(questions.len() == 2, "expected two questions")?;
+    println!("  Each is answered separately:");
 
     let editor = host.answers.answer(editor_call.question()).await?;
     let tester = host.answers.answer(tester_call.question()).await?;

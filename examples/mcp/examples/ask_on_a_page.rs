@@ -9,6 +9,7 @@ use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 use std::sync::Arc;
 
+use bailiwick::activity::KeepCalls;
 use bailiwick::permission::ServerCard;
 use bailiwick::text::escape;
 use bailiwick::worker::CallProgress;
@@ -33,6 +34,8 @@ async fn run() -> Result<(), BoxError> {
         .tools(bailiwick_fs::tools())
         // Questions wait until they are answered on the page.
         .approver(Deferred)
+        // The page shows what the agents did.
+        .keep_calls(KeepCalls::default())
         .audit(audit.clone())
         .build()
         .await?;
@@ -44,7 +47,9 @@ async fn run() -> Result<(), BoxError> {
         icons: "✎".into(),
         description: "Writes notes".into(),
     };
-    let source = ConsoleSource::new(Arc::clone(&grants)).audit(ConsoleAudit::Memory(audit));
+    let source = ConsoleSource::new(Arc::clone(&grants))
+        .runtime(&runtime)
+        .audit(ConsoleAudit::Memory(audit));
     console.add_source(source.server(card));
 
     let policy = Policy::nothing()

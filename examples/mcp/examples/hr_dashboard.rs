@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! cargo build -p bailiwick-mcp-examples --examples
-//! cargo run -p bailiwick-mcp-examples --example test_host -- target/debug/examples/hr_dashboard
+//! cargo run -p bailiwick-cli -- test-host target/debug/examples/hr_dashboard
 //! npx @modelcontextprotocol/inspector target/debug/examples/hr_dashboard
 //! npx @modelcontextprotocol/inspector --cli target/debug/examples/hr_dashboard --method tools/list
 //! ```

@@ -6,8 +6,6 @@
     reason = "tests and their helpers panic on failure"
 )]
 
-#[path = "../examples/test_host/app.rs"]
-mod app;
 #[path = "hr_dashboard/client.rs"]
 mod client;
 #[path = "hr_dashboard/page.rs"]

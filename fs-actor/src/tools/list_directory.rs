@@ -130,6 +130,7 @@ impl ReadTool for ListDirectory {
         .scopes(&["read:file"])
         .idempotent()
         .group("directories", 0.8)
+        .page(super::FILE_BROWSER)
         .command_line("ls -A -- [{path}]")
         .examples(EXAMPLES)
         .failures(FAILURES)

@@ -71,7 +71,8 @@ impl ReadTool for ListRoots {
         .intent("List the directories it may use")
         .idempotent()
         .group("directories", 1.0)
-.examples(EXAMPLES)
+        .page(super::FILE_BROWSER)
+        .examples(EXAMPLES)
     }
 
     fn prepare(

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::error::ErrorKind;
 use clap::{ArgMatches, FromArgMatches as _};
@@ -24,7 +25,6 @@ use command::{Cli, CliCommand};
 use serde_json::json;
 
 pub(crate) use audit::{HistoryCommand, VerifyCommand};
-pub(crate) use check::CheckFlags;
 pub(crate) use command::{Ask, ServeFlags};
 pub(crate) use grants::{GrantsCommand, TemplatesCommand};
 pub(crate) use servers::{INPUT_PREFIX, ServersOptions, input_variable_suffix};
@@ -34,7 +34,7 @@ use crate::bounded_file::{self, ReadError};
 use bailiwick::config::{ConfigError, ConfigSource, ConfigSources, Key};
 use bailiwick::describe::UnknownSection;
 use bailiwick::{Config, VirtualPath};
-use bailiwick_cli::check::{Target, UrlError};
+use bailiwick_cli::check::{Connection, Target, UrlError};
 use bailiwick_fs::Durability;
 use bailiwick_mcp::gateway::{Rate, Trust};
 
@@ -61,7 +61,18 @@ pub(crate) enum Invocation {
         json: bool,
     },
     /// Check an MCP server.
-    Check { target: Target, flags: CheckFlags },
+    Check {
+        target: Target,
+        connection: Connection,
+        timeout: Duration,
+        json: bool,
+    },
+    /// Serve a page for trying an MCP server on this loopback port.
+    TestHost {
+        target: Target,
+        connection: Connection,
+        port: u16,
+    },
     /// Report what this machine can enforce for the roots of this configuration.
     Doctor { config: Box<Config>, json: bool },
     /// Serve MCP.
@@ -115,10 +126,10 @@ pub(crate) enum CliError {
         source: serde_json::Error,
     },
     #[error(
-        "missing server: use `bailiwick check COMMAND [ARGS]...` to start one over stdio, or `bailiwick check --url URL` \
+        "missing server: use `bailiwick {0} COMMAND [ARGS]...` to start one over stdio, or `bailiwick {0} --url URL` \
          to connect to one over HTTP"
     )]
-    NoServer,
+    NoServer(&'static str),
     #[error("the environment variable `{0}` (--bearer-env) is not set")]
     NoBearer(String),
     #[error(transparent)]
@@ -163,8 +174,15 @@ pub(crate) fn parse(
             }
         }
         Some(CliCommand::Check(flags)) => Invocation::Check {
-            target: flags.target(variables)?,
-            flags,
+            target: flags.server.target("check", variables)?,
+            connection: flags.server.connection(),
+            timeout: Duration::from_secs(flags.timeout),
+            json: flags.json,
+        },
+        Some(CliCommand::TestHost(flags)) => Invocation::TestHost {
+            target: flags.server.target("test-host", variables)?,
+            connection: flags.server.connection(),
+            port: flags.port,
         },
         Some(CliCommand::Servers(flags)) => Invocation::Servers {
             options: ServersOptions {

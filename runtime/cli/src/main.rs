@@ -18,7 +18,7 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use cli::{CheckFlags, Invocation, Options};
+use cli::{Invocation, Options};
 use serve::ServeError;
 use signals::StopSignals;
 use tracing_subscriber::layer::SubscriberExt as _;
@@ -26,7 +26,9 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 
 use bailiwick::text::escape;
 use bailiwick::{BuildFault, Config, VirtualPath};
-use bailiwick_cli::check::{self, Outcome, ServerError, Target};
+use bailiwick_cli::check::{self, Connection, Outcome, ServerError, Target};
+use bailiwick_cli::test_host::{TestHost, TestHostError};
+use tokio::net::TcpListener;
 
 /// Exit status for invalid arguments or configuration.
 const USAGE_ERROR: u8 = 2;
@@ -57,7 +59,17 @@ fn main() -> ExitCode {
             Ok(runtime) => print_result(runtime.block_on(servers::run(&options, &approve, json))),
             Err(error) => fail(&error, 1),
         },
-        Ok(Invocation::Check { target, flags }) => check(target, &flags),
+        Ok(Invocation::Check {
+            target,
+            connection,
+            timeout,
+            json,
+        }) => check(target, connection, timeout, json),
+        Ok(Invocation::TestHost {
+            target,
+            connection,
+            port,
+        }) => test_host(target, connection, port),
         Ok(Invocation::Doctor { config, json }) => doctor(*config, json),
         Ok(Invocation::Serve(options)) => serve(*options),
         Err(error) => fail(&error, USAGE_ERROR),
@@ -79,7 +91,7 @@ fn print_result(result: Result<String, impl Error + 'static>) -> ExitCode {
 }
 
 /// Checks a server and prints the report; an interrupted check prints none.
-fn check(target: Target, flags: &CheckFlags) -> ExitCode {
+fn check(target: Target, connection: Connection, within: Duration, json: bool) -> ExitCode {
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, USAGE_ERROR),
@@ -90,8 +102,7 @@ fn check(target: Target, flags: &CheckFlags) -> ExitCode {
         let interrupted = async {
             signals.next().await;
         };
-        let within = Duration::from_secs(flags.timeout);
-        let report = check::run(target, flags.connection(), within, interrupted);
+        let report = check::run(target, connection, within, interrupted);
         Ok::<_, std::io::Error>(report.await)
     });
     // This ends a server that was still starting. It does not wait for schemas that are still being compiled.
@@ -101,7 +112,7 @@ fn check(target: Target, flags: &CheckFlags) -> ExitCode {
         Ok(None) => return print_error("the check was interrupted", USAGE_ERROR),
         Err(error) => return fail(&error, USAGE_ERROR),
     };
-    let printed = match (report.unreachable(), flags.json) {
+    let printed = match (report.unreachable(), json) {
         (_, true) => print(&format!("{:#}", report.to_json())),
         (None, false) => print(&report.to_string()),
         (Some(_), false) => ExitCode::SUCCESS,
@@ -121,6 +132,35 @@ fn check(target: Target, flags: &CheckFlags) -> ExitCode {
     match report.count(Outcome::Fail) {
         0 => printed,
         _ => ExitCode::FAILURE,
+    }
+}
+
+/// Serves a page for trying a server until a signal arrives, and prints the page's URL.
+fn test_host(target: Target, connection: Connection, port: u16) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, USAGE_ERROR),
+    };
+    let served = runtime.block_on(async {
+        let mut signals = StopSignals::new()?;
+        let listener = TcpListener::bind(("127.0.0.1", port)).await?;
+        let host = TestHost::serve(listener, target)?;
+        // If standard output is closed, nobody can open the page.
+        writeln!(std::io::stdout(), "{}", host.url())?;
+        tokio::select! {
+            _ = signals.next() => {}
+            () = async {
+                host.connect(connection).await;
+                std::future::pending().await
+            } => {}
+        }
+        host.shutdown().await;
+        Ok::<_, TestHostError>(())
+    });
+    runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
+    match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(&error, USAGE_ERROR),
     }
 }
 

@@ -26,6 +26,7 @@ use crate::audit;
 use crate::cli::{Ask, Options};
 use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
+use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
 use bailiwick::config::{ConfigSource, RootConfig, config_schema};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
@@ -195,6 +196,9 @@ impl RuntimeOpener {
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
             builder = builder.keep_out(secret);
         }
+        if self.console.is_some() {
+            builder = builder.keep_calls(KeepCalls::default());
+        }
         if let Some(key) = &self.preview_key {
             builder = builder.preview_key(key.bytes).keep_out(&key.file);
         }
@@ -207,7 +211,7 @@ impl RuntimeOpener {
         let worker = runtime.spawn(spec).await?;
         let grants = Arc::new(grants);
         if let Some(console) = &self.console {
-            console.add_source(approval::source(Arc::clone(&grants), record));
+            console.add_source(approval::source(&runtime, Arc::clone(&grants), record));
         }
         let served = Backend::new(runtime, &worker, None);
         Ok(if ApprovalRoutes::of(&self.options).grants {

@@ -47,23 +47,25 @@ impl ChainStatus {
     fn message(&self) -> String {
         match self {
             Self::Verified { records } => {
-                format!("✓ The record is whole: {records} records, each continues the one before.")
+                format!(
+                    "✓ The audit log is intact: {records} records, each continues the one before."
+                )
             }
             Self::Torn { records } => format!(
-                "The record is whole but for its last line, which may be about to be written: {records} records."
+                "The audit log is intact except for its last line, which may be about to be written: {records} records."
             ),
             Self::Continued { records, earlier } => {
                 let new = records.saturating_sub(*earlier);
                 format!(
-                    "{new} new records continue the record. The {earlier} before them were not read again: \"Check again\" reads all {records}."
+                    "{new} new records continue the audit log. The {earlier} before them were not read again: \"Check again\" reads all {records}."
                 )
             }
             Self::Broken { record, reason } => format!(
-                "✗ The record is broken at record {record}: {reason}. Nothing from there on is shown."
+                "✗ The audit log is broken at record {record}: {reason}. Nothing from there on is shown."
             ),
             Self::Partial { records } => {
                 format!(
-                    "The record’s beginning is not kept, so it cannot be followed: {records} records."
+                    "The beginning of the audit log is not kept, so it cannot be verified: {records} records."
                 )
             }
         }
@@ -342,7 +344,9 @@ mod tests {
         fs::write(&path, format!("{other}{second}{third}")).unwrap();
         let unchecked = look(false);
         assert_eq!(unchecked, continued(3, 2));
-        assert!(!unchecked.message().contains("whole"));
+        assert!(!unchecked.message().contains("intact"));
+        let verified = ChainStatus::Verified { records: 2 };
+        assert!(verified.message().contains("The audit log is intact"));
         assert!(matches!(look(true), ChainStatus::Broken { record: 1, .. }));
     }
 

@@ -42,11 +42,20 @@ impl ApiError {
             "NO_QUESTION" => "unknown question",
             "NO_GRANT" => "unknown grant",
             "NO_TEMPLATE" => "unknown template",
-            "NO_RECORD" => "nothing is recorded that could be shown",
+            "NO_RECORD" => "there is no audit log to show",
+            "NO_CALL" => "unknown call, or one that is not kept any more",
+            "NO_WORKER" => "unknown agent, or one that has ended",
             "NO_REFUSAL" => "nothing of this kind is refused",
             _ => "unknown runtime; it may have been shut down",
         };
         Self::new(StatusCode::NOT_FOUND, code, message)
+    }
+
+    /// The holder of a grant is an agent that has no live worker and holds no grant.
+    pub(super) fn unknown_agent(agent: &str) -> Self {
+        let message =
+            format!("unknown agent `{agent}`: no agent of this name runs or holds a grant");
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, "UNKNOWN_AGENT", message)
     }
 
     /// A request to revoke grants has neither a filter nor `all`, or both.
@@ -65,7 +74,7 @@ impl ApiError {
     }
 
     pub(super) fn unreadable(error: &std::io::Error) -> Self {
-        let message = format!("the record cannot be read: {error}");
+        let message = format!("the audit log cannot be read: {error}");
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "RECORD", message)
     }
 }

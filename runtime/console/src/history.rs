@@ -19,6 +19,9 @@ use bailiwick::permission::{GrantHolder, History, Lifetime, Suggestion};
 pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiResult {
     let query: SuggestionQuery = request::parse(&body)?;
     let source = source_of_run(&console, &query.run)?;
+    let (_, worker) = request::worker(&query.worker)
+        .filter(|(run, _)| *run == source.run.nonce)
+        .ok_or_else(|| ApiError::missing("NO_WORKER"))?;
     if source.config.audit.is_none() {
         return json_response(&json!({ "suggestion": null }));
     }
@@ -43,7 +46,7 @@ pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiRes
     // The suggestion always has the shortest lifetime, whatever the earlier grants had.
     let holder = GrantHolder::Session {
         session: query.session,
-        worker: query.worker,
+        worker,
     };
     json_response(&json!({ "suggestion": {
         "run": query.run, "agent": found.agent, "spares": found.spares, "covers": found.pattern.sentence(),

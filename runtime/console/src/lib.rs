@@ -4,10 +4,12 @@
 //! secret that no worker learns. The console makes no decisions: every request of the page goes to the
 //! [`GrantAuthority`], which checks it.
 
+mod activity;
 mod audit;
 mod error;
 mod history;
 mod page;
+mod permissions;
 mod request;
 mod response;
 mod routes;
@@ -23,6 +25,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use audit::ConsoleAudit;
 use bailiwick::permission::{GrantAuthority, ServerCard, Template};
+use bailiwick::{Runtime, WeakRuntime};
 use bailiwick_http::{ConnectionLimits, Token, host_names};
 use state::ConsoleState;
 
@@ -54,6 +57,7 @@ pub enum ConsoleError {
 #[derive(Debug)]
 pub struct ConsoleSource {
     grants: Arc<GrantAuthority>,
+    runtime: Option<WeakRuntime>,
     audit: Option<ConsoleAudit>,
     server: ServerCard,
     known_servers: Vec<ServerCard>,
@@ -66,11 +70,22 @@ impl ConsoleSource {
     pub fn new(grants: impl Into<Arc<GrantAuthority>>) -> Self {
         Self {
             grants: grants.into(),
+            runtime: None,
             audit: None,
             server: ServerCard::default(),
             known_servers: Vec::new(),
             templates: Template::built_in(),
         }
+    }
+
+    /// Shows the agents of `runtime`, to which the grants belong, and what they do, and lets people pause and stop them. Their calls and ended
+    /// questions are shown only if the runtime keeps recent calls
+    /// ([`RuntimeBuilder::keep_calls`](bailiwick::RuntimeBuilder::keep_calls)). The console does not keep the runtime
+    /// alive.
+    #[must_use]
+    pub fn runtime(mut self, runtime: &Runtime) -> Self {
+        self.runtime = Some(runtime.downgrade());
+        self
     }
 
     /// Shows the history that is in this audit log.
@@ -107,13 +122,15 @@ impl ConsoleSource {
 ///
 /// ```no_run
 /// use bailiwick_console::{Console, ConsoleSource};
+/// use bailiwick::activity::KeepCalls;
 /// use bailiwick::{Deferred, Runtime};
 ///
 /// # async fn served() -> Result<(), Box<dyn std::error::Error>> {
-/// let (runtime, people) = Runtime::builder().approver(Deferred).build().await?;
+/// let builder = Runtime::builder().approver(Deferred).keep_calls(KeepCalls::default());
+/// let (runtime, people) = builder.build().await?;
 /// let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
 /// let console = Console::serve(listener)?;
-/// console.add_source(ConsoleSource::new(people));
+/// console.add_source(ConsoleSource::new(people).runtime(&runtime));
 /// eprintln!("answer questions at {}", console.url());
 /// # runtime.shutdown().await;
 /// # Ok(()) }

@@ -1,11 +1,11 @@
-//! The console's HTML page and security headers.
+//! The console's HTML pages and security headers.
 
 use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::Next;
 use axum::response::{Html, Response};
 
-/// Headers of every response. The page itself contains the policy for its script and style.
+/// Headers of every response. Each page contains the policy for its script and style.
 const SECURITY_HEADERS: [(HeaderName, &str); 8] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -29,15 +29,21 @@ const SECURITY_HEADERS: [(HeaderName, &str); 8] = [
     ),
 ];
 
-/// The page. It contains no data: its script requests the state with the secret from the URL.
-pub(super) async fn page() -> Html<&'static str> {
+// The pages contain no data: their scripts request it with the secret from the URL.
+
+/// The page for answering questions.
+pub(super) async fn questions() -> Html<&'static str> {
     Html(bailiwick_ui::CONSOLE)
 }
 
-/// The script of the permission prompt element.
-pub(super) async fn prompt() -> ([(HeaderName, &'static str); 1], &'static str) {
-    let kind = (header::CONTENT_TYPE, "text/javascript; charset=utf-8");
-    ([kind], bailiwick_ui::PERMISSION_PROMPT)
+/// The page for the activity of agents.
+pub(super) async fn activity() -> Html<&'static str> {
+    Html(bailiwick_ui::ACTIVITY)
+}
+
+/// The page for permissions.
+pub(super) async fn permissions() -> Html<&'static str> {
+    Html(bailiwick_ui::PERMISSIONS)
 }
 
 /// Adds the security headers to every response.

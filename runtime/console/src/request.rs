@@ -41,6 +41,11 @@ pub(super) fn question(text: &str) -> Option<(u64, QuestionId)> {
     handle(text).map(|(run, number)| (run, QuestionId(number)))
 }
 
+/// Parses the run and id of a worker.
+pub(super) fn worker(text: &str) -> Option<(u64, WorkerId)> {
+    handle(text).map(|(run, number)| (run, WorkerId(number)))
+}
+
 /// Parses the run and id of a grant.
 pub(super) fn grant(text: &str) -> Option<(u64, GrantId)> {
     handle(text).map(|(run, number)| (run, GrantId(number)))
@@ -224,6 +229,9 @@ pub(super) struct GrantRequest {
     pub(super) lifetime: Lifetime,
     #[serde(default)]
     pub(super) descendants: bool,
+    /// Allows an agent that does not exist yet as the holder.
+    #[serde(default)]
+    pub(super) future_agent: bool,
 }
 
 impl GrantRequest {
@@ -257,6 +265,9 @@ pub(super) struct TemplateRequest {
     pub(super) roots: Vec<VirtualPath>,
     pub(super) holder: HolderBody,
     pub(super) lifetime: Lifetime,
+    /// Allows an agent that does not exist yet as the holder.
+    #[serde(default)]
+    pub(super) future_agent: bool,
 }
 
 /// The agent and session to suggest a rule for.
@@ -266,7 +277,8 @@ pub(super) struct SuggestionQuery {
     pub(super) run: String,
     pub(super) agent: Arc<str>,
     pub(super) session: Arc<str>,
-    pub(super) worker: WorkerId,
+    /// `RUN-NUMBER`.
+    pub(super) worker: String,
 }
 
 /// A denial for the rest of a session to revoke, so that its calls are asked about again.

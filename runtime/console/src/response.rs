@@ -1,15 +1,16 @@
 //! Response bodies of the console's HTTP API.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::activity::{AgentView, OutcomeView};
 use bailiwick::VirtualPath;
 use bailiwick::effect::Change;
 use bailiwick::permission::{
-    Batch, Breadth, Choice, GrantHolder, GrantId, GrantView, PermissionBlock, Question, Request,
-    Run, ServerCard, Silenced, SilencedId, Template,
+    AffectedFile, Danger, DangerKind, GrantAuthority, GrantHolder, GrantId, GrantView,
+    OfferedChoice, PermissionBlock, Question, Request, Run, ServerCard, Silenced, SilencedId,
+    Template,
 };
 use bailiwick::scope::{Coverage, Scope};
 
@@ -20,8 +21,10 @@ pub(super) struct StateResponse {
     /// Current time, in milliseconds since 1970.
     pub(super) now: u64,
     pub(super) sources: Vec<SourceView>,
+    pub(super) agents: BoundedList<AgentView, { 256 << 10 }>,
     pub(super) questions: BoundedList<QuestionView, { 256 << 10 }>,
-    pub(super) batches: Vec<BatchView>,
+    /// Ended questions, the newest first.
+    pub(super) outcomes: BoundedList<OutcomeView, { 256 << 10 }>,
     pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
     pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
     /// Answers per session.
@@ -33,6 +36,7 @@ pub(super) struct StateResponse {
 /// Number of items omitted from the lists of a [`StateResponse`].
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 pub(super) struct Omitted {
+    pub(super) agents: usize,
     pub(super) questions: usize,
     pub(super) grants: usize,
     pub(super) refusals: usize,
@@ -88,6 +92,8 @@ pub(super) struct SourceView {
     pub(super) templates: Vec<TemplateView>,
     /// Whether there is an audit log to show.
     pub(super) recorded: bool,
+    /// Whether there are agents and calls to show.
+    pub(super) activity: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -108,19 +114,28 @@ pub(super) struct QuestionView {
 struct QuestionDetails {
     run: String,
     session: Arc<str>,
-    worker: u64,
+    worker: String,
     agent: Vec<String>,
     intent: String,
     needs: Vec<Scope>,
     trust: Trust,
+    sentence: String,
     sensitive: bool,
     protected: Vec<Scope>,
     protected_because: Vec<&'static str>,
-    rungs: Vec<ChoiceView>,
+    dangers: Vec<Danger>,
+    /// The first files.
+    files: Vec<AffectedFile>,
+    files_total: u64,
+    bytes_total: Option<u64>,
+    choices: Vec<OfferedChoice>,
     divisible: bool,
     preview: Option<Summary>,
+    /// Whether it may be allowed together with other questions.
+    batchable: bool,
     /// Length of the arguments if the block has only their beginning; the page requests the rest.
     arguments_bytes: Option<usize>,
+    asked_at: u64,
     expires_at: u64,
     /// Number of equal calls that wait for the answer.
     waiting: usize,
@@ -136,19 +151,6 @@ enum Trust {
     Own,
     Known,
     Unknown,
-}
-
-#[derive(Debug, Serialize)]
-struct ChoiceView {
-    /// The patterns as text, for display.
-    patterns: Vec<String>,
-    /// The coverages that an answer sends to grant this choice.
-    grants: Vec<Coverage>,
-    covers: String,
-    breadth: Breadth,
-    outside: bool,
-    /// A lifetime longer than the call needs confirmation.
-    confirm: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -172,17 +174,6 @@ pub(super) fn arguments(question: &Question) -> Arguments {
     }
 }
 
-/// Questions that can be reviewed together.
-#[derive(Debug, Serialize)]
-pub(super) struct BatchView {
-    session: Arc<str>,
-    verb: String,
-    resource: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    folder: Option<VirtualPath>,
-    questions: Vec<String>,
-}
-
 #[derive(Debug, Serialize)]
 pub(super) struct GrantEntry {
     grant: String,
@@ -194,8 +185,11 @@ pub(super) struct GrantEntry {
     verb: Option<String>,
     resource: Option<String>,
     holder: GrantHolder,
-    /// Description of the holder.
-    held: String,
+    /// The path of the agent that holds it.
+    agent: Arc<str>,
+    /// How long it lasts, in words without times.
+    lifetime: String,
+    given_at: u64,
     /// Agent, session and server, as filter values.
     whose: Vec<String>,
     descendants: bool,
@@ -246,15 +240,14 @@ pub(super) fn run_name(run: Run) -> String {
     format!("{:016x}", run.nonce)
 }
 
+/// The name of a worker, call or question in the API.
+pub(super) fn name_in_run(run: Run, number: u64) -> String {
+    format!("{:016x}-{number}", run.nonce)
+}
+
 /// The name of a grant in the API.
 pub(super) fn grant_name(run: Run, grant: GrantId) -> String {
     format!("{:016x}-{}", run.nonce, grant.0)
-}
-
-/// Converts a time of the runtime's clock to milliseconds since 1970.
-fn at(run: Run, since: Duration) -> u64 {
-    let since = u64::try_from(since.as_millis()).unwrap_or(u64::MAX);
-    run.began_ms.saturating_add(since)
 }
 
 pub(super) fn question_view(
@@ -285,45 +278,42 @@ pub(super) fn question_view(
         params.truncate(end.unwrap_or_default());
         params.shrink_to_fit();
     }
-    // The block omits the intent and needs, which the page shows separately.
+    // The block omits what the page shows separately.
     block.content.clone_from(&request.intent);
+    block.extra.choices.clear();
+    let mut dangers = request.dangers.clone();
+    if let (Trust::Unknown, Some(server)) = (&trust, server) {
+        let text = format!("The host does not know the server {server}");
+        dangers.push(Danger::new(DangerKind::UnknownServer, text));
+    }
     QuestionView {
         block,
         bailiwick: QuestionDetails {
             run: run_name(question.run),
             session: Arc::clone(&request.session),
-            worker: request.worker.0,
+            worker: name_in_run(question.run, request.worker.0),
             agent: request.agent_path.clone(),
             intent: request.intent.clone(),
             needs: request.needs.clone(),
             trust,
+            sentence: request.sentence.clone(),
             sensitive: request.sensitive,
             protected: request.protected.clone(),
             protected_because: request.protected_because.clone(),
-            rungs: choices(request),
+            dangers,
+            files: request.files.first.clone(),
+            files_total: request.files.total,
+            bytes_total: request.files.bytes,
+            choices: request.offered(),
             divisible: request.divisible,
             preview: summary(request),
+            batchable: request.not_batchable().is_none(),
             arguments_bytes,
-            expires_at: at(question.run, question.expires_at),
+            asked_at: question.asked_at_ms(),
+            expires_at: question.run.at_ms(question.expires_at),
             waiting: question.waiting(),
         },
     }
-}
-
-fn choices(request: &Request) -> Vec<ChoiceView> {
-    let choice_view = |choice: &Choice| ChoiceView {
-        patterns: choice
-            .patterns
-            .iter()
-            .map(|one| one.pattern().to_string())
-            .collect(),
-        grants: choice.patterns.clone(),
-        covers: choice.sentence(&request.roots),
-        breadth: choice.breadth,
-        outside: choice.outside,
-        confirm: choice.is_broad(),
-    };
-    request.choices.iter().map(choice_view).collect()
 }
 
 fn summary(request: &Request) -> Option<Summary> {
@@ -335,19 +325,14 @@ fn summary(request: &Request) -> Option<Summary> {
     })
 }
 
-pub(super) fn batch_view(run: Run, batch: &Batch) -> BatchView {
-    let name =
-        |item: &bailiwick::permission::BatchItem| format!("{:016x}-{}", run.nonce, item.question.0);
-    BatchView {
-        session: Arc::clone(&batch.session),
-        verb: batch.verb.to_string(),
-        resource: batch.resource.clone(),
-        folder: batch.folder.clone(),
-        questions: batch.items.iter().map(name).collect(),
-    }
-}
-
-pub(super) fn grant_entry(run: Run, grant: &GrantView, used_at: Option<u64>) -> GrantEntry {
+pub(super) fn grant_entry(
+    grants: &GrantAuthority,
+    grant: &GrantView,
+    used_at: Option<u64>,
+) -> GrantEntry {
+    let run = grants.run();
+    // A worker that has just ended; its grants end with it.
+    let ended = || "an agent that has ended".into();
     GrantEntry {
         grant: grant_name(run, grant.id),
         run: run_name(run),
@@ -360,24 +345,35 @@ pub(super) fn grant_entry(run: Run, grant: &GrantView, used_at: Option<u64>) -> 
             .resource()
             .map(|resource| resource.as_str().to_owned()),
         holder: grant.holder.clone(),
-        held: holder_text(&grant.holder),
+        agent: grants.agent(&grant.holder).unwrap_or_else(ended),
+        lifetime: lifetime_text(grant),
+        given_at: grant.given_at_ms,
         whose: owners(grant),
         descendants: grant.descendants,
         uses_left: grant.uses_left,
-        expires_at: grant.expires_at.map(|end| at(run, end)),
+        expires_at: grant.expires_at.map(|end| run.at_ms(end)),
         used: grant.used,
         used_at,
     }
 }
 
-fn holder_text(holder: &GrantHolder) -> String {
-    match holder {
-        GrantHolder::Agent(agent) => format!("agent {agent}"),
-        GrantHolder::Session { session, worker } => {
-            format!("worker {} in session {session}", worker.0)
-        }
-        GrantHolder::Worker(worker) => format!("worker {}", worker.0),
+/// How long a grant lasts, in words without times.
+pub(super) fn lifetime_text(grant: &GrantView) -> String {
+    let uses = grant.uses_left.map(|left| match left {
+        1 => "1 use left".to_owned(),
+        left => format!("{left} uses left"),
+    });
+    let time = grant.expires_at.map(|_| "for a limited time".to_owned());
+    let limits: Vec<String> = time.into_iter().chain(uses).collect();
+    if !limits.is_empty() {
+        return limits.join(", ");
     }
+    let until = match grant.holder {
+        GrantHolder::Agent(_) => "until you revoke it",
+        GrantHolder::Session { .. } => "until the session ends",
+        GrantHolder::Worker(_) => "until the agent ends",
+    };
+    until.to_owned()
 }
 
 fn owners(grant: &GrantView) -> Vec<String> {
@@ -415,6 +411,43 @@ pub(super) fn review(question: &Question) -> Option<Review> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bailiwick::fixtures;
+    use serde_json::{Value, json};
+
+    #[test]
+    fn page_offers_the_same_choices_as_every_other_prompt() {
+        for (question, expected) in fixtures::offered_choices() {
+            let view = question_view(&question, &ServerCard::default(), &[]);
+            let view = serde_json::to_value(view).unwrap();
+            assert_eq!(view["extra"].get("choices"), None);
+            let choices = view["bailiwick"]["choices"].as_array().unwrap().iter();
+            let offered = choices.map(|one| json!([one["breadth"], one["covers"], one["confirm"]]));
+            let expected = expected.into_iter().map(|one| json!(one));
+            assert_eq!(offered.collect::<Value>(), expected.collect::<Value>());
+        }
+    }
+
+    #[test]
+    fn unknown_server_is_a_danger_and_a_known_one_is_not() {
+        let mut request = fixtures::request(1, 1, &["write:mcp:hub:push"]);
+        request.server = Some("hub".into());
+        let question = fixtures::question(request);
+        let card = ServerCard {
+            name: "hub".to_owned(),
+            ..ServerCard::default()
+        };
+        for (known, expected) in [
+            (
+                &[][..],
+                json!([{ "kind": "unknown_server", "text": "The host does not know the server hub" }]),
+            ),
+            (&[card], json!([])),
+        ] {
+            let view = question_view(&question, &ServerCard::default(), known);
+            let view = serde_json::to_value(view).unwrap();
+            assert_eq!(view["bailiwick"]["dangers"], expected);
+        }
+    }
 
     #[test]
     fn bounded_list_keeps_first_items_and_counts_the_rest() {

@@ -2,11 +2,11 @@
 
 use crate::error::ApiError;
 use crate::request::{
-    AnswerRequest, AskAgainRequest, BatchAnswerRequest, GrantRequest, NarrowRequest, RevokeQuery,
-    RevokeRequest, TemplatePreview, TemplateRequest,
+    AnswerRequest, AskAgainRequest, BatchAnswerRequest, GrantRequest, HolderBody, NarrowRequest,
+    RevokeQuery, RevokeRequest, TemplatePreview, TemplateRequest,
 };
 use crate::state::{ConsoleState, SourceState};
-use crate::{READ_TIMEOUT, history, page, request, response};
+use crate::{READ_TIMEOUT, activity, history, page, request, response};
 use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::{Method, StatusCode, header};
@@ -15,8 +15,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Router, middleware};
 use bailiwick::permission::{
-    Answer, AuthorityError, Decision, GrantsRevoked, NewGrant, Question, QuestionState, Template,
-    not_batchable,
+    Answer, AuthorityError, Decision, GrantHolder, GrantsRevoked, NewGrant, Question,
+    QuestionState, Template,
 };
 use bailiwick::scope::Coverage;
 use bailiwick_http::{Connection, RequestGuard, Token, read_all};
@@ -71,6 +71,12 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .route("/api/template-rules", post(template_rules))
         .route("/api/grant-template", post(grant_template))
         .route("/api/suggestions", post(history::suggestions))
+        .route("/api/activity", post(activity::activity))
+        .route("/api/call/{call}", get(activity::call))
+        .route("/api/agent/{worker}", get(activity::agent))
+        .route("/api/pause", post(activity::pause))
+        .route("/api/would-allow", post(activity::would_allow))
+        .route("/api/stop-worker", post(activity::stop_worker))
         .route("/api/history", post(history::history))
         .route("/api/history/export", post(history::export))
         .layer(middleware::from_fn(buffer_body))
@@ -79,8 +85,9 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
             authorize,
         ));
     let page_routes = Router::new()
-        .route("/", get(page::page))
-        .route("/permission-prompt.js", get(page::prompt))
+        .route("/", get(page::questions))
+        .route("/activity", get(page::activity))
+        .route("/permissions", get(page::permissions))
         .layer(middleware::from_fn_with_state(
             Arc::new(page_guard),
             authorize,
@@ -227,8 +234,8 @@ async fn answer_batch(State(console): AppState, body: Bytes) -> ApiResult {
     json_response(&json!({ "answers": results }))
 }
 
-/// Submits a person's answer; with `together`, only if the question may be in a batch. Repeating an answer returns the
-/// state of the question.
+/// Submits a person's answer. With `together`, it may deny any question, and allow exactly the one call of a question that is
+/// batchable. Repeating an answer returns the state of the question.
 async fn submit_answer(
     console: &ConsoleState,
     request: AnswerRequest,
@@ -246,11 +253,15 @@ async fn submit_answer(
         return Ok(question_status(&question, expired, &[]));
     };
     let open = source.grants().question(id).await?;
-    let not_batchable = open.as_ref().and_then(|open| not_batchable(&open.request));
-    if let Some(not_batchable) = not_batchable.filter(|_| together) {
-        return Err(AuthorityError::NotTogether(not_batchable).into());
-    }
     let allows = matches!(answer, Answer::Allow { .. });
+    if let Some(open) = open.as_ref().filter(|_| together && allows) {
+        if let Some(not_batchable) = open.request.not_batchable() {
+            return Err(AuthorityError::NotTogether(not_batchable).into());
+        }
+        if answer != Answer::ONCE {
+            return Err(AuthorityError::DoesNotFit.into());
+        }
+    }
     let results = source
         .grants()
         .continue_with_permission(&session, &question, answer)
@@ -263,6 +274,7 @@ async fn submit_answer(
     };
     if open.is_some() && state == QuestionState::Settled(own) {
         source.stats().count(&session, allows);
+        source.stats().note_answer(id);
     }
     Ok(question_status(&question, state, &granted))
 }
@@ -335,17 +347,46 @@ async fn narrow(State(console): AppState, body: Bytes) -> ApiResult {
 }
 
 async fn grant(State(console): AppState, body: Bytes) -> ApiResult {
-    let granted: GrantRequest = request::parse(&body)?;
-    let source = source_of_run(&console, &granted.run)?;
-    let new = NewGrant {
-        pattern: granted.coverage()?,
-        holder: granted.holder.into(),
-        lifetime: granted.lifetime,
-        descendants: granted.descendants,
-    };
+    let (source, new) = new_grant(&console, request::parse(&body)?).await?;
     let id = source.grants().grant(new).await?;
     console.notify();
     json_response(&json!({ "grants": [response::grant_name(source.run, id)] }))
+}
+
+/// The grant that a request describes, and its runtime.
+pub(super) async fn new_grant(
+    console: &ConsoleState,
+    granted: GrantRequest,
+) -> Result<(Arc<SourceState>, NewGrant), ApiError> {
+    let source = source_of_run(console, &granted.run)?;
+    let pattern = granted.coverage()?;
+    let holder = holder(&source, granted.holder, granted.future_agent).await?;
+    let new = NewGrant {
+        pattern,
+        holder,
+        lifetime: granted.lifetime,
+        descendants: granted.descendants,
+    };
+    Ok((source, new))
+}
+
+/// The holder of a new grant; an unknown agent only if `future` is set.
+async fn holder(
+    source: &SourceState,
+    body: HolderBody,
+    future: bool,
+) -> Result<GrantHolder, ApiError> {
+    let holder = GrantHolder::from(body);
+    match &holder {
+        GrantHolder::Agent(agent) if !future => {
+            let known = source.grants().agents().await?;
+            known
+                .contains(agent)
+                .then(|| holder.clone())
+                .ok_or_else(|| ApiError::unknown_agent(agent))
+        }
+        _ => Ok(holder),
+    }
 }
 
 fn template<'d>(source: &'d SourceState, name: &str) -> Result<&'d Template, ApiError> {
@@ -366,7 +407,7 @@ async fn grant_template(State(console): AppState, body: Bytes) -> ApiResult {
     let request: TemplateRequest = request::parse(&body)?;
     let source = source_of_run(&console, &request.run)?;
     let template = template(&source, &request.template)?;
-    let holder = request.holder.into();
+    let holder = holder(&source, request.holder, request.future_agent).await?;
     let granted = source
         .grants()
         .apply(template, &request.roots, &holder, request.lifetime)

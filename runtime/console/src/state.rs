@@ -8,12 +8,23 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::ConsoleSource;
+use crate::activity::{OutcomeView, agent_view, outcome_view};
 use crate::audit::AuditReader;
 use crate::response::{self, SessionTally, StateResponse};
-use bailiwick::permission::{GrantAuthority, GrantId, GrantView, QuestionId, Run, Silenced};
+use bailiwick::Runtime;
+use bailiwick::monitor::{EventKind, Events, EventsError};
+use bailiwick::permission::{
+    GrantAuthority, GrantId, GrantView, Question, QuestionId, Run, Silenced,
+};
 
 /// Changes within this time are reported together.
 const DEBOUNCE: Duration = Duration::from_millis(50);
+
+/// Maximum number of own answers that are remembered. The runtime remembers fewer ended questions.
+const MOST_ANSWERED: usize = 1000;
+
+/// Maximum number of ended questions in the state.
+const MOST_OUTCOMES: usize = 200;
 
 /// All sources of the console.
 #[derive(Debug)]
@@ -40,12 +51,34 @@ pub(super) struct SourceStats {
     uses: BTreeMap<GrantId, (u64, Option<u64>)>,
     /// Number of allowed and denied questions per session.
     tallies: BTreeMap<Arc<str>, (u64, u64)>,
+    /// Questions that this console answered.
+    answered: BTreeSet<QuestionId>,
     /// Rules that were already suggested.
     pub(super) suggested: BTreeSet<String>,
 }
 
 /// State whose changes increment the version.
 type Snapshot = (Vec<QuestionId>, Vec<GrantView>, Vec<Silenced>);
+
+/// Waits until a worker or a call starts or ends, or a worker is paused or resumed.
+async fn activity(events: &mut Option<Events>) {
+    while let Some(receiver) = events {
+        match receiver.recv().await.map(|event| event.kind) {
+            Ok(
+                EventKind::WorkerStarted { .. }
+                | EventKind::WorkerEnded
+                | EventKind::WorkerPaused { .. }
+                | EventKind::WorkerResumed { .. }
+                | EventKind::CallStarted { .. }
+                | EventKind::CallEnded { .. },
+            )
+            | Err(EventsError::Lost(_)) => return,
+            Ok(_) => {}
+            Err(_) => break,
+        }
+    }
+    std::future::pending().await
+}
 
 pub(super) fn now_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
@@ -92,15 +125,25 @@ impl ConsoleState {
     async fn watch(&self, source: &SourceState) {
         let mut changes = source.grants().changes();
         let mut previous = None;
+        let mut acted = true;
+        let mut events = None;
         loop {
+            if acted {
+                // Subscribed before pages read the state, so that no event is missed. Earlier events are not needed.
+                events = source.runtime().map(|runtime| runtime.events());
+            }
             let snapshot = Some(source.snapshot().await);
-            if snapshot != previous {
+            if acted || snapshot != previous {
                 previous = snapshot;
                 self.notify();
             }
-            if changes.next().await.is_none() {
-                return;
-            }
+            acted = tokio::select! {
+                change = changes.next() => match change {
+                    Some(()) => false,
+                    None => return,
+                },
+                () = activity(&mut events) => true,
+            };
             tokio::time::sleep(DEBOUNCE).await;
         }
     }
@@ -130,10 +173,16 @@ impl ConsoleState {
             now: now_ms(),
             ..StateResponse::default()
         };
+        let mut outcomes = Vec::new();
         for source in self.sources() {
-            source.add_to(&mut state).await;
+            source.add_to(&mut state, &mut outcomes).await;
         }
+        outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.at));
+        state
+            .outcomes
+            .extend(outcomes.into_iter().take(MOST_OUTCOMES));
         state.omitted = response::Omitted {
+            agents: state.agents.omitted(),
             questions: state.questions.omitted(),
             grants: state.grants.omitted(),
             refusals: state.refusals.omitted(),
@@ -145,6 +194,11 @@ impl ConsoleState {
 impl SourceState {
     pub(super) fn grants(&self) -> &GrantAuthority {
         &self.config.grants
+    }
+
+    /// The runtime, if the console shows its agents and it has not ended.
+    pub(super) fn runtime(&self) -> Option<Runtime> {
+        self.config.runtime.as_ref()?.upgrade()
     }
 
     pub(super) fn stats(&self) -> MutexGuard<'_, SourceStats> {
@@ -162,7 +216,7 @@ impl SourceState {
         (open, grants, silenced)
     }
 
-    async fn add_to(&self, response: &mut StateResponse) {
+    async fn add_to(&self, response: &mut StateResponse, outcomes: &mut Vec<OutcomeView>) {
         let (config, run) = (&self.config, self.run);
         let (Ok(questions), Ok(grants), Ok(silenced)) = (
             self.grants().questions().await,
@@ -171,17 +225,18 @@ impl SourceState {
         ) else {
             return;
         };
+        let runtime = self.runtime();
+        if let Some(runtime) = &runtime {
+            self.add_activity(response, outcomes, runtime, &questions);
+        }
         let to_view =
             |question| response::question_view(question, &config.server, &config.known_servers);
         response.questions.extend(questions.iter().map(to_view));
-        let batches = bailiwick::permission::batches(&questions);
-        let together = batches.iter().map(|batch| response::batch_view(run, batch));
-        response.batches.extend(together);
         let mut stats = self.stats();
         stats.note_uses(&grants);
         response.grants.extend(grants.iter().map(|grant| {
             let used = stats.uses.get(&grant.id).and_then(|(_, at)| *at);
-            response::grant_entry(run, grant, used)
+            response::grant_entry(self.grants(), grant, used)
         }));
         let refusals = silenced.iter().map(|one| response::denial_view(run, one));
         response.refusals.extend(refusals);
@@ -204,7 +259,30 @@ impl SourceState {
                 .map(response::template_view)
                 .collect(),
             recorded: config.audit.is_some(),
+            activity: runtime.is_some(),
         });
+    }
+
+    /// Adds the live agents and the questions that have ended.
+    fn add_activity(
+        &self,
+        response: &mut StateResponse,
+        outcomes: &mut Vec<OutcomeView>,
+        runtime: &Runtime,
+        questions: &[Question],
+    ) {
+        let workers = runtime.workers();
+        let agents = workers.iter();
+        response
+            .agents
+            .extend(agents.map(|worker| agent_view(self.run, worker, questions)));
+        let stats = self.stats();
+        let ended = runtime.ended_questions();
+        outcomes.extend(ended.iter().map(|ended| {
+            let own = stats.answered.contains(&ended.question);
+            let live = workers.iter().any(|worker| worker.id() == ended.worker);
+            outcome_view(self.run, ended, own, live)
+        }));
     }
 }
 
@@ -219,6 +297,14 @@ impl SourceStats {
                 at
             };
             self.uses.insert(grant.id, (grant.used, at));
+        }
+    }
+
+    /// Remembers that this console answered a question.
+    pub(super) fn note_answer(&mut self, question: QuestionId) {
+        self.answered.insert(question);
+        if self.answered.len() > MOST_ANSWERED {
+            self.answered.pop_first();
         }
     }
 

@@ -211,6 +211,16 @@ pub enum Step {
     },
     /// A person decided whether to sign in to a third-party server. The decision applies to all workers.
     SignedIn(Box<SignedInStep>),
+    /// The worker was paused: new calls of it and its descendants wait.
+    Paused {
+        /// Who paused it.
+        by: DecidedBy,
+    },
+    /// The worker was resumed.
+    Resumed {
+        /// Who resumed it.
+        by: DecidedBy,
+    },
     /// The worker and its subtree were revoked.
     Revoked,
     /// The worker died and was restarted with the same authority.

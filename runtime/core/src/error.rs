@@ -75,8 +75,9 @@ words! {
 }
 
 impl Code {
-    /// Whether the call was denied by a policy or a person; otherwise it failed.
-    pub(crate) const fn is_denial(self) -> bool {
+    /// Returns whether a call with this code was denied by a policy or a person; otherwise it failed.
+    #[must_use]
+    pub const fn is_denial(self) -> bool {
         matches!(
             self,
             Self::ScopeRequired

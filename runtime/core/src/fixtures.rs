@@ -1,7 +1,7 @@
 //! Values for the tests of this crate and, with the feature `fixtures`, of the crates around it.
 #![expect(clippy::unwrap_used, reason = "only tests use these values")]
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::audit::{Audit, MemoryAudit};
@@ -14,8 +14,8 @@ use crate::effect::{
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{
-    AskOutcome, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority, Question, Request,
-    Requester, Run, WaitingCalls, choices,
+    AffectedFiles, AskOutcome, Breadth, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority,
+    Question, Request, Requester, Run, WaitingCalls, choices,
 };
 use crate::policy::Authority;
 use crate::scope::{Operation, Scope, ScopePattern};
@@ -27,7 +27,7 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
     let max_grantable = vec![ScopePattern::ANY];
     let roots = vec![VirtualPath::parse("/r", None).unwrap()];
     let arguments = serde_json::json!({ "argument": argument });
-    Request {
+    let mut request = Request {
         worker: WorkerId(worker),
         call: CallId(argument),
         origin: Origin::Model,
@@ -37,6 +37,9 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
         arguments,
         intent: "Edit a file".to_owned(),
+        sentence: String::new(),
+        dangers: Vec::new(),
+        files: AffectedFiles::default(),
         preview: None,
         choices: choices(&needs, &max_grantable, &roots, false),
         roots,
@@ -49,7 +52,9 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         divisible: false,
         server: None,
         alone: false,
-    }
+    };
+    request.describe(&[]);
+    request
 }
 
 /// Returns the request, changed so that it only changes the content of files.
@@ -66,6 +71,7 @@ pub fn changing(mut request: Request) -> Request {
         ..
     } = &request;
     request.choices = choices(needs, max_grantable, roots, *sensitive);
+    request.describe(&[]);
     request
 }
 
@@ -82,6 +88,7 @@ pub fn shown(mut request: Request) -> Request {
         artifacts: Vec::new(),
         call: None,
     });
+    request.describe(&[]);
     request
 }
 
@@ -116,7 +123,7 @@ pub async fn asked(
         .await
         .unwrap();
     let authority = Authority::configured(&Config::new()).unwrap();
-    let grants = GrantAuthority::new(broker.clone(), authority, Arc::default());
+    let grants = GrantAuthority::new(broker.clone(), authority, Arc::default(), Weak::new());
     let request = request(1, 1, &["write:file:/r/x"]);
     let requester = Requester {
         worker: request.worker,
@@ -163,4 +170,80 @@ pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
             ..FileDiff::default()
         },
     }
+}
+
+/// The breadth and sentence of a choice, and whether it needs a confirmation.
+pub type ExpectedChoice = (Breadth, &'static str, bool);
+
+/// Returns questions that differ in their choices, each with the choices that every prompt offers.
+#[must_use]
+pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
+    use Breadth::{Asked, File, Folder, Project};
+    let asked = |needs: &[&str]| question(changing(request(1, 1, needs)));
+    let mut tree = request(1, 1, &["write:file:/r/pkg/old"]);
+    let deletes = |need: Scope| need.only(Operation::Delete.into()).beneath();
+    tree.needs = tree.needs.into_iter().map(deletes).collect();
+    tree.choices = choices(&tree.needs, &tree.max_grantable, &tree.roots, false);
+    let mut sensitive = changing(request(1, 1, &["write:file:/r/.mcp.json"]));
+    sensitive.sensitive = true;
+    sensitive.choices = choices(
+        &sensitive.needs,
+        &sensitive.max_grantable,
+        &sensitive.roots,
+        true,
+    );
+    vec![
+        (
+            asked(&["write:file:/r/a/x"]),
+            vec![
+                (Asked, "change /r/a/x", false),
+                (File, "create, change, delete or move /r/a/x", true),
+                (
+                    Folder,
+                    "change /r/a and everything in it; protected names stay closed",
+                    false,
+                ),
+                (
+                    Project,
+                    "change /r and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        ),
+        (
+            question(tree),
+            vec![
+                (
+                    Asked,
+                    "delete /r/pkg/old and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Folder,
+                    "delete /r/pkg and everything in it; protected names stay closed",
+                    true,
+                ),
+                (
+                    Project,
+                    "delete /r and everything in it; protected names stay closed",
+                    true,
+                ),
+            ],
+        ),
+        (
+            asked(&["write:file:/tmp/x"]),
+            vec![
+                (Asked, "change /tmp/x (outside your roots)", true),
+                (
+                    File,
+                    "create, change, delete or move /tmp/x (outside your roots)",
+                    true,
+                ),
+            ],
+        ),
+        (
+            question(sensitive),
+            vec![(Asked, "change /r/.mcp.json", false)],
+        ),
+    ]
 }

@@ -3,11 +3,13 @@
 mod builder;
 mod roots;
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
+use crate::activity::{CallLog, EndedQuestion, RecentCall};
 use crate::artifact::{Artifact, Reader};
 use crate::audit::{MemoryAudit, Record};
 use crate::error::CallError;
+use crate::id::CallId;
 use crate::monitor::{Events, Metrics};
 use crate::supervisor::{Core, Revoked, SpawnError};
 use crate::tool::RemoteServers;
@@ -37,6 +39,18 @@ impl Drop for RuntimeInner {
 #[derive(Clone, Debug)]
 pub struct Runtime {
     inner: Arc<RuntimeInner>,
+}
+
+/// Handle of a runtime that does not keep it alive, from [`Runtime::downgrade`].
+#[derive(Clone, Debug)]
+pub struct WeakRuntime(Weak<RuntimeInner>);
+
+impl WeakRuntime {
+    /// Returns the runtime, unless its last handle was dropped.
+    #[must_use]
+    pub fn upgrade(&self) -> Option<Runtime> {
+        self.0.upgrade().map(|inner| Runtime { inner })
+    }
 }
 
 impl Runtime {
@@ -72,6 +86,49 @@ impl Runtime {
             .collect();
         workers.sort_by_key(Worker::id);
         workers
+    }
+
+    /// Returns a handle that does not keep the runtime alive.
+    #[must_use]
+    pub fn downgrade(&self) -> WeakRuntime {
+        WeakRuntime(Arc::downgrade(&self.inner))
+    }
+
+    /// Returns the recent calls of all workers, also of those that have ended, the newest first. It is empty unless
+    /// [`RuntimeBuilder::keep_calls`] was set.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+    /// use bailiwick::activity::KeepCalls;
+    /// use bailiwick::{Code, Runtime, WorkerSpec};
+    /// let (runtime, _grants) = Runtime::builder().keep_calls(KeepCalls::default()).build().await?;
+    /// let worker = runtime.spawn(WorkerSpec::new("main")).await?;
+    /// let _ = worker.call("no_such_tool", serde_json::json!({})).await;
+    /// worker.revoke().await;
+    /// let calls = runtime.recent_calls();
+    /// assert_eq!((&*calls[0].agent, calls[0].code()), ("main", Some(Code::UnknownTool)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn recent_calls(&self) -> Vec<Arc<RecentCall>> {
+        let calls = self.inner.core.audit.monitor().calls();
+        calls.map(CallLog::calls).unwrap_or_default()
+    }
+
+    /// Returns one of the recent calls.
+    #[must_use]
+    pub fn recent_call(&self, call: CallId) -> Option<Arc<RecentCall>> {
+        self.inner.core.audit.monitor().calls()?.call(call)
+    }
+
+    /// Returns the last 200 questions that have ended, the newest first, with what became of the calls. It is empty
+    /// unless [`RuntimeBuilder::keep_calls`] was set.
+    #[must_use]
+    pub fn ended_questions(&self) -> Vec<EndedQuestion> {
+        let calls = self.inner.core.audit.monitor().calls();
+        calls.map(CallLog::questions).unwrap_or_default()
     }
 
     /// Returns a receiver of the events of the runtime from now on.

@@ -29,6 +29,7 @@
 //! | [`tool`], [`effect`] | traits for your own tools; plans, changes and results |
 //! | [`audit`], [`artifact`] | the hash-chained audit log; review pages and diffs of calls |
 //! | [`monitor`] | events and counters of a runtime |
+//! | [`activity`] | recent calls and ended questions of a runtime, for people who watch it |
 //! | [`intent`], [`describe`] | sentences that describe calls to people; descriptions of a server for agents |
 //! | [`requests`] | requests that third-party MCP servers send to the host |
 //! | [`json`], [`text`] | JSON without duplicate keys; text from strangers, escaped for display |
@@ -113,6 +114,7 @@ pub mod fixtures;
 pub mod policy;
 pub mod root;
 
+pub mod activity;
 pub mod artifact;
 pub mod audit;
 pub mod describe;
@@ -134,7 +136,7 @@ pub use call::{Call, CallMeta, Origin};
 pub use config::Config;
 pub use effect::{Change, Outcome, Plan, Preview, Reply};
 pub use error::{CallError, Code};
-pub use host::{BuildError, BuildFault, Runtime, RuntimeBuilder};
+pub use host::{BuildError, BuildFault, Runtime, RuntimeBuilder, WeakRuntime};
 pub use id::WorkerId;
 pub use path::VirtualPath;
 pub use permission::{

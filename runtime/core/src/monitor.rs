@@ -8,6 +8,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::broadcast;
 
+use crate::activity::{CallLog, KeepCalls};
 use crate::error::Code;
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::permission::{DecidedBy, Decision, RevokeCause};
@@ -42,6 +43,16 @@ pub enum EventKind {
     WorkerRestarted,
     /// A worker ended; all its calls are answered.
     WorkerEnded,
+    /// A worker was paused: new calls of it and its descendants wait.
+    WorkerPaused {
+        /// Who paused it.
+        by: DecidedBy,
+    },
+    /// A paused worker was resumed.
+    WorkerResumed {
+        /// Who resumed it.
+        by: DecidedBy,
+    },
     /// A call was received. A call that is rejected earlier, for example with `BUSY`, sends only
     /// [`EventKind::CallEnded`].
     CallStarted {
@@ -192,6 +203,7 @@ pub(crate) struct Monitor {
     /// Number of subscribers. Without subscribers, no event is created.
     subscribers: Arc<AtomicUsize>,
     sender: OnceLock<broadcast::Sender<Event>>,
+    calls: OnceLock<CallLog>,
     succeeded: AtomicU64,
     previews: AtomicU64,
     errors: Mutex<BTreeMap<Code, u64>>,
@@ -224,6 +236,17 @@ impl Monitor {
             // Sending fails if the last subscriber was dropped meanwhile.
             let _ = sender.send(event);
         }
+    }
+
+    /// Keeps recent calls from now on.
+    pub(crate) fn keep_calls(&self, limits: KeepCalls) {
+        // A runtime is built once, so none are kept yet.
+        let _ = self.calls.set(CallLog::new(limits));
+    }
+
+    /// The record of recent calls, if they are kept.
+    pub(crate) fn calls(&self) -> Option<&CallLog> {
+        self.calls.get()
     }
 
     /// Counts the end of a call.

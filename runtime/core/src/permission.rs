@@ -7,7 +7,9 @@ mod block;
 mod broker;
 mod broker_state;
 mod choices;
+mod danger;
 mod decided;
+mod description;
 mod grants;
 mod history;
 mod ledger;
@@ -35,9 +37,7 @@ use std::time::Duration;
 pub use crate::id::{GrantId, ParseGrantIdError, QuestionId, SilencedId};
 pub use approver::{Approver, Deciding, Deferred, DenyAll, Scripted};
 pub use authority::{AuthorityError, Changes, GrantAuthority};
-#[doc(hidden)]
-pub use batch::not_batchable;
-pub use batch::{Batch, BatchAnswer, BatchItem, NotBatchable, batches};
+pub use batch::{BatchAnswer, NotBatchable};
 pub use block::{
     BlockCall, BlockExtra, BlockKind, BlockStatus, PermissionBlock, PermissionRequest,
     PermissionRequired, PermissionType, ServerCard,
@@ -47,8 +47,10 @@ pub use broker::{AskOutcome, Broker, BrokerConfig, QuestionSender};
 pub(crate) use broker_state::CallRef;
 #[doc(hidden)]
 pub use choices::choices;
-pub use choices::{Breadth, Choice};
+pub use choices::{Breadth, Choice, OfferedChoice};
+pub use danger::{Danger, DangerKind};
 pub use decided::{DecidedBy, RevokeCause};
+pub use description::{AffectedFile, AffectedFiles, FileOperation};
 pub use grants::GrantView;
 #[doc(hidden)]
 pub use grants::{Requester, UsedGrants};
@@ -57,7 +59,7 @@ pub use history::{
     HistoryReport, PastCall, PastQuestion, RepeatedQuestion, Tally,
 };
 pub use ledger::AskLimits;
-pub use options::{AnswerOption, OptionKind};
+pub use options::{AnswerOption, Chosen, OptionKind};
 pub use settings::{GrantFilter, Narrowing};
 pub use store::{
     GrantDamage, GrantEditError, GrantStore, GrantStoreError, GrantWriteError, StoredGrant,
@@ -90,6 +92,13 @@ pub struct Request {
     /// One sentence that describes the call to people. The runtime renders it from the tool's template, and it quotes
     /// the agent's arguments.
     pub intent: String,
+    /// One sentence with the verb, object and count of what the call does, such as `Delete the folder old and the 12 files
+    /// in it (34 kB)`; the intent if the changes are not known. Escape it before it is shown.
+    pub sentence: String,
+    /// Reasons to look closely, in the order of [`DangerKind`].
+    pub dangers: Vec<Danger>,
+    /// The files that the call affects.
+    pub files: AffectedFiles,
     /// Exactly the scopes that require approval.
     pub needs: Vec<Scope>,
     /// What the call would do, if the worker may read its targets.
@@ -117,6 +126,14 @@ pub struct Request {
 }
 
 impl Request {
+    /// Sets the sentence, dangers and files from the other fields. `protected` are the needs with protected names and the
+    /// reasons.
+    pub(crate) fn describe(&mut self, protected: &[(Scope, &'static str)]) {
+        self.sentence = description::sentence(self);
+        self.dangers = danger::dangers(self, protected);
+        self.files = AffectedFiles::of(self);
+    }
+
     /// Returns whether a person may allow this call by `patterns`: they must cover every need, and nothing beyond
     /// [`Request::max_grantable`]. A server or tool in `patterns` without a mark is matched with the marked one in the
     /// needs.
@@ -394,6 +411,14 @@ pub struct Run {
     pub began_ms: u64,
 }
 
+impl Run {
+    /// Returns a time since the runtime began in milliseconds since 1970.
+    #[must_use]
+    pub fn at_ms(&self, since: Duration) -> u64 {
+        self.began_ms.saturating_add(millis(since))
+    }
+}
+
 impl Question {
     /// Returns an id of the question that is unique across runs.
     #[must_use]
@@ -411,7 +436,7 @@ impl Question {
     /// Returns when it was asked, in milliseconds since 1970.
     #[must_use]
     pub fn asked_at_ms(&self) -> u64 {
-        self.run.began_ms.saturating_add(millis(self.asked_at))
+        self.run.at_ms(self.asked_at)
     }
 }
 

@@ -23,6 +23,7 @@ mod protect;
 mod roots;
 mod scopes;
 mod sets;
+mod statement;
 mod strict;
 #[cfg(test)]
 mod tests;
@@ -49,6 +50,7 @@ pub use limits::Limits;
 pub use open::OpenFolder;
 pub use roots::PolicyRoot;
 pub use sets::WriteMode;
+pub use statement::{SourceKind, Statement, StatementSource, StatementVerdict};
 pub use verdict::Verdict;
 
 pub(crate) use globs::{MAX_GLOB, MAX_LIST};
@@ -205,6 +207,23 @@ impl Layer {
 
     fn scopes(&self) -> &scopes::Scopes {
         &self.0.scopes
+    }
+
+    /// The globs that apply in every root.
+    fn everywhere(&self) -> &globs::DenyGlobs {
+        &self.0.everywhere
+    }
+
+    /// The same layer without rules about names.
+    fn without_names(&self) -> Self {
+        Self(Arc::new(Compiled {
+            roots: self.0.roots.without_names(),
+            everywhere: globs::DenyGlobs::default(),
+            scopes: self.0.scopes.clone(),
+            sets: self.0.sets.clone(),
+            total: self.0.total,
+            size: 0,
+        }))
     }
 
     /// Approximate size of its globs in bytes.

@@ -91,17 +91,19 @@
 //!
 //! # Questions for a client of the Agent Client Protocol
 //! A question is sent to the client as `session/request_permission` with the options of [`Question::options`], and
-//! [`Question::chosen`] converts the selected option to an answer. The outcome `cancelled` is not an answer: the client
-//! ended the turn, and dropping the turn's calls withdraws their questions.
+//! [`Question::chosen`] converts the selected option to an answer, or to further options if the person has to confirm it.
+//! The outcome `cancelled` is not an answer: the client ended the turn, and dropping the turn's calls withdraws their
+//! questions.
 //!
 //! ```
-//! use bailiwick::{GrantAuthority, Question};
+//! use bailiwick::permission::{AnswerOption, Chosen};
+//! use bailiwick::{Answer, GrantAuthority, Question};
 //! use serde_json::{Value, json};
 //!
 //! /// The parameters of `session/request_permission`.
-//! fn asked(session: &str, question: &Question) -> Value {
-//!     let call = json!({"toolCallId": question.handle(), "title": question.request.intent, "status": "pending"});
-//!     json!({"sessionId": session, "toolCall": call, "options": question.options()})
+//! fn asked(session: &str, question: &Question, options: &[AnswerOption]) -> Value {
+//!     let call = json!({"toolCallId": question.handle(), "title": question.request.summary(), "status": "pending"});
+//!     json!({"sessionId": session, "toolCall": call, "options": options})
 //! }
 //!
 //! /// Sends each open question to the client, until the runtime ends or the client ends the turn. The runtime uses the
@@ -114,14 +116,20 @@
 //!     let mut changes = grants.changes();
 //!     loop {
 //!         for question in grants.questions().await.unwrap_or_default() {
-//!             let response = request_permission(asked(session, &question)).await;
-//!             let outcome = &response["outcome"];
-//!             if outcome["outcome"] != "selected" {
-//!                 return;
-//!             }
-//!             let chosen = outcome["optionId"].as_str().and_then(|id| question.chosen(id));
-//!             // An unknown option is a denial.
-//!             let answer = chosen.unwrap_or(bailiwick::Answer::DENY);
+//!             let mut options = question.options();
+//!             let answer = loop {
+//!                 let response = request_permission(asked(session, &question, &options)).await;
+//!                 let outcome = &response["outcome"];
+//!                 if outcome["outcome"] != "selected" {
+//!                     return;
+//!                 }
+//!                 match outcome["optionId"].as_str().and_then(|id| question.chosen(id)) {
+//!                     Some(Chosen::Answer(answer)) => break answer,
+//!                     Some(Chosen::Confirm(confirm)) => options = confirm,
+//!                     // An unknown option is a denial.
+//!                     _ => break Answer::DENY,
+//!                 }
+//!             };
 //!             // The question may have ended meanwhile.
 //!             let _ = grants.answer(question.id, answer).await;
 //!         }

@@ -15,7 +15,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::path::{PathError, VirtualPath};
 
 pub use coverage::Coverage;
-pub(crate) use coverage::{all_parts, beside};
+pub(crate) use coverage::{all_parts, beside, quoted};
 #[doc(hidden)]
 pub use marks::Marks;
 pub use operation::{Operation, Operations, Reach};

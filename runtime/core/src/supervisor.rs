@@ -211,6 +211,12 @@ impl Core {
             .collect()
     }
 
+    /// A worker and its descendants.
+    pub(crate) fn subtree(&self, id: WorkerId) -> Vec<Arc<Shared>> {
+        let ids = self.tree.lock().subtree(id);
+        self.registered(ids)
+    }
+
     /// Revokes a worker and its descendants. This continues if the caller stops waiting.
     pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId) -> Revoked {
         let subtree = self.tree.lock().revoke(id);

@@ -68,6 +68,12 @@ pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{head}[{left_out} characters]{tail}"))
 }
 
+/// A number with its noun, such as `1 file` or `2 files`.
+pub(crate) fn counted(count: u64, one: &str, several: &str) -> String {
+    let noun = if count == 1 { one } else { several };
+    format!("{count} {noun}")
+}
+
 /// Returns texts as an escaped list on one line. Each text is quoted if there are several, or if a single text could be
 /// mistaken for several.
 ///

@@ -17,9 +17,11 @@ mod jobs;
 mod lock_queue;
 mod offered;
 mod path_locks;
+mod pause;
 mod pending;
 mod prepare;
 mod preview_arguments;
+mod recent;
 mod remote;
 mod shared;
 mod tool_slots;
@@ -31,7 +33,7 @@ use crate::effect::{ArtifactRef, ExcludedHunks, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
-use crate::policy::{Access, Explanation, OpenFolder, Policy};
+use crate::policy::{Access, Explanation, OpenFolder, Policy, Statement};
 use crate::root::Root;
 use crate::scope::ScopePattern;
 use admission::CallOptions;
@@ -204,6 +206,12 @@ impl Worker {
         &self.shared.session
     }
 
+    /// Returns when the worker was started, in milliseconds since 1970.
+    #[must_use]
+    pub fn started_at(&self) -> u64 {
+        self.shared.started_at
+    }
+
     /// Calls a tool as a model does and waits for the result. People are asked if the policy says so.
     ///
     /// Dropping the future cancels the call; only an effect that has already begun is completed.
@@ -356,6 +364,18 @@ impl Worker {
     #[must_use]
     pub fn open_folders(&self) -> &[OpenFolder] {
         self.shared.names.open_folders()
+    }
+
+    /// Returns what the worker may do, in plain words: statements on its policy and on the live grants that it may use. See
+    /// [`Statement`] for which of them holds for a call.
+    pub async fn permissions(&self) -> Vec<Statement> {
+        let mut statements = self.shared.authority.statements();
+        // A closed broker has no grants.
+        let grants = self.shared.core.broker.grants().await.unwrap_or_default();
+        let requester = self.shared.requester();
+        let usable = grants.iter().filter(|grant| grant.is_held_by(&requester));
+        statements.extend(usable.map(Statement::of_grant));
+        statements
     }
 
     /// Returns the working directory, if there is one.

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 
 /// Modules that decide: they use no clock, file, thread or async function.
 const PURE: &[&str] = &[
+    "activity",
     "artifact/render",
     "artifact/review",
     "audit/chain",

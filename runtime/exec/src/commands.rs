@@ -37,9 +37,9 @@ const KEPT_OUTPUT: usize = 16 << 10;
 /// Size of `/tmp`, which is in memory.
 const TEMPORARY_BYTES: u64 = 512 << 20;
 /// Time limit of a command unless the call has another.
-const DEFAULT_TIMEOUT: Duration = Duration::from_mins(2);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest time limit of a command.
-const MAX_TIMEOUT: Duration = Duration::from_hours(1);
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Runs commands of workers in sandboxes.
 ///
@@ -202,7 +202,6 @@ impl Commands {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[doc(hidden)]
-#[expect(clippy::exhaustive_structs, reason = "only the pipeline creates it")]
 pub struct RunCommand {
     /// The program and its arguments. No shell is involved, so there are no pipes, variables or wildcards.
     argv: Vec<String>,

@@ -1,7 +1,7 @@
 //! HTTP on loopback addresses for the servers of bailiwick: bounded connections, request guards and tokens.
 //!
-//! This crate is an implementation detail that `bailiwick-mcp` and `bailiwick-console` share. Only [`Token`] is part of a
-//! public interface: `bailiwick-mcp` exports it.
+//! This crate is an implementation detail that `bailiwick-mcp`, `bailiwick-console` and `bailiwick-cli` share. Only [`Token`] is
+//! part of a public interface: `bailiwick-mcp` exports it.
 
 mod body;
 mod connections;

@@ -3,6 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
+use bailiwick::activity::KeepCalls;
 use bailiwick::worker::CallProgress;
 use bailiwick::{
     Call, Deferred, GrantAuthority, JsonLines, PendingCall, Policy, Runtime, Worker, WorkerSpec,
@@ -57,6 +58,7 @@ impl ConsoleServer {
             .root("repo", temp.path().join("tree"))
             .tools(bailiwick_fs::tools())
             .approver(Deferred)
+            .keep_calls(KeepCalls::default())
             .audit(JsonLines::create(&record).unwrap())
             .build()
             .await
@@ -67,7 +69,9 @@ impl ConsoleServer {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let console = Console::serve(listener).unwrap();
         let people = Arc::new(people);
-        let source = ConsoleSource::new(Arc::clone(&people)).audit(ConsoleAudit::File(record));
+        let source = ConsoleSource::new(Arc::clone(&people))
+            .runtime(&runtime)
+            .audit(ConsoleAudit::File(record));
         console.add_source(source);
         Self {
             runtime,

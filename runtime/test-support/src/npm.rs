@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Installs the packages that the lock file in `folder` names, and links `node_modules` in `folder` to them. They stay
@@ -27,6 +27,16 @@ pub fn install(folder: &Path, name: &str) -> Result<(), String> {
         fs::write(stamp, expected).map_err(failed)?;
     }
     link(&modules, &folder.join("node_modules")).map_err(failed)
+}
+
+/// Installs the sample MCP servers, and returns the path of a program of theirs.
+///
+/// # Errors
+/// A message with the output of npm.
+pub fn sample_server(program: &str) -> Result<PathBuf, String> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("sample-servers");
+    install(&folder, "sample-servers")?;
+    Ok(folder.join("node_modules/.bin").join(program))
 }
 
 /// Runs `npm ci` without package scripts and without downloading browsers.

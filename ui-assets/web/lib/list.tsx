@@ -62,7 +62,10 @@ export class List extends Reactive<ListProps> {
   #children: readonly number[] = [];
   readonly #version = signal(0);
   readonly #removed = new AbortController();
-  readonly #observer = new ResizeObserver(() => this.#measure());
+  readonly #observer = new ResizeObserver(() => {
+    if (this.props.varies) this.#measureRows();
+    this.#measure();
+  });
 
   override componentDidMount(): void {
     super.componentDidMount();

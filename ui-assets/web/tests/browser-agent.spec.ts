@@ -52,3 +52,24 @@ test("opens the path that the host passes", async ({ page, site }) => {
   await expect(frame.getByRole("heading", { name: "/repo/src/lib.rs" })).toBeVisible();
   await expect(frame.getByRole("treeitem", { name: "lib.rs" })).toHaveAttribute("aria-selected", "true");
 });
+
+test("relative paths are resolved like those of the tools", async ({ page, site }) => {
+  const { frame, call, tell } = await host(page, site, given());
+  await expect(frame.getByRole("treeitem").first()).toBeVisible();
+  for (const [path, shown] of [
+    ["README.md", "/repo/README.md"],
+    ["./src//deep/../lib.rs", "/repo/src/lib.rs"],
+    ["/repo/docs/../README.md", "/repo/README.md"],
+    ["../repo/frozen.toml", "/repo/frozen.toml"],
+  ]) {
+    const { structuredContent } = (await call("open-path", { path })) as { structuredContent: object };
+    expect(structuredContent).toMatchObject({ path: shown, kind: "text" });
+    await expect(frame.getByRole("heading", { name: String(shown) })).toBeVisible();
+    await expect(frame.locator(".facts .right")).not.toHaveText("denied");
+  }
+  expect((await call("open-path", { path: "." }))["structuredContent"]).toEqual({ path: "/repo", kind: "directory" });
+  // As for the tools, nothing is above the top.
+  expect((await call("open-path", { path: "../../README.md" }))["isError"]).toBe(true);
+  await tell("ui/notifications/tool-input", { arguments: { path: "src/deep", depth: 2 } });
+  await expect(frame.getByRole("treeitem", { name: "deep" })).toHaveAttribute("aria-expanded", "true");
+});

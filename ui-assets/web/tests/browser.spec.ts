@@ -39,7 +39,7 @@ test("the rights of another worker can be selected", async ({ page, site }) => {
   const { frame } = await host(page, site, given(TREE, { authority }));
   const badge = frame.getByRole("treeitem", { name: "README.md" }).locator(".right");
   await expect(badge).toHaveText("rw");
-  await frame.getByLabel("Show permissions of this worker").selectOption("main/tests");
+  await frame.getByLabel("Permissions of worker").selectOption("main/tests");
   await expect(badge).toHaveText("r");
 });
 
@@ -120,24 +120,105 @@ test("typing filters loaded names, and Enter searches all folders", async ({ pag
   await expect.poll(() => names(page)).toContain("README.md");
 });
 
-test("lists changed files with their diffs", async ({ page, site }) => {
+const REVIEW = {
+  changes: [
+    { path: "/repo/other.rs", op: "modify", hunks: [[1, 1, 1, 0, 0, 1, 0]], rows: [["-", 1, 0, "of another file"]] },
+    {
+      path: "/repo/src/lib.rs",
+      op: "modify",
+      hunks: [[1, 2, 1, 2, 0, 2, 2]],
+      rows: [
+        ["-", 1, 0, "<b>old</b>"],
+        ["-", 2, 0, "-- sql\r"],
+        ["+", 0, 1, "new"],
+        ["+", 0, 2, "++ i", [], 0, 1],
+      ],
+    },
+    { path: "/repo/src/gone.rs", op: "delete", hunks: [[1, 1, 0, 0, 0, 1, 0]], rows: [["-", 1, 0, "removed"]] },
+    { path: "/repo/a.png", to: "/repo/b.png", op: "move", binary: true },
+  ],
+};
+
+test("lists changed files with their diffs, unified and side by side", async ({ page, site }) => {
   const changed_files = (): unknown => done({ changes: [{ path: "/repo/src/lib.rs", op: "modify", added: 2, removed: 1, calls: 1, review: "ui://edit_file/1", diff: "ui://edit_file/1.diff" }] });
-  const resources = (uri: string): string | undefined => (uri === "ui://edit_file/1.diff" ? "--- a/src/lib.rs\n+++ b/src/lib.rs\n@@ -1,2 +1,2 @@\n-<b>old</b>\n--- sql\n+new\n+++ i\n" : undefined);
+  const review_rows = ({ uri }: Readonly<Record<string, unknown>>): unknown => done(uri === "ui://edit_file/1.rows" ? REVIEW : {});
   const context = { "dev.bailiwick/open-resource": true };
-  const { frame, sent } = await host(page, site, { tools: served(TREE, { changed_files }), resources, context });
+  const { frame, sent } = await host(page, site, { tools: served(TREE, { changed_files, review_rows }), context });
   await expect(frame.getByRole("treeitem", { name: "src" }).getByLabel("holds changes")).toBeVisible();
   await frame.getByRole("button", { name: "Changed 1" }).click();
   await expect(frame.getByRole("treeitem", { name: /lib.rs.*\+2 −1/ })).toBeVisible();
   await expect(frame.getByRole("treeitem")).toHaveCount(1);
   await frame.getByRole("treeitem").click();
-  await expect(frame.locator(".t.del")).toHaveText(["<b>old</b>", "-- sql"]);
-  await expect(frame.locator(".t.add")).toHaveText(["new", "++ i"]);
+  await expect(frame.locator(".t.del")).toHaveText(["<b>old</b>", "-- sqlCRLF"]);
+  await expect(frame.locator(".t.add")).toHaveText(["new", "++ ino line end at the end of the file"]);
+  await expect(frame.locator(".pair")).toHaveCount(0);
+  await frame.getByRole("button", { name: "Side by side" }).click();
+  await expect(frame.locator(".pair")).toHaveCount(2);
+  await expect(frame.locator(".pair").first().locator(".t")).toHaveText(["<b>old</b>", "new"]);
+  await frame.getByRole("button", { name: "Unified" }).click();
+  await expect(frame.locator(".pair")).toHaveCount(0);
   await frame.getByRole("button", { name: "Show the file" }).click();
   await expect(frame.getByRole("option").first()).toContainText("pub mod a;");
   await frame.getByRole("button", { name: "Review" }).click();
   await expect.poll(() => sent.find((message) => message["method"] === "dev.bailiwick/notifications/open-resource")?.["params"]).toEqual({ uri: "ui://edit_file/1" });
   await frame.getByRole("button", { name: "Changed 1" }).click();
   await expect.poll(() => names(page)).toContain("README.md");
+});
+
+test("deleted, new and moved files are marked in the list of changes", async ({ page, site }) => {
+  const review = "ui://delete/1";
+  const counts = { added: 0, removed: 0, calls: 1, review };
+  const changes = [
+    { path: "/repo/src/gone.rs", op: "delete", ...counts, removed: 1 },
+    { path: "/repo/new.rs", op: "create", ...counts },
+    { path: "/repo/b.png", op: "move", ...counts },
+    { path: "/repo/README.md", op: "modify", ...counts },
+  ];
+  const tools = served(TREE, { changed_files: () => done({ changes }), review_rows: () => done(REVIEW) });
+  const { frame } = await host(page, site, { tools });
+  await frame.getByRole("button", { name: "Changed 4" }).click();
+  const row = (name: string) => frame.getByRole("treeitem", { name });
+  await expect(row("gone.rs").locator(".badge")).toHaveText("deleted");
+  await expect(row("gone.rs")).toHaveClass(/locked/);
+  await expect(row("new.rs").locator(".badge")).toHaveText("new");
+  await expect(row("b.png").locator(".badge")).toHaveText("moved");
+  for (const name of ["new.rs", "b.png", "README.md"]) await expect(row(name)).not.toHaveClass(/locked/);
+  await expect(row("README.md").locator(".badge")).toHaveCount(0);
+  await row("gone.rs").click();
+  await expect(frame.locator(".t.del")).toHaveText(["removed"]);
+  await expect(frame.getByRole("button", { name: "Show the file" })).toHaveCount(0);
+  await row("b.png").click();
+  await expect(frame.getByRole("heading", { name: "/repo/a.png → /repo/b.png" })).toBeVisible();
+  await expect(frame.getByText("No lines to show.")).toBeVisible();
+  await expect(frame.getByRole("button", { name: "Show the file" })).toBeVisible();
+});
+
+test("folders that policies name are shown locked if listings leave them out", async ({ page, site }) => {
+  const tree = { ...TREE, "/repo/closed/open/a.txt": { text: "a\n" }, "/repo/closed": { folder: true, read: "deny", write: "deny" }, "/repo/ask": { folder: true, read: "ask", write: "deny" } };
+  const tools = served(tree);
+  const hidden = ["/repo/closed", "/repo/ask"];
+  const list_directory = async (input: Readonly<Record<string, unknown>>): Promise<unknown> => {
+    if (hidden.includes(String(input["path"]))) return refused("NOT_FOUND", "there is no such folder");
+    const listed = (await tools["list_directory"]?.(input)) as { structuredContent: { entries: { name: string }[] } };
+    const entries = listed.structuredContent.entries.filter(({ name }) => !hidden.includes(`${String(input["path"])}/${name}`));
+    return done({ ...listed.structuredContent, entries, total: entries.length });
+  };
+  const authority = async (input: Readonly<Record<string, unknown>>): Promise<unknown> => {
+    const told = (await tools["authority"]?.(input)) as { structuredContent: object };
+    return done({ ...told.structuredContent, unlisted: ["/repo/ask", "/repo/closed", "/repo/closed/open", "/elsewhere"] });
+  };
+  const { frame } = await host(page, site, given(tree, { list_directory, authority }));
+  const row = (name: string) => frame.getByRole("treeitem", { name });
+  await expect(row("closed").locator(".right")).toHaveText("denied");
+  await expect(row("closed")).toHaveClass(/locked/);
+  await expect(row("ask").last().locator(".right")).toHaveText("asks");
+  await row("closed").click();
+  await row("open").click();
+  await row("a.txt").click();
+  await expect(frame.locator("#line-1")).toContainText("a");
+  await frame.locator(".row", { has: frame.getByText("ask", { exact: true }) }).click();
+  await expect(row("there is no such folder")).toBeVisible();
+  expect(await names(page)).not.toContain("elsewhere");
 });
 
 test("switches between roots", async ({ page, site }) => {

@@ -1,53 +1,397 @@
-import type { Locator, Page } from "@playwright/test";
+import type { Page } from "@playwright/test";
 
-import { FakeHost, changes, grant, question } from "./fake-host.ts";
-import { barriers, expect, test } from "./fixtures.ts";
+import { FakeHost, agent, changes, outcome, question } from "./fake-host.ts";
+import { barriers, calm, expect, press, test } from "./fixtures.ts";
 
-const CALM = 700;
 const run = "00000000000000ab";
 const yes = (page: Page) => page.getByRole("button", { name: /^Allow/ });
-const calm = (page: Page): Promise<void> => page.clock.runFor(CALM);
-/** Presses a button after the delay in which presses are ignored. */
-async function press(page: Page, button: Locator): Promise<void> {
-  await expect(button).toBeEnabled();
-  await calm(page);
-  await button.click();
-}
-const tab = (page: Page, name: string) => page.getByRole("navigation").getByRole("button", { name });
+const title = (page: Page, name: string) => page.getByRole("heading", { name, exact: true });
+const numbered = (n: number): string => `Replace 3 lines in c${n}.txt`;
+/** A question about a recursive delete. */
+const dangerous = (n: number): object =>
+  question(n, {
+    sentence: `Delete the folder old${n} and the 12 files in it (34 kB)`,
+    dangers: [
+      { kind: "delete", text: `Deletes the folder old${n} and 12 files` },
+      { kind: "secret", text: "old/.env looks like a secret" },
+    ],
+    files: [{ path: `/a/b/old${n}`, op: "delete", bytes: null }],
+    files_total: 13,
+  });
 
-test("shows one question at a time and the number of others", async ({ page, site }) => {
+test("an answer moves to the next question and shows its result", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2), question(3)];
   await host.open(page, site);
   await expect(page.locator("permission-prompt")).toHaveCount(1);
-  await expect(page.getByRole("heading", { name: "Replace 3 lines in c1.txt" })).toBeVisible();
-  await expect(page).toHaveTitle("(3) Permissions");
-  await press(page, page.getByRole("button", { name: "2 more waiting: next" }));
-  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
-  await expect(yes(page)).toBeEnabled();
+  await expect(title(page, numbered(1))).toBeVisible();
+  await expect(page).toHaveTitle("(3) Questions");
+  await page.getByRole("button", { name: numbered(2) }).click();
+  await expect(title(page, numbered(2))).toBeFocused();
   await press(page, yes(page));
-  await expect(page.getByRole("heading", { name: "Replace 3 lines in c3.txt" })).toBeVisible();
+  await expect(title(page, numbered(3))).toBeFocused();
+  await expect(page.locator(".result")).toHaveText(`✓ Allowed by you and applied (1 file changed) ${numbered(2)}`);
   expect(host.to("answer")).toEqual([
     {
       question: `${run}-2`,
       session: "main",
-      answer: { allow: { patterns: ["write:file:/a/b/c.txt"], lifetime: "once", descendants: false, left_out: [] } },
+      answer: {
+        allow: {
+          patterns: [{ pattern: "write:file:/a/b/c.txt", reach: "exact", operations: ["change"] }],
+          lifetime: "once",
+          descendants: false,
+          left_out: [],
+        },
+      },
     },
   ]);
+});
+
+test("every question can be answered with keys alone", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), dangerous(2) as never, question(3), question(4)];
+  await host.open(page, site);
+  await expect(page.locator(".row")).toHaveCount(4);
+  for (const name of [numbered(3), numbered(4), "Delete the folder old2 and the 12 files in it (34 kB)"]) {
+    await page.keyboard.press("j");
+    await expect(title(page, name)).toBeFocused();
+  }
+  await page.keyboard.press("k");
+  await expect(title(page, numbered(4))).toBeFocused();
+  await expect(yes(page)).toBeEnabled();
+  await calm(page);
+  await page.keyboard.press("a");
+  // The next one is dangerous, so the key only moves the focus to the button.
+  await expect(title(page, "Delete the folder old2 and the 12 files in it (34 kB)")).toBeFocused();
+  await expect(yes(page)).toBeEnabled();
+  await calm(page);
+  await page.keyboard.press("a");
+  await expect(yes(page)).toBeFocused();
+  await expect(page.getByText("Press Enter to allow.")).toBeVisible();
+  expect(host.to("answer")).toHaveLength(1);
+  await page.keyboard.press("Enter");
+  await expect(title(page, numbered(3))).toBeFocused();
+  await expect(yes(page)).toBeEnabled();
+  await calm(page);
+  await page.keyboard.press("o");
+  await expect(page.getByLabel("Only this call")).toBeVisible();
+  await page.keyboard.press("d");
+  await expect(title(page, numbered(1))).toBeFocused();
+  await expect(yes(page)).toBeEnabled();
+  await calm(page);
+  await page.keyboard.press("Escape");
+  await expect(title(page, "No pending requests")).toBeFocused();
+  expect(host.to("answer").map((one) => (one as { question: string }).question)).toEqual([4, 2, 3, 1].map((n) => `${run}-${n}`));
+});
+
+test("a key does nothing early, while typing, in a dialog or before the preview is loaded", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  let there: (value: unknown) => void = () => undefined;
+  host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
+  await host.open(page, site);
+  await expect(page.getByText("Loading preview…")).toBeVisible();
+  await calm(page);
+  await page.keyboard.press("a");
+  there(changes());
+  await expect(yes(page)).toBeEnabled();
+  // The preview has just arrived.
+  await page.keyboard.press("a");
+  await expect(page.getByText("Not accepted: the request has just changed.")).toBeVisible();
+  await calm(page);
+  await page.getByLabel("Filter").focus();
+  for (const key of ["a", "d", "j"]) await page.keyboard.press(key);
+  await expect(page.getByLabel("Filter")).toHaveValue("adj");
+  await page.getByLabel("Filter").fill("");
+  await title(page, numbered(1)).focus();
+  await page.keyboard.press("Control+d");
+  await page.keyboard.press("Alt+a");
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog", { name: "Keys" })).toBeVisible();
+  await page.keyboard.press("d");
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("dialog")).toHaveCount(0);
+  await page.evaluate(() => document.dispatchEvent(new KeyboardEvent("keydown", { key: "a", bubbles: true })));
+  await expect(title(page, numbered(1))).toBeVisible();
+  expect(host.to("answer")).toEqual([]);
+  await page.keyboard.press("a");
+  await expect.poll(() => host.to("answer").length).toBe(1);
 });
 
 test("a new question keeps the current one and the focus", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(2)];
   await host.open(page, site);
-  await page.getByLabel("For this session").check();
+  await page.getByRole("button", { name: "More options" }).click();
+  await page.getByLabel("until the session ends", { exact: true }).check();
   host.state.questions = [question(1), question(2)];
   host.changed();
-  await expect(page.getByRole("button", { name: "1 more waiting: next" })).toBeVisible();
-  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
-  await expect(page.getByLabel("For this session")).toBeFocused();
-  await expect(yes(page)).toHaveText("Allow this for this session");
+  await expect(page.getByRole("button", { name: "Answer all 2…" })).toBeVisible();
+  await expect(title(page, numbered(2))).toBeVisible();
+  await expect(page.getByLabel("until the session ends", { exact: true })).toBeFocused();
+  await expect(yes(page)).toHaveText("Allow it to change /a/b/c.txt, until the session ends");
+});
+
+test("questions are grouped by agent and can be filtered", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2, { agent: ["main", "docs"], session: "other" }), dangerous(3) as never, question(4, { agent: ["main", "docs"] })];
+  await host.open(page, site);
+  await expect(page.locator(".group h3")).toHaveText(["main/worker-3 2", "main/docs 2"]);
+  await expect(page.getByText("2 agents, 16 files")).toBeVisible();
+  await page.getByLabel("Filter").fill("DELETE");
+  await expect(page.locator(".row")).toHaveCount(1);
+  await expect(page.locator(".row")).toContainText("⚠ delete");
+  await page.getByLabel("Filter").fill("docs");
+  await expect(page.locator(".row")).toHaveCount(2);
+  await page.getByLabel("Filter").fill("nothing like it");
+  await expect(page.getByText("Nothing fits the filter.")).toBeVisible();
+});
+
+test("an agent can be paused and resumed", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  host.state.agents = [agent(3), agent(4)];
+  await host.open(page, site);
+  await press(page, page.getByRole("button", { name: "Pause" }));
+  await expect.poll(() => host.to("pause")).toEqual([{ worker: `${run}-3`, paused: true }]);
+  host.state.agents = [agent(3, { paused: true }), agent(4)];
+  host.changed();
+  await expect(page.getByText("main/worker-3 is paused: its new calls wait.")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Pause" })).toHaveCount(0);
+  host.answers.set("pause", new Error("the agent has ended"));
+  await press(page, page.getByRole("button", { name: "Resume" }));
+  await expect(page.getByRole("alert")).toHaveText("the agent has ended");
+  expect(host.to("pause")).toContainEqual({ worker: `${run}-3`, paused: false });
+});
+
+test("each outcome says what became of the call", async ({ page, site }) => {
+  const host = new FakeHost();
+  const result = { state: "applied", code: null, message: null, files: 2 };
+  const unused = { call: null, result: null };
+  host.state.outcomes = [
+    outcome(1, { result }),
+    outcome(2, { by: "another page", result: { ...result, state: "running" } }),
+    outcome(3, { result: { ...result, state: "failed", code: "IO", message: "disk full" } }),
+    outcome(4, { result: { ...result, state: "stale", code: "STALE" } }),
+    outcome(5, { status: "denied", ...unused }),
+    outcome(6, { status: "expired", by: "nobody: time was up", ...unused }),
+    outcome(7, { status: "cancelled", by: "the caller", ...unused }),
+    outcome(8, unused),
+  ];
+  host.answers.set(`call/${run}-91`, { ...changes(), row: {} });
+  await host.open(page, site);
+  await page.getByRole("button", { name: "Answered (1 missed)" }).click();
+  await expect(page.getByRole("button", { name: "Answered", exact: true })).toBeVisible();
+  await expect(page.locator(".row .status")).toHaveText([
+    "✓ Allowed by you and applied (2 files changed)",
+    "Allowed by another page; running",
+    "✗ Allowed by you, but failed: disk full",
+    "✗ Allowed by you, but not applied: something has changed: STALE",
+    "✗ Denied by you",
+    "✗ Denied: nobody answered in time",
+    "Cancelled by the caller before an answer",
+    "✗ Allowed by you, but never ran",
+  ]);
+  await page.locator(".row").first().click();
+  await expect(title(page, numbered(1))).toBeFocused();
+  await expect(page.getByText("two 40")).toBeVisible();
+  host.answers.set(`call/${run}-92`, new Error("this call is no longer kept"));
+  await page.locator(".row").nth(1).click();
+  await expect(page.getByRole("alert")).toHaveText("this call is no longer kept");
+});
+
+test("a denial for a session is listed and can be withdrawn", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
+  await host.open(page, site);
+  await page.getByRole("button", { name: "Blocked 1" }).click();
+  await expect(page.getByText("main/worker-3 may not change /a/x until its session ends.")).toBeVisible();
+  await press(page, page.getByRole("button", { name: "Ask again" }));
+  await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
+});
+
+test("questions can be answered together, without the dangerous ones", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), dangerous(2) as never, question(3, { session: "other" })];
+  await host.open(page, site);
+  await press(page, page.getByRole("button", { name: "Answer all 3…" }));
+  await expect(title(page, "3 questions")).toBeFocused();
+  await expect(page.getByText("old/.env looks like a secret")).toBeVisible();
+  await expect(page.getByLabel(/old2/)).toBeEnabled();
+  await expect(page.getByLabel(/old2/)).not.toBeChecked();
+  await press(page, page.getByRole("button", { name: "Allow 2 ticked once" }));
+  await expect(page.getByText("granted", { exact: true })).toHaveCount(2);
+  const once = { allow: { lifetime: "once" } };
+  expect(host.to("answer-batch")).toEqual([
+    { answers: [{ question: `${run}-1`, session: "main", answer: once }, { question: `${run}-3`, session: "other", answer: once }] },
+  ]);
+  await press(page, page.getByRole("button", { name: "Deny it" }));
+  await expect(page.getByText("denied", { exact: true })).toBeVisible();
+  expect(host.to("answer-batch").at(-1)).toEqual({ answers: [{ question: `${run}-2`, session: "main", answer: { deny: {} } }] });
+  await page.getByRole("button", { name: "One by one" }).click();
+  await expect(title(page, "No pending requests")).toBeFocused();
+});
+
+test("a question cannot be ticked before its preview is loaded, or if it must be answered alone", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2), question(3, { batchable: false }), question(4, { preview: null })];
+  host.answers.set(`review/${run}-1`, new Error("gone"));
+  await host.open(page, site);
+  await press(page, page.getByRole("button", { name: "Answer all 4…" }));
+  await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
+  for (const name of [/c1\.txt/, /c3\.txt/, /c4\.txt/]) await expect(page.getByLabel(name)).toBeDisabled();
+  await expect(page.getByText("gone")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Allow 1 ticked once" })).toBeEnabled();
+  await press(page, page.getByRole("button", { name: "Deny all 4" }));
+  await expect(page.getByText("denied", { exact: true })).toHaveCount(4);
+});
+
+test("answering together ignores presses after a layout change and can be retried", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site);
+  await expect(yes(page)).toBeEnabled();
+  let there: (value: unknown) => void = () => undefined;
+  host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
+  await press(page, page.getByRole("button", { name: "Answer all 2…" }));
+  await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
+  await calm(page);
+  there(changes());
+  await expect(page.getByLabel(/c1\.txt/)).toBeEnabled();
+  const allow = page.getByRole("button", { name: /^Allow 2 ticked once/ });
+  await allow.click();
+  expect(host.to("answer-batch")).toEqual([]);
+  await page.getByLabel(/c1\.txt/).uncheck();
+  const one = page.getByRole("button", { name: /^Allow 1 ticked once/ });
+  host.answers.set("answer-batch", new Error("cannot be recorded"));
+  await press(page, one);
+  await expect(page.getByRole("alert")).toHaveText("cannot be recorded");
+  host.answers.set("answer-batch", { answers: [{ question: `${run}-2`, code: "NOT_RECORDED", message: "not yet" }] });
+  await press(page, one);
+  await expect(page.getByText("not yet")).toBeVisible();
+  host.answers.delete("answer-batch");
+  await press(page, one);
+  await expect(page.getByText("granted", { exact: true })).toBeVisible();
+  await expect(page.getByLabel(/c2\.txt/)).toBeDisabled();
+});
+
+test("a pressed and focused button survives an update", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site);
+  const all = page.getByRole("button", { name: "Answer all 2…" });
+  await expect(all).toBeVisible();
+  await calm(page);
+  await all.focus();
+  await all.hover();
+  await page.mouse.down();
+  host.state.outcomes = [outcome(9, { status: "expired", result: null, at: 1_800_000_000_000 })];
+  host.changed();
+  await expect(page.getByRole("button", { name: "Answered (1 missed)" })).toBeVisible();
+  await expect(all).toBeFocused();
+  await calm(page);
+  await page.mouse.up();
+  await expect(title(page, "2 questions")).toBeVisible();
+});
+
+test("a new button ignores presses at first", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  await host.open(page, site);
+  await expect(yes(page)).toBeEnabled();
+  host.state.questions = [question(1), question(2)];
+  host.changed();
+  const all = page.getByRole("button", { name: /^Answer all 2…/ });
+  await all.click();
+  await expect(title(page, numbered(1))).toBeVisible();
+  await press(page, all);
+  await expect(title(page, "2 questions")).toBeVisible();
+});
+
+test("a press on a prompt that was moved is ignored", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2), question(3)];
+  await host.open(page, site);
+  let there: (value: unknown) => void = () => undefined;
+  host.answers.set("suggestions", new Promise((resolve) => (there = resolve)));
+  await expect(yes(page)).toBeEnabled();
+  await press(page, yes(page));
+  await expect(title(page, numbered(2))).toBeFocused();
+  await expect(yes(page)).toBeEnabled();
+  await calm(page);
+  there({ suggestion: { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change /a/b", spares: 3, holder: {}, lifetime: "session" } });
+  await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
+  await yes(page).click();
+  await expect(page.getByText("Not accepted: the request has just changed.")).toBeVisible();
+  expect(host.to("answer")).toHaveLength(1);
+});
+
+test("fifty questions are virtualized and answered one after another", async ({ page, site }) => {
+  await page.clock.install();
+  await page.setViewportSize({ width: 1280, height: 600 });
+  const host = new FakeHost();
+  host.state.questions = Array.from({ length: 50 }, (_, n) => question(n + 101));
+  await host.open(page, site);
+  await expect(page).toHaveTitle("(50) Questions");
+  await expect(page.getByRole("button", { name: "Answer all 50…" })).toBeVisible();
+  expect(await page.locator(".row").count()).toBeLessThan(30);
+  for (let n = 0; n < 49; n += 1) await page.keyboard.press("j");
+  await expect(title(page, numbered(150))).toBeFocused();
+  await expect(page.locator('.row[aria-current="true"]')).toBeInViewport();
+  await expect(yes(page)).toBeEnabled();
+  await calm(page);
+  await page.keyboard.press("a");
+  await expect(title(page, numbered(149))).toBeFocused();
+});
+
+test("a narrow page shows the list, then one question", async ({ page, site }) => {
+  await page.clock.install();
+  await page.setViewportSize({ width: 390, height: 800 });
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site);
+  await expect(page.getByRole("button", { name: numbered(2) })).toBeVisible();
+  await expect(yes(page)).toBeHidden();
+  await calm(page);
+  // Nothing that is not shown can be answered.
+  await page.keyboard.press("a");
+  await page.keyboard.press("d");
+  await page.getByRole("button", { name: numbered(2) }).click();
+  await expect(title(page, numbered(2))).toBeFocused();
+  await expect(page.getByRole("button", { name: numbered(1) })).toBeHidden();
+  await expect(page.getByRole("button", { name: "Deny" })).toBeInViewport({ ratio: 1 });
+  await expect(yes(page)).toBeInViewport({ ratio: 1 });
+  expect(host.to("answer")).toEqual([]);
+  await press(page, yes(page));
+  await expect(title(page, numbered(1))).toBeFocused();
+  await page.getByRole("button", { name: "← All questions (1)" }).click();
+  await expect(page.getByRole("button", { name: numbered(1) })).toBeVisible();
+});
+
+test("the buttons stay in view next to a long change", async ({ page, site }) => {
+  const host = new FakeHost();
+  const lines = Array.from({ length: 5000 }, (_, n) => ({ op: n % 2 ? "+" : "-", text: `line ${n}\n` }));
+  host.state.questions = [question(1, { divisible: false })];
+  host.answers.set(`review/${run}-1`, changes({ hunks: [{ old_start: 1, new_start: 1, lines }] }));
+  await host.open(page, site);
+  await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "5000");
+  for (const at of [0, 40_000, 1_000_000]) {
+    await page.evaluate((at) => scrollTo(0, at), at);
+    await expect(yes(page)).toBeInViewport({ ratio: 1 });
+    expect(await page.locator("*").count()).toBeLessThan(1500);
+  }
+  await expect(page.getByText("line 4999", { exact: true })).toBeVisible();
 });
 
 test("a call cannot be allowed before its preview is loaded", async ({ page, site }) => {
@@ -81,7 +425,7 @@ test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   host.state.questions = [question(1)];
   await host.open(page, site);
   await page.getByLabel("Make this change (2 of 2)").uncheck();
-  await expect(yes(page)).toHaveText("Allow what is ticked once");
+  await expect(yes(page)).toHaveText("Allow the ticked changes once");
   await page.getByLabel("Make this change (1 of 2)").uncheck();
   await expect(yes(page)).toBeDisabled();
   await page.getByLabel("Make this change (1 of 2)").check();
@@ -106,7 +450,7 @@ test("a question answered elsewhere stays visible until dismissed", async ({ pag
   host.answers.set(`question/${run}-1`, { question: `${run}-1`, status: "granted", granted: ["write:file:/a/b/c.txt"] });
   host.state.questions = [question(2)];
   host.changed();
-  await expect(page.getByText("Answered elsewhere: allowed write:file:/a/b/c.txt")).toBeVisible();
+  await expect(page.getByText("Answered elsewhere: allowed.")).toBeVisible();
   await page.getByRole("button", { name: "Next", exact: true }).click();
   await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
 });
@@ -125,50 +469,17 @@ test("a rejected answer shows its error and can be repeated", async ({ page, sit
   await expect(page.getByText("No pending requests")).toBeVisible();
 });
 
-test("similar questions can be answered together", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1), question(2), question(3)];
-  const questions = [1, 2, 3].map((n) => `${run}-${n}`);
-  host.state.batches = [{ session: "main", verb: "write", resource: "file", folder: "/a/b", questions } as never];
-  await host.open(page, site);
-  await press(page, page.getByRole("button", { name: "Review 3 similar requests" }));
-  await expect(page.getByRole("heading", { name: "3 questions to write files beneath /a/b" })).toBeVisible();
-  await expect(page.getByRole("button", { name: "Allow 0 ticked, once" })).toBeDisabled();
-  await page.getByLabel(/c1\.txt/).check();
-  await page.getByLabel(/c3\.txt/).check();
-  await press(page, page.getByRole("button", { name: "Allow 2 ticked, once" }));
-  await expect(page.getByText("granted")).toHaveCount(2);
-  expect(host.to("answer-batch")).toMatchObject([{ answers: [{ question: questions[0] }, { question: questions[2] }] }]);
-  await page.getByRole("button", { name: "One by one" }).click();
-  await expect(page.getByRole("heading", { name: "Replace 3 lines in c2.txt" })).toBeVisible();
-});
-
-test("a batch item cannot be checked before its preview is loaded", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1), question(2)];
-  host.state.batches = [{ session: "main", verb: "write", resource: "file", questions: [`${run}-1`, `${run}-2`] } as never];
-  host.answers.set(`review/${run}-1`, new Error("gone"));
-  await host.open(page, site);
-  await press(page, page.getByRole("button", { name: /similar requests/ }));
-  await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
-  await expect(page.getByLabel(/c1\.txt/)).toBeDisabled();
-});
-
 test("a suggested rule is added only on request", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
-  host.state["tallies"] = [{ session: "main", allowed: 2, denied: 1 }];
   const suggestion = { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change or remove everything beneath /a/b, now and later", spares: 3, holder: { session: { session: "main", worker: 3 } }, lifetime: "session" };
   host.answers.set("suggestions", { suggestion });
   await host.open(page, site);
-  await expect(page.getByText("In this session you allowed 2 of 3.")).toBeVisible();
   await expect(yes(page)).toBeEnabled();
   await press(page, yes(page));
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
-  await expect(page.getByText("to change or remove everything beneath /a/b")).toBeVisible();
+  await expect(page.getByText("Allow main/worker-3 to change or remove everything beneath /a/b, now and later without asking, until the session ends?")).toBeVisible();
   expect(host.to("grant")).toEqual([]);
   // The button appeared under a possible press, so this one is ignored.
   await page.getByRole("button", { name: "Add this rule" }).click();
@@ -190,56 +501,6 @@ test("a page without the secret shows only an error", async ({ page, site }) => 
   await expect(page.locator("permission-prompt")).toHaveCount(0);
 });
 
-test("turning off a verb revokes all its grants after confirmation", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  const later = Date.now() + 3_600_000;
-  host.state.grants = [
-    grant(1, { uses_left: 2, expires_at: later, descendants: true }),
-    grant(2, { used: 0, used_at: null }),
-    grant(3, { verb: "read", pattern: "read:file:/a" }),
-  ];
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await expect(page.getByRole("switch")).toHaveCount(3);
-  await expect(page.getByRole("switch", { name: "Run without asking" })).not.toBeChecked();
-  await page.locator("summary", { hasText: "Rules" }).nth(1).click();
-  for (const words of ["2 uses left", "sub-agents too", "never used"]) await expect(page.getByText(words).first()).toBeVisible();
-  await expect(page.getByText(/^ends in 59:\d\d$/)).toBeVisible();
-  const change = page.getByRole("switch", { name: "Change without asking" });
-  await press(page, change);
-  expect(host.to("revoke")).toEqual([]);
-  await expect(change).toHaveText("Revoke 2?");
-  await expect(change).toHaveAccessibleName("Change without asking: Revoke 2?");
-  // The second press of a double press is ignored.
-  await change.click();
-  expect(host.to("revoke")).toEqual([]);
-  await press(page, change);
-  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`, `${run}-2`] }]);
-  host.state.grants = host.state.grants.slice(2);
-  host.changed();
-  await expect(change).not.toBeChecked();
-});
-
-test("a grant can be revoked while it is updated", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.grants = [grant(1, { used: 3, uses_left: 9 }), grant(2, {})];
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await page.locator("summary", { hasText: "Rules" }).click();
-  const button = page.getByRole("button", { name: "Revoke" }).first();
-  await calm(page);
-  await button.hover();
-  await page.mouse.down();
-  host.state.grants = [grant(1, { used: 4, uses_left: 8 }), grant(2, {})];
-  host.changed();
-  await expect(page.getByText(/^used 4×/)).toBeVisible();
-  await expect(page.getByText("8 uses left")).toBeVisible();
-  await page.mouse.up();
-  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`] }]);
-});
-
 test("a change of line endings is visible", async ({ page, site }) => {
   const host = new FakeHost();
   const lines = [{ op: "-", text: "same\r\n" }, { op: "+", text: "same\n" }];
@@ -251,125 +512,18 @@ test("a change of line endings is visible", async ({ page, site }) => {
   await expect(page.locator(".note")).toHaveText("Some lines end in CRLF.");
 });
 
-test("grants can be revoked together, narrowed and filtered", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.grants = [grant(1, { descendants: true }), grant(2, { pattern: "write:file:/a/c" }), grant(3, { pattern: "write:mcp:hub", held: "agent other", whose: ["agent other", "server hub"] })];
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await page.locator("summary", { hasText: "Rules" }).first().click();
-  await page.getByLabel("Choose write:file:/a/b").check();
-  await page.getByLabel("Choose write:file:/a/c").check();
-  await press(page, page.getByRole("button", { name: "Revoke 2 chosen" }));
-  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${run}-1`, `${run}-2`] }]);
-  await page.locator("summary", { hasText: "Narrow" }).first().click();
-  await page.getByLabel("Remaining").first().fill("write:file:/a/b/x");
-  await page.getByLabel("Uses left").first().fill("2");
-  await page.getByLabel("Not its sub-agents").first().check();
-  await page.getByRole("button", { name: "Narrow to this" }).first().click();
-  await expect.poll(() => host.to("narrow")).toEqual([{ grant: `${run}-1`, pattern: "write:file:/a/b/x", uses: 2, holder_only: true }]);
-  host.answers.set("narrow", new Error("a grant can only be narrowed"));
-  await page.getByRole("button", { name: "Narrow to this" }).first().click();
-  await expect(page.getByRole("alert")).toHaveText("a grant can only be narrowed");
-  await page.getByLabel("Whose").selectOption("server hub");
-  await expect(page.getByRole("button", { name: "Revoke" })).toHaveCount(1);
-  await page.getByLabel("Whose").selectOption("agent main/tests");
-  await expect(page.locator("li")).toHaveCount(2);
-});
-
-test("a template is applied only as previewed", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.answers.set("template-rules", { rules: ["read:file:/a", "write:file:/a/reviews"] });
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await page.getByText("Allow without asking").click();
-  await page.getByRole("combobox", { name: "What" }).selectOption("reviewer");
-  await page.getByLabel("Agent, by its path").fill("main/tests");
-  await page.getByRole("button", { name: "Show the rules" }).click();
-  await expect(page.getByText("write:file:/a/reviews")).toBeVisible();
-  expect(host.to("grant-template")).toEqual([]);
-  // Editing the form clears the previewed rules.
-  await page.getByLabel("Agent, by its path").fill("main/docs");
-  await expect(page.getByText("write:file:/a/reviews")).toHaveCount(0);
-  await page.getByRole("button", { name: "Show the rules" }).click();
-  await press(page, page.getByRole("button", { name: "Allow exactly this" }));
-  const applied = { run, template: "reviewer", roots: ["/a"], holder: { agent: "main/docs" }, lifetime: { for_ms: 3_600_000 } };
-  await expect.poll(() => host.to("grant-template")).toEqual([applied]);
-});
-
-test("a denial for a session can be withdrawn", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await expect(page.getByRole("listitem").filter({ hasText: "change /a/x" })).toBeVisible();
-  await press(page, page.getByRole("button", { name: "Ask again" }));
-  await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
-});
-
-const past = {
-  chain: { state: "verified", records: 12 },
-  words: "✓ The record is whole: 12 records, each continues the one before.",
-  entries: [
-    { run: 1, at: 1_700_000_000_000, agent: "main", tool: "edit_file", decision: "denied", by: "person", entry: "question", needs: ["write:file:/a/x"], note: "not now" },
-    { run: 1, at: 1_700_000_001_000, agent: "", decision: "granted", by: "person", entry: "signed_in", server: "mail", issuer: "https://a.example", scopes: ["mail.read"], tool_there: "send" },
-    { run: 1, at: 1_700_000_002_000, agent: "main", tool: "delete", by: "nobody", entry: "call", outcome: "failed", begun: true, needs: ["write:file:/a/t"] },
-    { run: 1, at: 1_700_000_003_000, agent: "main", tool: "delete", by: "nobody", entry: "call", outcome: "failed", begun: true, code: "DEADLINE", needs: ["write:file:/a/u"] },
-  ],
-  total: 150,
-  tally: { granted: 3, denied: 1, expired: 0, cancelled: 0, open: 0 },
-  unused: [{ run: 1, grant: 3, pattern: "write:file:/never" }],
-  agents: ["main", "main/tests"],
-  tools: ["edit_file"],
-  sessions: ["talk"],
-  runs: [1, 2],
-};
-
-test("the history can be filtered, paged and exported", async ({ page, site }) => {
-  const host = new FakeHost();
-  host.answers.set("history", past);
-  await host.open(page, site);
-  await tab(page, "History").click();
-  await expect(page.getByText("✓ The record is whole: 12 records")).toBeVisible();
-  await expect(page.getByText("150 entries. Questions: 3 granted, 1 denied")).toBeVisible();
-  for (const words of ["write:file:/a/x", "write:file:/never", "not now", "mail.read", "mail https://a.example send"]) await expect(page.getByText(words)).toBeVisible();
-  const unknown = "The effect began, but its end is not recorded.";
-  await expect(page.getByRole("row").filter({ hasText: "/a/t" })).toContainText(unknown);
-  await expect(page.getByRole("row").filter({ hasText: "/a/u" })).toContainText("DEADLINE");
-  await expect(page.getByText(unknown)).toHaveCount(1);
-  await page.getByLabel("Agent").selectOption("main/tests");
-  await page.getByLabel("Tool").selectOption("edit_file");
-  await page.getByLabel("Decision").selectOption("denied");
-  await page.getByLabel("Session").selectOption("talk");
-  await page.getByLabel("Run").selectOption("2");
-  await expect.poll(() => host.to("history").at(-1)).toEqual({ source: run, agent: "main/tests", tool: "edit_file", decision: "denied", session: "talk", run: 2, skip: 0 });
-  await page.getByRole("button", { name: "Older" }).click();
-  await expect.poll(() => host.to("history").at(-1)).toMatchObject({ skip: 100 });
-  const download = page.waitForEvent("download");
-  await page.getByRole("button", { name: "Export" }).click();
-  expect((await download).suggestedFilename()).toBe("history.jsonl");
-});
-
-test("a broken hash chain is reported with its position", async ({ page, site }) => {
-  const host = new FakeHost();
-  host.answers.set("history", { ...past, chain: { state: "broken" }, words: "✗ The record is broken at record 17: the line was changed. Nothing from there on is shown." });
-  await host.open(page, site);
-  await tab(page, "History").click();
-  await expect(page.getByText("✗ The record is broken at record 17: the line was changed.")).toBeVisible();
-});
-
-test("hostile lines, names and rules are rendered as plain text", async ({ page, site }) => {
+test("hostile lines, names and sentences are rendered as plain text", async ({ page, site }) => {
   const host = new FakeHost();
   const bad = `<img src=x onerror="document.title='bad'">\u202E\u200b`;
   const policy: string[] = [];
   page.on("console", (message) => policy.push(message.text()));
   const hunks = [{ old_start: 1, new_start: 1, lines: [{ op: "+", text: bad + "x".repeat(10_000) }] }];
-  host.state.questions = [question(1, { intent: bad, agent: [bad], needs: [bad] })];
+  const hostile = { sentence: bad, agent: [bad], needs: [bad], dangers: [{ kind: bad, text: bad }], files: [{ path: bad, op: bad, bytes: 1 }] };
+  host.state.questions = [question(1, hostile), question(2, { ...hostile, preview: null })];
   host.answers.set(`review/${run}-1`, changes({ path: bad, hunks }));
-  host.state.grants = [grant(1, { pattern: bad, held: bad, whose: [bad] })];
-  host.answers.set("history", { ...past, entries: [{ ...past.entries[0], agent: bad, needs: [bad], note: bad, rule: bad }, { ...past.entries[1], server: bad, issuer: bad, scopes: [bad] }], agents: [bad] });
+  host.state.agents = [agent(9, { agent: bad, paused: true })];
+  host.state.outcomes = [outcome(5, { sentence: bad, agent: bad, by: bad, result: { state: "failed", code: bad, message: bad, files: 1 }, call: null })];
+  host.state["refusals"] = [{ run, refusal: 4, agent: bad, session: bad, refused: bad }];
   await host.open(page, site);
   const inert = async (): Promise<void> => {
     await expect(page.getByText("<img src=x").filter({ visible: true }).first()).toBeVisible();
@@ -378,16 +532,22 @@ test("hostile lines, names and rules are rendered as plain text", async ({ page,
   };
   await expect(page.locator(".t.add")).toBeVisible();
   await inert();
+  // The hidden character of the title is pointed out.
+  await expect(page.locator("permission-prompt h2 .escape").first()).toHaveText("\\u{202e}");
   expect((await page.locator(".t.add").textContent())?.length).toBeLessThan(2_100);
   await page.getByRole("button", { name: /^Show all \d+ characters$/ }).click();
   await expect.poll(async () => (await page.locator(".t.add").textContent())?.length).toBeGreaterThan(10_000);
-  await tab(page, "Permissions").click();
-  await page.locator("summary", { hasText: "Rules" }).click();
+  await page.locator(".row").last().click();
+  await expect(page.locator(".affected")).toBeVisible();
   await inert();
-  await tab(page, "History").click();
-  await expect(page.getByRole("table")).toBeVisible();
+  await page.getByRole("button", { name: /^Answer 2…/ }).click();
   await inert();
-  await expect(page).toHaveTitle("(1) Permissions");
+  await page.getByRole("button", { name: /^Answered/ }).click();
+  await page.locator(".row").click();
+  await inert();
+  await page.getByRole("button", { name: "Blocked 1" }).click();
+  await inert();
+  await expect(page).toHaveTitle("(2) Questions");
   expect(policy).toEqual([]);
 });
 
@@ -400,120 +560,9 @@ test("a change of ten thousand lines is virtualized", async ({ page, site }) => 
   await expect(page.getByRole("table")).toHaveAttribute("aria-rowcount", "10000");
   await expect(page.getByText("line 0", { exact: true })).toBeVisible();
   expect(await page.locator("*").count()).toBeLessThan(1000);
-  await page.locator(".diff").evaluate((diff) => (diff.scrollTop = diff.scrollHeight));
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
   await expect(page.getByText("line 9999", { exact: true })).toBeVisible();
   expect(await page.locator("*").count()).toBeLessThan(1000);
-});
-
-test("a pressed and focused button survives an update", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1), question(2)];
-  host.state["tallies"] = [{ session: "main", allowed: 0, denied: 1 }];
-  await host.open(page, site);
-  const next = page.getByRole("button", { name: "1 more waiting: next" });
-  await expect(next).toBeVisible();
-  await calm(page);
-  await next.focus();
-  await next.hover();
-  await page.mouse.down();
-  host.state["tallies"] = [{ session: "main", allowed: 1, denied: 1 }];
-  host.changed();
-  await expect(page.getByText("you allowed 1 of 2")).toBeVisible();
-  await expect(next).toBeFocused();
-  await page.mouse.up();
-  await expect(page.getByRole("heading", { name: "c2.txt" })).toBeVisible();
-});
-
-test("a new button ignores presses at first", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1)];
-  await host.open(page, site);
-  await expect(yes(page)).toBeEnabled();
-  host.state.questions = [question(1), question(2)];
-  host.changed();
-  const next = page.getByRole("button", { name: "1 more waiting: next" });
-  await next.click();
-  await expect(page.getByRole("heading", { name: "c1.txt" })).toBeVisible();
-  await press(page, next);
-  await expect(page.getByRole("heading", { name: "c2.txt" })).toBeVisible();
-});
-
-test("skipped questions come up again in order", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1), question(2), question(3)];
-  await host.open(page, site);
-  for (const name of ["c2.txt", "c3.txt", "c1.txt", "c2.txt", "c3.txt"]) {
-    await press(page, page.getByRole("button", { name: "2 more waiting: next" }));
-    await expect(page.getByRole("heading", { name })).toBeVisible();
-  }
-});
-
-test("a pending confirmation and typed input survive an update", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.grants = [grant(1), grant(2, { pattern: "write:file:/a/c" })];
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  const change = page.getByRole("switch", { name: "Change without asking" });
-  await press(page, change);
-  await page.locator("summary", { hasText: "Rules" }).click();
-  await page.locator("summary", { hasText: "Narrow" }).first().click();
-  const uses = page.locator(".verb", { hasText: "Change" }).getByLabel("Uses left").first();
-  await uses.fill("7");
-  host.state.grants = [...host.state.grants, grant(3, { pattern: "write:file:/a/d" }), grant(4, { verb: "read", pattern: "read:file:/a" })];
-  host.changed();
-  await expect(change).toHaveText("Revoke 3?");
-  await expect(uses).toHaveValue("7");
-  await expect(uses).toBeFocused();
-  // It would revoke something other than what was shown.
-  await change.click();
-  expect(host.to("revoke")).toEqual([]);
-  await press(page, change);
-  await expect.poll(() => host.to("revoke")).toEqual([{ grants: [1, 2, 3].map((n) => `${run}-${n}`) }]);
-});
-
-test("third-party calls and calls without a preview are not batched", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1), question(2, { trust: "unknown" }), question(3, { preview: null }), question(4)];
-  const questions = [1, 2, 3, 4].map((n) => `${run}-${n}`);
-  host.state.batches = [{ session: "main", verb: "write", resource: "file", questions } as never];
-  await host.open(page, site);
-  await press(page, page.getByRole("button", { name: "Review 2 similar requests" }));
-  await expect(page.getByLabel(/c4\.txt/)).toBeEnabled();
-  await expect(page.getByRole("checkbox")).toHaveCount(2);
-});
-
-test("a batch ignores presses after a layout change and can be retried", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  host.state.questions = [question(1), question(2)];
-  host.state.batches = [{ session: "main", verb: "write", resource: "file", questions: [`${run}-1`, `${run}-2`] } as never];
-  await host.open(page, site);
-  await expect(yes(page)).toBeEnabled();
-  let there: (value: unknown) => void = () => undefined;
-  host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
-  await press(page, page.getByRole("button", { name: /similar requests/ }));
-  await page.getByLabel(/c2\.txt/).check();
-  await calm(page);
-  there(changes());
-  await expect(page.getByLabel(/c1\.txt/)).toBeEnabled();
-  const allow = page.getByRole("button", { name: "Allow 1 ticked, once" });
-  await allow.click();
-  expect(host.to("answer-batch")).toEqual([]);
-  host.answers.set("answer-batch", new Error("cannot be recorded"));
-  await press(page, allow);
-  await expect(page.getByRole("alert")).toHaveText("cannot be recorded");
-  host.answers.set("answer-batch", { answers: [{ question: `${run}-2`, code: "NOT_RECORDED", message: "not yet" }] });
-  await press(page, allow);
-  await expect(page.getByText("not yet")).toBeVisible();
-  host.answers.delete("answer-batch");
-  await press(page, allow);
-  await expect(page.getByText("granted")).toBeVisible();
-  await expect(page.getByLabel(/c2\.txt/)).toBeDisabled();
 });
 
 test("a new question is announced to screen readers", async ({ page, site }) => {
@@ -527,17 +576,6 @@ test("a new question is announced to screen readers", async ({ page, site }) => 
   host.state.questions = [question(1), question(2)];
   host.changed();
   await expect(ear).toHaveText("2 waiting. Replace 3 lines in c1.txt");
-});
-
-test("a failed load of the prompt component is retried", async ({ page, site }) => {
-  const host = new FakeHost();
-  host.state.questions = [question(1)];
-  await page.route("**/permission-prompt.js*", (route) => route.abort());
-  await host.open(page, site);
-  await expect(page.getByRole("alert")).toHaveText("The prompt cannot be loaded. Trying again…");
-  await page.unroute("**/permission-prompt.js*");
-  await expect(yes(page)).toBeEnabled();
-  await expect(page.getByRole("alert")).toHaveCount(0);
 });
 
 test("large and binary files have different messages", async ({ page, site }) => {
@@ -566,83 +604,6 @@ test("a deleted directory lists its contents", async ({ page, site }) => {
   await expect(page.locator(".file li")).toHaveText(["sub/", "a.txt (12 bytes)", "… and 1 more"]);
 });
 
-test("broad and permanent rules need confirmation", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await page.getByText("Allow without asking").click();
-  await page.getByLabel("Agent, by its path").fill("main/tests");
-  const give = page.getByRole("button", { name: "Allow exactly this" });
-  const tick = page.getByLabel(/I understand this grants/);
-  for (const [rule, time, needed] of [
-    ["write:file:/a/docs", "for 1 hour", false],
-    ["write:file", "for 1 hour", true],
-    ["write:file:/a/docs", "until I revoke it", true],
-  ] as const) {
-    await page.getByLabel("Rule", { exact: true }).fill(rule);
-    await page.getByLabel("How long").selectOption(time);
-    await page.getByRole("button", { name: "Show the rules" }).click();
-    await expect(give).toBeVisible();
-    await expect(tick).toHaveCount(needed ? 1 : 0);
-    await expect(give).toBeEnabled({ enabled: !needed });
-  }
-  await tick.check();
-  await press(page, give);
-  await expect(page.getByText("Rule added.")).toBeVisible();
-  expect(host.to("grant")).toEqual([{ run, pattern: "write:file:/a/docs", holder: { agent: "main/tests" }, lifetime: "agent" }]);
-});
-
-test("a template is applied to the previewed host with the previewed values", async ({ page, site }) => {
-  await page.clock.install();
-  const host = new FakeHost();
-  const other = { run: "00000000000000cd", server: "other", roots: ["/other"], templates: [{ name: "auditor", about: "Reads" }], recorded: false };
-  const first = (host.state["sources"] as object[])[0];
-  host.state["sources"] = [first, other];
-  host.answers.set("template-rules", { rules: ["read:file:/other"] });
-  await host.open(page, site);
-  await tab(page, "Permissions").click();
-  await page.getByText("Allow without asking").click();
-  await page.getByLabel("Where").selectOption(other.run);
-  await page.getByRole("combobox", { name: "What" }).selectOption("auditor");
-  await expect(page.getByLabel("Directories")).toHaveValue("/other");
-  await page.getByLabel("Directories").fill("");
-  host.state.grants = [grant(1)];
-  host.changed();
-  await expect(page.getByRole("switch", { name: "Change" })).toBeChecked();
-  await expect(page.getByLabel("Directories")).toHaveValue("");
-  await page.getByLabel("Directories").fill("/other/docs");
-  await page.getByLabel("Agent, by its path").fill("main/tests");
-  await page.getByRole("button", { name: "Show the rules" }).click();
-  await expect(page.getByText("read:file:/other", { exact: true })).toBeVisible();
-  host.state["sources"] = [other, first];
-  host.changed();
-  await expect(page.getByLabel("Where").locator("option").first()).toHaveAttribute("value", other.run);
-  await press(page, page.getByRole("button", { name: "Allow exactly this" }));
-  const given = { run: other.run, template: "auditor", roots: ["/other/docs"], holder: { agent: "main/tests" }, lifetime: { for_ms: 3_600_000 } };
-  await expect.poll(() => host.to("grant-template")).toEqual([given]);
-});
-
-test("an outdated history response is ignored", async ({ page, site }) => {
-  const host = new FakeHost();
-  let late: (value: unknown) => void = () => undefined;
-  host.answers.set("history", past);
-  await host.open(page, site);
-  await tab(page, "History").click();
-  await expect(page.getByText("150 entries.")).toBeVisible();
-  host.answers.set("history", new Promise((resolve) => (late = resolve)));
-  await page.getByRole("button", { name: "Check again" }).click();
-  await expect.poll(() => host.to("history").at(-1)).toMatchObject({ anew: true });
-  host.answers.set("history", { ...past, total: 7 });
-  await page.getByLabel("Tool").selectOption("edit_file");
-  await expect(page.getByText("7 entries.")).toBeVisible();
-  const came = page.waitForResponse((response) => (response.request().postData() ?? "").includes("anew"));
-  late({ ...past, total: 151 });
-  await (await came).finished();
-  await page.evaluate(() => new Promise(requestAnimationFrame));
-  await expect(page.getByText("7 entries.")).toBeVisible();
-});
-
 test("the secret is removed from the browser history", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);
@@ -660,37 +621,66 @@ test("the secret is removed from the browser history", async ({ page, site }) =>
 });
 
 for (const colorScheme of ["light", "dark"] as const) {
-  for (const [forcedColors, zoom] of [
-    ["none", 1],
-    ["none", 2],
-    ["active", 1],
+  for (const [forcedColors, width] of [
+    ["none", 1280],
+    ["none", 640],
+    // The size of a 640 px wide window at 200 % zoom.
+    ["none", 320],
+    ["active", 640],
   ] as const) {
-    test(`passes accessibility checks: ${colorScheme}, forced colors ${forcedColors}, zoom ${zoom}`, async ({ page, site }) => {
+    test(`passes accessibility checks: ${colorScheme}, forced colors ${forcedColors}, ${width} px wide`, async ({ page, site }) => {
       await page.clock.install();
       await page.emulateMedia({ colorScheme, forcedColors });
-      // The size of a 640 px wide window at 200 % zoom.
-      await page.setViewportSize({ width: 640 / zoom, height: 900 / zoom });
+      await page.setViewportSize({ width, height: 640 });
       const host = new FakeHost();
-      host.state.questions = [question(1, { agent: ["main", "a-very-long-name-of-an-agent-".repeat(6)], needs: [`write:file:/${"folder/".repeat(40)}x`] }), question(2)];
-      host.state.batches = [{ session: "main", verb: "write", resource: "file", questions: [`${run}-1`, `${run}-2`] } as never];
-      host.state.grants = [grant(1, { pattern: `write:file:/${"folder/".repeat(40)}x` })];
-      host.answers.set("history", past);
+      const long = `/${"folder/".repeat(40)}${"x".repeat(80)}`;
+      host.state.questions = [
+        question(1, { agent: ["main", "a-very-long-name-of-an-agent-".repeat(6)], needs: [`write:file:${long}`], files: [{ path: long, op: "modify", bytes: 12 }] }),
+        question(2),
+        question(3, { dangers: [{ kind: "delete", text: `Deletes ${long}` }, { kind: "outside", text: `${long} is outside your roots` }], files: [{ path: long, op: "delete", bytes: 12 }], files_total: 30, preview: null }),
+      ];
+      host.state.agents = [agent(3), agent(4, { paused: true })];
+      host.state.outcomes = [outcome(8), outcome(9, { status: "expired", sentence: long, result: null, call: null })];
+      host.answers.set(`call/${run}-98`, changes());
+      host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", refused: `change ${long}` }];
       await host.open(page, site);
       const fits = async (): Promise<void> => {
         expect(await barriers(page)).toEqual([]);
         expect(await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth)).toBeLessThanOrEqual(0);
       };
-      await expect(yes(page)).toBeEnabled();
+      /** Returns to the list of a narrow page. */
+      const back = async (): Promise<void> => {
+        const all = page.getByRole("button", { name: "← All questions" });
+        if (await all.isVisible()) await all.click();
+        // A list that is shown again renders its rows, after which presses are ignored for a moment.
+        await expect(page.locator(".row").last()).toBeVisible();
+      };
+      await expect(page.getByRole("button", { name: "Answer all 3…" })).toBeVisible();
       await fits();
-      await press(page, page.getByRole("button", { name: /similar requests/ }));
-      await expect(page.getByLabel(/c1\.txt/)).toBeEnabled();
-      await fits();
-      await tab(page, "Permissions").click();
-      await page.locator("summary", { hasText: "Rules" }).click();
-      await page.getByText("Allow without asking").click();
-      await fits();
-      await tab(page, "History").click();
+      await page.getByRole("button", { name: "Replace 3 lines in c1.txt" }).click();
       await expect(page.getByRole("table")).toBeVisible();
+      await page.getByRole("button", { name: "More options" }).click();
+      await page.getByLabel("Until I revoke it").check();
+      await page.getByLabel("This project").check();
+      await page.getByText("Details", { exact: true }).click();
+      await fits();
+      await back();
+      await page.getByRole("button", { name: "Replace 3 lines in c3.txt" }).click();
+      await expect(page.getByText("and 29 more")).toBeVisible();
+      await fits();
+      await back();
+      await press(page, page.getByRole("button", { name: "Answer all 3…" }));
+      await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
+      await fits();
+      await back();
+      await page.getByRole("button", { name: "Answered (1 missed)" }).click();
+      await fits();
+      await page.getByRole("button", { name: "Replace 3 lines in c8.txt" }).click();
+      await expect(page.getByText("two 40")).toBeVisible();
+      await fits();
+      await back();
+      await page.getByRole("button", { name: "Blocked 1" }).click();
+      await page.getByRole("button", { name: "Keys" }).click();
       await fits();
     });
   }

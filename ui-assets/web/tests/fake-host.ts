@@ -8,11 +8,30 @@ type Json = Readonly<Record<string, unknown>>;
 
 const RUN = "00000000000000ab";
 
+const exact = { pattern: "write:file:/a/b/c.txt", reach: "exact", operations: ["change"] };
+const choice = (breadth: string, covers: string, pattern: string, more: Json = {}): Json => ({
+  breadth,
+  covers,
+  patterns: [pattern],
+  grants: [{ pattern, reach: "beneath", operations: ["create", "change", "delete"] }],
+  outside: false,
+  confirm: false,
+  ...more,
+});
+
+/** What an answer that outlasts the call can allow. */
+export const choices: readonly Json[] = [
+  choice("asked", "change /a/b/c.txt", "write:file:/a/b/c.txt", { grants: [exact] }),
+  choice("file", "create, change or delete /a/b/c.txt", "write:file:/a/b/c.txt"),
+  choice("folder", "create, change or delete /a/b and everything in it; protected names stay closed", "write:file:/a/b"),
+  choice("project", "create, change or delete /a and everything in it; protected names stay closed", "write:file:/a", { confirm: true }),
+];
+
 /** A question about an edit; `own` and `block` override its fields. */
 export function question(number: number, own: Json = {}, block: Json = {}): Json {
   return {
     type: "tool_call_permission",
-    content: "Replace 3 lines in c.txt (needs write:file:/a/b/c.txt)",
+    content: "Replace 3 lines in c.txt",
     status: "pending",
     timestamp: 1_700_000_000_000,
     tool_call: {
@@ -27,28 +46,43 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
     bailiwick: {
       run: RUN,
       session: "main",
-      worker: 3,
+      worker: `${RUN}-3`,
       agent: ["main", "worker-3"],
       intent: `Replace 3 lines in c${number}.txt`,
       needs: ["write:file:/a/b/c.txt"],
       trust: "own",
+      sentence: `Replace 3 lines in c${number}.txt`,
       sensitive: false,
       protected: [],
-      rungs: [
-        { patterns: ["write:file:/a/b/c.txt"], covers: "exactly what is asked" },
-        { patterns: ["write:file:/a/b"], covers: "change or remove everything beneath /a/b, now and later; protected names stay closed", count: 14 },
-        { patterns: ["write:file:/a"], covers: "change or remove everything beneath /a, now and later; protected names stay closed" },
-        { patterns: ["write:file"], covers: "change or remove every file that may be granted; protected names stay closed" },
-        { patterns: ["write"], covers: "change or remove everything that may be granted; protected names stay closed" },
-      ],
+      protected_because: [],
+      dangers: [],
+      files: [{ path: `/a/b/c${number}.txt`, op: "modify", bytes: 1200 }],
+      files_total: 1,
+      bytes_total: 1200,
+      choices,
       divisible: true,
       preview: { files: 1, added: 2, removed: 2 },
+      batchable: true,
       arguments_bytes: null,
+      asked_at: Date.now(),
       expires_at: Date.now() + 600_000,
+      waiting: 1,
       ...own,
     },
     ...block,
   };
+}
+
+/** An agent with open questions; `more` overrides its fields. */
+export function agent(number: number, more: Json = {}): Json {
+  const one = { worker: `${RUN}-${number}`, run: RUN, name: `worker-${number}`, agent: `main/worker-${number}`, parent: null, session: "main" };
+  return { ...one, access: "full", paused: false, calls: 1, questions: 1, changed: 0, started_at: 1_700_000_000_000, ...more };
+}
+
+/** A question that ended; `more` overrides its fields. */
+export function outcome(number: number, more: Json = {}): Json {
+  const one = { question: `${RUN}-${number}`, run: RUN, worker: `${RUN}-3`, agent: "main/worker-3", sentence: `Replace 3 lines in c${number}.txt`, status: "granted", by: "you" };
+  return { ...one, at: 1_700_000_000_000, call: `${RUN}-9${number}`, result: { state: "applied", code: null, message: null, files: 1 }, ...more };
 }
 
 const hunk = (line: number): Json => ({
@@ -73,12 +107,12 @@ export function changes(more: Json = {}): Json {
 /** A grant; `more` overrides its fields. */
 export function grant(number: number, more: Json = {}): Json {
   const held = { grant: `${RUN}-${number}`, run: RUN, pattern: "write:file:/a/b", verb: "write", resource: "file" };
-  return { ...held, holder: { agent: "main/tests" }, held: "agent main/tests", whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
+  return { ...held, holder: { agent: "main/tests" }, agent: "main/tests", lifetime: "until you revoke it", given_at: 1_700_000_000_000, whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
 }
 
 export class FakeHost {
-  state: Record<string, unknown> & { questions: Json[]; grants: Json[]; batches: Json[] } = {
-    now: 0,
+  state: Record<string, unknown> & { questions: Json[]; grants: Json[]; agents: Json[]; outcomes: Json[] } = {
+    now: 1_700_000_000_001,
     sources: [
       {
         run: RUN,
@@ -88,8 +122,9 @@ export class FakeHost {
         recorded: true,
       },
     ],
+    agents: [],
     questions: [],
-    batches: [],
+    outcomes: [],
     grants: [],
     refusals: [],
     tallies: [],
@@ -105,7 +140,6 @@ export class FakeHost {
   /** Opens the console page. */
   async open(page: Page, site: Site): Promise<void> {
     site.put("/", await built("console.html"));
-    site.put("/permission-prompt.js", { body: await built("permission-prompt.js"), type: "text/javascript" });
     await page.route("**/api/**", (route) => this.#serve(route));
     await page.goto(`${site.origin}/#secret`);
   }
@@ -148,7 +182,10 @@ export class FakeHost {
   }
 
   #answer({ question, answer }: { question: string; answer: object }): unknown {
+    const number = Number(question.split("-")[1]);
+    const ended = "allow" in answer ? outcome(number) : outcome(number, { status: "denied", result: null, call: null });
     this.state.questions = this.state.questions.filter((one) => (one["tool_call"] as { id: string }).id !== question);
+    this.state.outcomes = [ended, ...this.state.outcomes];
     this.changed();
     return { question, status: "allow" in answer ? "granted" : "denied", granted: [] };
   }

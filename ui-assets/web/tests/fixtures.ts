@@ -5,7 +5,7 @@ import type { AddressInfo } from "node:net";
 import { createRequire } from "node:module";
 
 import { test as base, expect } from "@playwright/test";
-import type { Frame, Page } from "@playwright/test";
+import type { Frame, Locator, Page } from "@playwright/test";
 import type { AxeResults } from "axe-core";
 
 export { expect };
@@ -92,4 +92,21 @@ export async function barriers(frame: Page | Frame): Promise<string[]> {
   return results.violations
     .filter((found) => found.impact === "serious" || found.impact === "critical")
     .flatMap((found) => found.nodes.map((node) => `${found.id}: ${node.target.join(" ")}`));
+}
+
+/** The time after a change in which the console ignores presses, and a little more. */
+const CALM = 750;
+
+/** Waits until the page is drawn, and then until presses are accepted. The page's clock must be installed and running. */
+export async function calm(page: Page): Promise<void> {
+  // The virtual lists add rows when they are drawn, which delays presses.
+  await page.evaluate(() => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))));
+  await page.clock.runFor(CALM);
+}
+
+/** Presses a button when presses are accepted. */
+export async function press(page: Page, button: Locator): Promise<void> {
+  await expect(button).toBeEnabled();
+  await calm(page);
+  await button.click();
 }

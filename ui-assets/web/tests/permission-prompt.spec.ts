@@ -1,22 +1,31 @@
 import type { Page } from "@playwright/test";
 
-import { question } from "./fake-host.ts";
+import { choices, question } from "./fake-host.ts";
 import { barriers, built, expect, test } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
 const CALM = 700;
 
-/** Opens a page with the built component and a question; its events are recorded in `window.told`. */
+/** How far the stopped clock of the page is ahead, which is more than loading it takes. */
+const AHEAD = 60_000;
+
+/**
+ * Opens a page with the built component and a question, whose time left does not depend on the time that loading takes; its
+ * events are recorded in `window.told`.
+ */
 async function asked(page: Page, site: Site, block: object, settle = true): Promise<void> {
+  const opened = Date.now();
   site.put("/prompt.js", { body: await built("permission-prompt.js"), type: "text/javascript" });
   site.put("/prompt.css", { body: await built("permission-prompt.css"), type: "text/css" });
   const links = '<link rel="stylesheet" href="/prompt.css"><script type="module" src="/prompt.js"></script>';
   site.put("/", `<!doctype html><html lang="en"><title>Host</title>${links}<main><h1>Chat</h1><input aria-label="Message"></main></html>`);
   await page.clock.install();
   await page.goto(site.origin);
-  await page.clock.pauseAt(Date.now() + 1000);
+  await page.clock.pauseAt(opened + AHEAD);
   await page.evaluate(
-    async ([block, settle]) => {
+    async ([block, settle, ahead]) => {
+      const details = (block as { bailiwick?: { expires_at: number } }).bailiwick;
+      if (details) details.expires_at += ahead;
       await customElements.whenDefined("permission-prompt");
       const told: unknown[] = [];
       const prompt = document.createElement("permission-prompt");
@@ -28,7 +37,7 @@ async function asked(page: Page, site: Site, block: object, settle = true): Prom
       Object.assign(prompt, { block });
       if (settle) Object.assign(prompt, { settled: true });
     },
-    [block, settle] as const,
+    [block, settle, AHEAD] as const,
   );
 }
 
@@ -39,30 +48,88 @@ const calm = (page: Page): Promise<void> => page.clock.runFor(CALM);
 const yes = (page: Page) => page.getByRole("button", { name: /^Allow/ });
 const no = (page: Page) => page.getByRole("button", { name: /^Deny/ });
 const id = "00000000000000ab-1";
+/** The grants of a choice of the sample question. */
+const grants = (choice: number): unknown => choices[choice]?.["grants"];
+const options = (page: Page): Promise<void> => page.getByRole("button", { name: "More options" }).click();
 const allow = (more: object = {}): object => ({
-  patterns: ["write:file:/a/b/c.txt"],
+  patterns: grants(0),
   lifetime: "once",
   descendants: false,
   left_out: [],
   ...more,
 });
 
-test("choosing once clears the grant to sub-agents", async ({ page, site }) => {
+test("choosing once clears the grant to sub-agents and the wider reach", async ({ page, site }) => {
   await asked(page, site, question(1));
-  await page.getByLabel("For this session").check();
+  await options(page);
+  await expect(page.getByLabel("this folder")).toHaveCount(0);
+  await page.getByLabel("until the session ends", { exact: true }).check();
   await page.getByLabel("Its sub-agents may, too").check();
-  await page.getByLabel("once", { exact: true }).check();
-  await expect(page.getByLabel("Its sub-agents may, too")).not.toBeChecked();
-  await expect(yes(page)).toHaveText("Allow this once");
+  await page.getByLabel("this folder").check();
+  await page.getByLabel("only this call").check();
+  await expect(page.getByLabel("this folder")).toHaveCount(0);
+  await expect(yes(page)).toHaveText("Allow once");
   await calm(page);
   await yes(page).click();
   expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
 });
 
+test("the first view has two answers and no scope syntax", async ({ page, site }) => {
+  await asked(page, site, question(1));
+  for (const words of ["worker-3 asks (main › worker-3)", "Replace 3 lines in c1.txt"]) await expect(page.getByText(words)).toBeVisible();
+  await expect(page.getByText(/^Denied in 9:5\d if you do nothing$|^Denied in 10:00 if you do nothing$/)).toBeVisible();
+  await expect(page.getByRole("button")).toHaveText(["More options", "Deny", "Allow once"]);
+  await expect(page.locator("permission-prompt").getByRole("textbox")).toHaveCount(0);
+  await expect(page.getByText("write:file").filter({ visible: true })).toHaveCount(0);
+});
+
+test("dangers are named and marked", async ({ page, site }) => {
+  const dangers = [
+    { kind: "delete", text: "Deletes the folder old and 12 files" },
+    { kind: "protected", text: ".mcp.json is protected: it starts programs" },
+    { kind: "hidden_characters", text: "The name a\u202eb has U+202E" },
+    { kind: "outside", text: "/etc/x is outside your roots" },
+  ];
+  await asked(page, site, question(1, { dangers }));
+  const marks = page.getByRole("list", { name: "Dangers" }).getByRole("listitem");
+  await expect(marks).toHaveText(["⚠ Deletes the folder old and 12 files", "⚠ .mcp.json is protected: it starts programs", "⚠ The name a\\u{202e}b has U+202E", "⚠ /etc/x is outside your roots"]);
+  await expect(marks.last()).toHaveClass("danger amber");
+  await expect(marks.first()).toHaveClass("danger");
+  await expect(yes(page)).toHaveClass(/red/);
+  await set(page, { block: question(2) });
+  await expect(marks).toHaveCount(0);
+  await expect(yes(page)).not.toHaveClass(/red/);
+});
+
+test("without a preview, the first files are listed", async ({ page, site }) => {
+  const files = Array.from({ length: 20 }, (_, n) => ({ path: `/a/${"folder/".repeat(20)}name-${n}.txt`, op: "delete", bytes: 34_000 }));
+  await asked(page, site, question(1, { files, files_total: 50, preview: null }));
+  await expect(page.locator(".affected li")).toHaveCount(9);
+  await expect(page.locator(".affected li").first()).toHaveText(/^delete\/a\/folder.*….*folder\/name-0\.txt34 kB$/);
+  await expect(page.getByText("and 42 more")).toBeVisible();
+});
+
+test("keys answer only with shortcuts", async ({ page, site }) => {
+  await asked(page, site, question(1));
+  await calm(page);
+  for (const key of ["a", "d", "o"]) await page.keyboard.press(key);
+  expect(await told(page)).toEqual([]);
+  await expect(yes(page)).not.toHaveAttribute("aria-keyshortcuts");
+  await set(page, { shortcuts: true });
+  await set(page, { block: question(2) });
+  await set(page, { settled: true });
+  await expect(yes(page)).toHaveAttribute("aria-keyshortcuts", "a");
+  await calm(page);
+  await page.keyboard.press("o");
+  await expect(page.getByLabel("only this call")).toBeVisible();
+  await page.keyboard.press("a");
+  expect(await told(page)).toHaveLength(1);
+});
+
 test("a single press grants the narrowest scope once", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
-  await expect(yes(page)).toHaveText("Allow this once");
+  await expect(yes(page)).toHaveText("Allow once");
   await yes(page).click();
   expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
   await expect(page.getByText("Sending…")).toBeVisible();
@@ -116,6 +183,9 @@ test("a call without a preview can be allowed after the delay", async ({ page, s
 
 test("scripted events neither answer nor change the choice", async ({ page, site }) => {
   await asked(page, site, question(1));
+  await set(page, { shortcuts: true });
+  await options(page);
+  await page.getByLabel("for 1 hour").check();
   await calm(page);
   await page.evaluate(() => {
     const prompt = document.querySelector("permission-prompt");
@@ -125,64 +195,72 @@ test("scripted events neither answer nor change the choice", async ({ page, site
       one.dispatchEvent(new Event("change", { bubbles: true }));
       one.dispatchEvent(new Event("input", { bubbles: true }));
     }
-    prompt?.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", bubbles: true }));
+    for (const key of ["Escape", "a", "d"]) prompt?.dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true }));
   });
   expect(await told(page)).toEqual([]);
   // Changes that a script made to the controls are undone within a second.
   await page.clock.runFor(1000);
-  await expect(page.getByLabel("once", { exact: true })).toBeChecked();
-  await expect(page.getByLabel("exactly what is asked")).toBeChecked();
-  await expect(yes(page)).toHaveText("Allow this once");
+  await expect(page.getByLabel("for 1 hour")).toBeChecked();
+  await expect(page.getByLabel("exactly this")).toBeChecked();
+  await expect(yes(page)).toHaveText("Allow it to change /a/b/c.txt, for 1 hour");
   await yes(page).click();
   expect(await told(page)).toHaveLength(1);
 });
 
-test("broad and permanent grants need confirmation", async ({ page, site }) => {
-  await asked(page, site, question(1));
+test("broad, permanent and outside grants need confirmation", async ({ page, site }) => {
+  const outside = { ...choices[1], covers: "change /etc/x", outside: true };
+  await asked(page, site, question(1, { choices: [...choices, outside] }));
+  await options(page);
   await calm(page);
-  const tick = page.getByLabel(/I understand this grants/);
-  const wide = async (choose: () => Promise<void>, needed: boolean): Promise<void> => {
+  const tick = page.getByLabel(/I understand that this/);
+  const wide = async (choose: () => Promise<void>, reason?: string): Promise<void> => {
     await choose();
-    await expect(tick).toBeVisible({ visible: needed });
-    await expect(yes(page)).toBeEnabled({ enabled: !needed });
+    await expect(tick).toHaveCount(reason === undefined ? 0 : 1);
+    if (reason !== undefined) await expect(page.getByLabel(`I understand that this ${reason}.`)).toBeVisible();
+    await expect(yes(page)).toBeEnabled({ enabled: reason === undefined });
   };
-  await wide(() => page.getByLabel(/beneath \/a\/b,/).check(), false);
-  await wide(() => page.getByLabel(/beneath \/a,/).check(), false);
-  await wide(() => page.getByLabel(/every file that/).check(), true);
-  await wide(() => page.getByLabel(/everything that may/).check(), true);
-  await wide(() => page.getByLabel(/exactly what/).check(), false);
-  await wide(() => page.getByLabel("For this session").check(), false);
-  await wide(() => page.getByLabel("Until I revoke it").check(), true);
+  await wide(() => page.getByLabel("until the session ends", { exact: true }).check());
+  await wide(() => page.getByLabel("this file").check());
+  await wide(() => page.getByLabel("this folder").check());
+  await wide(() => page.getByLabel("this project").check(), "allows much more than this call");
+  await wide(() => page.getByLabel("Outside your project").check(), "reaches outside your project");
+  await wide(() => page.getByLabel("only this call").check());
+  await wide(() => page.getByLabel("until I revoke it", { exact: true }).check(), "lasts until I revoke it");
   await tick.check();
   await expect(yes(page)).toBeEnabled();
   // The confirmation was for another choice, so it is required again.
-  await page.getByLabel(/every file that/).check();
+  await page.getByLabel("this project").check();
   await expect(yes(page)).toBeDisabled();
   await tick.check();
   await yes(page).click();
-  const answer = { allow: allow({ patterns: ["write:file"], lifetime: "agent" }) };
+  const answer = { allow: allow({ patterns: grants(3), lifetime: "agent" }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
 });
 
 test("button labels describe the answer", async ({ page, site }) => {
-  await asked(page, site, question(1));
+  await asked(page, site, question(1, { waiting: 3 }));
+  await options(page);
   for (const [label, words] of [
-    ["for the next uses:", "Allow this for 10 uses"],
-    ["For 1 hour", "Allow this for 1 hour"],
-    ["For this session", "Allow this for this session"],
-    ["Its sub-agents may, too", "Allow this for this session, sub-agents too"],
+    ["all equal calls that wait", "Allow all 3 equal calls that wait"],
+    ["for the next uses:", "Allow it to change /a/b/c.txt, for 10 uses"],
+    ["for 1 hour", "Allow it to change /a/b/c.txt, for 1 hour"],
+    ["until the session ends", "Allow it to change /a/b/c.txt, until the session ends"],
+    ["Its sub-agents may, too", "Allow it to change /a/b/c.txt, until the session ends, sub-agents too"],
   ] as const) {
-    await page.getByLabel(label).check();
+    await page.getByLabel(label, { exact: true }).check();
     await expect(yes(page)).toHaveText(words);
   }
-  await page.getByLabel(/beneath \/a\/b,/).check();
-  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and later; pr… for this session, sub-agents too");
-  await expect(page.getByText("Covers: change or remove everything beneath /a/b")).toBeVisible();
-  await expect(page.getByText("; 14 now")).toBeVisible();
-  await page.getByText("Deny with a note").click();
-  await page.getByLabel("Note to the agent").pressSequentially("not there");
-  await page.getByLabel(/rest of the session/).check();
-  await expect(no(page)).toHaveText("Deny for the rest of the session, with the note");
+  await page.getByLabel("this folder").check();
+  await expect(yes(page)).toHaveText("Allow it to create, change or delete /a/b and everything in it; protected names stay closed, until the session ends, sub-agents too");
+  await page.getByLabel("Tell the agent why").pressSequentially("not there");
+  await expect(no(page)).toHaveText("Deny and tell why");
+  await page.getByLabel("Stop asking for this until the session ends").check();
+  await expect(no(page)).toHaveText("Deny and tell why, stop asking");
+  // What was chosen stays when the options are closed.
+  await options(page);
+  await expect(no(page)).toHaveText("Deny and tell why, stop asking");
+  await options(page);
+  await expect(page.getByLabel("Tell the agent why")).toHaveValue("not there");
   await calm(page);
   await no(page).click();
   const answer = { deny: { note: "not there", rest_of_session: true } };
@@ -192,28 +270,31 @@ test("button labels describe the answer", async ({ page, site }) => {
 test("a grant can be chosen by keyboard, and Escape denies", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);
-  await page.getByLabel("exactly what is asked").focus();
+  await page.getByRole("button", { name: "More options" }).focus();
+  await page.keyboard.press("Enter");
+  await page.getByLabel("only this call").focus();
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
   await page.keyboard.press("ArrowDown");
-  await expect(yes(page)).toHaveText("Allow to change or remove everything beneath /a/b, now and later; pr… for 10 uses");
+  await page.keyboard.press("ArrowDown");
+  await expect(yes(page)).toHaveText("Allow it to create, change or delete /a/b and everything in it; protected names stay closed, for 10 uses");
   for (let n = 0; n < 12 && !(await yes(page).evaluate((it) => it === document.activeElement)); n += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
-  const answer = { allow: allow({ patterns: ["write:file:/a/b"], lifetime: { uses: 10 } }) };
+  const answer = { allow: allow({ patterns: grants(2), lifetime: { uses: 10 } }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
   await set(page, { block: question(2) });
   await set(page, { settled: true });
   await calm(page);
-  await page.getByLabel("once", { exact: true }).focus();
+  await yes(page).focus();
   await page.keyboard.press("Escape");
   expect(await told(page)).toHaveLength(2);
 });
 
 test("Escape denies except inside the note", async ({ page, site }) => {
   await asked(page, site, question(1));
-  await page.getByText("Deny with a note").click();
-  await page.getByLabel("Note to the agent").focus();
+  await options(page);
+  await page.getByLabel("Tell the agent why").focus();
   await calm(page);
   const devtools = await page.context().newCDPSession(page);
   await devtools.send("Input.imeSetComposition", { text: "か", selectionStart: 1, selectionEnd: 1 });
@@ -233,20 +314,22 @@ test("the countdown does not update live regions", async ({ page, site }) => {
     const seen = new MutationObserver((all) => Object.assign(window, { rewritten: all.length }));
     for (const region of document.querySelectorAll("[role=status], button")) seen.observe(region, { childList: true, characterData: true, subtree: true });
   });
-  const clock = await page.getByText(/^Ends in/).textContent();
+  const clock = await page.getByText(/^Denied in/).textContent();
   await page.clock.runFor(3000);
-  await expect(page.getByText(/^Ends in/)).not.toHaveText(clock ?? "");
+  await expect(page.getByText(/^Denied in/)).not.toHaveText(clock ?? "");
   expect(await page.evaluate(() => "rewritten" in window)).toBe(false);
 });
 
 test("excluding a hunk limits the answer to this call", async ({ page, site }) => {
   await asked(page, site, question(1));
-  await page.getByLabel("For this session").check();
+  await options(page);
+  await page.getByLabel("until the session ends", { exact: true }).check();
+  await page.getByLabel("this folder").check();
   const leftOut = [{ path: "/a/b/c.txt", hunks: [1] }];
   await set(page, { leftOut });
-  await expect(yes(page)).toHaveText("Allow what is ticked once");
-  await expect(page.getByLabel("For this session")).toBeDisabled();
-  await expect(page.getByLabel(/beneath \/a\/b,/)).toBeDisabled();
+  await expect(yes(page)).toHaveText("Allow the ticked changes once");
+  await expect(page.getByLabel("until the session ends", { exact: true })).toBeDisabled();
+  await expect(page.getByLabel("this folder")).toHaveCount(0);
   await page.evaluate(() => Object.assign((window as unknown as { prompt: object }).prompt, { leftOut: undefined }));
   await expect(yes(page)).toBeDisabled();
   await set(page, { leftOut });
@@ -257,28 +340,29 @@ test("excluding a hunk limits the answer to this call", async ({ page, site }) =
 
 test("sensitive resources cannot be granted permanently", async ({ page, site }) => {
   const needs = ["write:file:/a/.mcp.json"];
-  const rungs = [{ patterns: needs, covers: "exactly what is asked" }];
-  await asked(page, site, question(1, { sensitive: true, protected: needs, needs, rungs }));
-  await expect(page.getByText("Protected, so only exactly this can be allowed: write:file:/a/.mcp.json")).toBeVisible();
-  await expect(page.getByLabel("For this session")).toBeVisible();
-  await expect(page.getByLabel("Until I revoke it")).toHaveCount(0);
+  await asked(page, site, question(1, { sensitive: true, protected: needs, needs, choices: choices.slice(0, 1) }));
+  await options(page);
+  await page.getByLabel("until the session ends", { exact: true }).check();
+  await expect(page.getByLabel("until I revoke it", { exact: true })).toHaveCount(0);
+  await expect(page.getByLabel("exactly this")).toBeVisible();
+  await expect(page.getByLabel("this file")).toHaveCount(0);
 });
 
-test("shows agent, tool, reason and server", async ({ page, site }) => {
+test("the details show tool, server, scopes and arguments", async ({ page, site }) => {
   await asked(page, site, question(1, { trust: "unknown" }));
-  for (const words of ["Wants to change or run", "main › worker-3 › edit_file", "Replace 3 lines in c1.txt", "📁 files", "⚠ Unknown server", "write:file:/a/b/c.txt", "Remember this choice"]) {
-    await expect(page.getByText(words, { exact: true }).first()).toBeVisible();
-  }
-  await page.getByText("All arguments (2)").click();
-  await expect(page.getByText("/a/b/c.txt", { exact: true })).toBeVisible();
+  await page.getByText("Details", { exact: true }).click();
+  for (const words of ["edit_file", "📁 files", "write:file:/a/b/c.txt", "/a/b/c.txt"]) await expect(page.getByText(words, { exact: true })).toBeVisible();
+  await expect(page.getByText("(unknown to this host)")).toBeVisible();
   await expect(page.getByText('"new_text": "two"')).toBeVisible();
+  await set(page, { block: question(2, { arguments_bytes: 9000 }) });
+  await expect(page.getByText(/^Arguments: the first \d+ characters of 9000 bytes$/)).toBeAttached();
 });
 
 test("a final status is shown and does not change", async ({ page, site }) => {
   for (const [status, words] of [
-    ["granted", "Answered elsewhere: allowed"],
-    ["denied", "Answered elsewhere: denied"],
-    ["expired", "Not allowed: no answer in time."],
+    ["granted", "Answered elsewhere: allowed."],
+    ["denied", "Answered elsewhere: denied."],
+    ["expired", "Denied: no answer in time."],
     ["cancelled", "The call has ended; there is nothing to answer."],
   ] as const) {
     await asked(page, site, question(1));
@@ -295,11 +379,11 @@ test("a final status is shown and does not change", async ({ page, site }) => {
 
 test("an expired question cannot be answered", async ({ page, site }) => {
   await asked(page, site, question(1, { expires_at: Date.now() + 10_000 }));
-  await expect(page.getByText(/^Ends in 0:\d\d$/)).toBeVisible();
+  await expect(page.getByText(/^Denied in 0:\d\d if you do nothing$/)).toBeVisible();
   await calm(page);
   await expect(yes(page)).toBeEnabled();
   await page.clock.runFor(12_000);
-  await expect(page.getByText("Not allowed: no answer in time.")).toBeVisible();
+  await expect(page.getByText("Denied: no answer in time.")).toBeVisible();
   await expect(yes(page)).toBeDisabled();
 });
 
@@ -327,11 +411,15 @@ test("a new prompt does not take the focus", async ({ page, site }) => {
 test("a block without bailiwick details offers allow, deny and remember", async ({ page, site }) => {
   const { bailiwick: _, ...block } = question(1) as { bailiwick: unknown };
   await asked(page, site, block);
-  await calm(page);
-  await page.getByLabel("Remember this choice").check();
+  await expect(page.getByText("Wants to change or run")).toBeVisible();
+  await expect(page.getByText("files › edit_file")).toBeVisible();
+  await options(page);
+  await expect(page.locator("permission-prompt").getByRole("radio")).toHaveCount(2);
+  await page.getByLabel("until I revoke it", { exact: true }).check();
   await expect(yes(page)).toHaveText("Allow this until I revoke it");
   await expect(yes(page)).toBeDisabled();
-  await page.getByLabel("I understand this grants broad or permanent access.").check();
+  await page.getByLabel("I understand that this lasts until I revoke it.").check();
+  await calm(page);
   await yes(page).click();
   const answer = { allow: allow({ patterns: [], lifetime: "agent" }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
@@ -339,7 +427,7 @@ test("a block without bailiwick details offers allow, deny and remember", async 
 
 test("an invalid block is rejected", async ({ page, site }) => {
   await asked(page, site, question(1));
-  for (const wrong of [{}, { ...question(1), status: "maybe" }, { ...question(1), type: "text" }, question(1, { rungs: "all" })]) {
+  for (const wrong of [{}, { ...question(1), status: "maybe" }, { ...question(1), type: "text" }, question(1, { choices: "all" }), question(1, { dangers: [{}] })]) {
     const refused = page.evaluate((wrong) => Object.assign((window as unknown as { prompt: object }).prompt, { block: wrong }), wrong);
     await expect(refused).rejects.toThrow("is not as expected");
   }
@@ -359,14 +447,15 @@ test("hostile texts are rendered as plain text", async ({ page, site }) => {
       return payloads.flatMap((text, n) => {
         const block = structuredClone(base) as Record<string, Record<string, unknown>>;
         Object.assign(block["tool_call"] ?? {}, { id: `h${n}`, name: text, params: JSON.stringify({ [text]: text }), server_name: text, server_icons: text, server_description: text });
-        const own = { agent: [text], intent: text, needs: [text], protected: [text], rungs: [{ patterns: [text], covers: text }] };
+        const choice = { breadth: "asked", covers: text, grants: [text], outside: false, confirm: false };
+        const own = { agent: [text], sentence: text, needs: [text], dangers: [{ kind: text, text }], files: [{ path: text, op: text, bytes: 1 }], choices: [choice], preview: null };
         Object.assign(block["bailiwick"] ?? {}, own);
         prompt.block = block;
         const strange = [...prompt.querySelectorAll("script, img, iframe, a, [onerror], [href], [src]")];
         const raw = /[\u0000-\u0008\u000b\u001b\u200b\u202e\u2066\ufeff]/u.test(prompt.textContent ?? "");
         const heading = prompt.querySelector("h2")?.textContent?.length ?? 0;
         const buttons = prompt.querySelectorAll("button").length;
-        return strange.length > 0 || raw || heading > 200 || buttons !== 2 || "bad" in window ? [n] : [];
+        return strange.length > 0 || raw || heading > 400 || buttons !== 3 || "bad" in window ? [n] : [];
       });
     },
     [payloads, question(1)] as const,
@@ -379,10 +468,10 @@ for (const colorScheme of ["light", "dark"] as const) {
   for (const forcedColors of ["none", "active"] as const) {
     test(`passes accessibility checks: ${colorScheme}, forced colors ${forcedColors}`, async ({ page, site }) => {
       await page.emulateMedia({ colorScheme, forcedColors });
-      await asked(page, site, question(1, { trust: "unknown", protected: ["write:file:/a"] }));
-      await page.getByText("All arguments (2)").click();
-      await page.getByText("Deny with a note").click();
-      await page.getByLabel("Until I revoke it").check();
+      await asked(page, site, question(1, { trust: "unknown", dangers: [{ kind: "delete", text: "Deletes a" }, { kind: "network", text: "Uses the network" }] }));
+      await page.getByText("Details", { exact: true }).click();
+      await options(page);
+      await page.getByLabel("until I revoke it", { exact: true }).check();
       await page.clock.resume();
       expect(await barriers(page)).toEqual([]);
     });

@@ -87,6 +87,25 @@ test("lines of a patch are classified by hunk position", () => {
   ]);
 });
 
+test("files of a patch without lines have their path and operation", () => {
+  const of = (text: string) => fromPatch(text).map(({ path, to, op, notes, rows }) => [path, to, op, notes, rows.length]);
+  expect(of("diff --git a/x b/y\nsimilarity index 100%\nrename from x\nrename to y\n")).toEqual([["x", "y", "move", [], 0]]);
+  expect(of("diff --git a/x b/y\ncopy from x\ncopy to y\n--- a/x\n+++ b/y\n@@ -1 +1 @@\n-a\n+b\n")).toEqual([["x", "y", "copy", [], 2]]);
+  expect(of("diff --git a/x b/x\nold mode 100644\nnew mode 100755\n")).toEqual([["x", "", "modify", ["Mode: 100644 → 100755."], 0]]);
+  expect(of("diff --git a/x b/x\nnew file mode 100644\ndiff --git a/run b/run\nnew file mode 100755\ndiff --git a/z b/z\ndeleted file mode 100644\nindex e69de29..0000000\n")).toEqual([
+    ["x", "", "create", [], 0],
+    ["run", "", "create", [], 0],
+    ["z", "", "delete", [], 0],
+  ]);
+  expect(of('--- "a/my file"\n+++ "b/my file"\n@@ -1 +1 @@\n-a\n+b\n')).toEqual([["my file", "", "modify", [], 2]]);
+  const binary = ["Binary file, not shown."];
+  expect(of("diff --git a/a.png b/a.png\nindex 1..2 100644\nBinary files a/a.png and b/a.png differ\n")).toEqual([["a.png", "", "modify", binary, 0]]);
+  expect(of("diff --git a/a.png b/a.png\nindex 1..2 100644\nGIT binary patch\nliteral 3\nKcmZ\n\nliteral 2\n-x\n\ndiff --git a/b b/b\nnew file mode 100644\n")).toEqual([
+    ["a.png", "", "modify", binary, 0],
+    ["b", "", "create", [], 0],
+  ]);
+});
+
 test("changed words of local diffs are marked, and missing line ends are known", () => {
   const lines = (...all: string[]) => all.map((text) => ({ op: text[0], text: text.slice(1) }));
   const hunk = { old_start: 1, new_start: 1, lines: lines(" kept\n", "-the old word\n", "-gone\n", "+the new word\n", "+other 😀") };

@@ -185,6 +185,26 @@ test("a failed load of lines can be retried", async ({ page, site }) => {
   await expect(alert).toBeHidden();
 });
 
+test("without a host, lines that the page does not contain are shown as not loaded", async ({ page, site }) => {
+  site.put("/", await embedded(large(10_000).review));
+  await page.goto(site.origin);
+  await expect(page.getByRole("row").first()).toBeVisible();
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight / 2));
+  await expect(page.getByRole("alert")).toContainText("Cannot load more lines: this page is not connected to its server");
+  const inView = () =>
+    page.evaluate(() => [
+      ...new Set(
+        [...document.querySelectorAll(".t")]
+          .filter((cell) => {
+            const { top } = cell.getBoundingClientRect();
+            return top > 0 && top < innerHeight;
+          })
+          .map((cell) => cell.textContent),
+      ),
+    ]);
+  await expect.poll(inView).toEqual(["Line not loaded"]);
+});
+
 test("lines that are needed during a failing load are loaded after it", async ({ page, site }) => {
   const queries: string[] = [];
   let fail = (): void => undefined;

@@ -135,10 +135,13 @@ export async function open(page: Page, site: Site, api: Api, entries: readonly M
 
 export const part = (page: Page, name: string) => page.getByRole("button", { name, exact: true });
 
+/** The button of the permission prompt that answers it. */
+export const answer = (page: Page, word: "Allow" | "Deny") => page.locator("permission-prompt").getByRole("button", { name: new RegExp(`^${word}\\b`) });
+
 /** Presses a button of the prompt after its initial delay. */
-export async function press(page: Page, name: "Allow this once" | "Deny once"): Promise<void> {
+export async function press(page: Page, word: "Allow" | "Deny"): Promise<void> {
   await expect(async () => {
-    await part(page, name).click({ timeout: 1_000 });
+    await answer(page, word).click({ timeout: 1_000 });
     await expect(page.locator(".asks")).toBeHidden({ timeout: 200 });
   }).toPass();
 }

@@ -19,14 +19,16 @@ const WRITE = {
   intent: "Write {path}",
   annotations: { destructiveHint: true, scopes: ["write:file"] },
 };
+const BADGES = ["apps", "intent templates", "preview", "policy", "configuration", "dashdash"].map((name) => ({ name, on: true }));
+const FACTS = {
+  tools: [tool("write", WRITE), tool(LONG)],
+  apps: [{ uri: "ui://a", name: "Files", description: "A browser" }],
+  badges: BADGES,
+  configSchema: SCHEMA,
+  policy: true,
+};
 const everything = (): Api => ({
-  state: () =>
-    ready({
-      tools: [tool("write", WRITE), tool(LONG)],
-      apps: [{ uri: "ui://a", name: "Files", description: "A browser" }],
-      configSchema: SCHEMA,
-      policy: true,
-    }),
+  state: () => ready(FACTS, { target: `/usr/bin/node ${LONG} --serve /a/long/path/of/a/project`, reason: LONG }),
   intent: () => ({ sentence: "Write a.txt" }),
   request: () => ({ result: { content: [{ type: "text", text: LONG }], _meta: { requested_scopes: [`write:file:/${LONG}`] } } }),
   checks: () => [{ check: "tools.names", outcome: "fail", detail: LONG }],

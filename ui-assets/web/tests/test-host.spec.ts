@@ -1,7 +1,10 @@
 // Tests of the test host's page.
+import type { Page } from "@playwright/test";
+
 import { initial, policySchema } from "../pages/test-host/schema.ts";
-import { HOSTILE, open, part, press, ready, tool } from "./test-host-fake.ts";
+import { HOSTILE, answer, open, part, press, ready, tool } from "./test-host-fake.ts";
 import type { Api, Members } from "./test-host-fake.ts";
+import type { Site } from "./fixtures.ts";
 import { expect, test } from "./fixtures.ts";
 
 test("requests send the token in a header, never in the URL", async ({ page, site }) => {
@@ -16,7 +19,7 @@ test("shows an unreachable host, a failed server and an ended server", async ({ 
   await open(page, site, { state: () => state, connect: () => (state = ready()) });
   await expect(page.getByRole("alert")).toHaveText("`nobody` cannot be started");
   await expect(page.getByRole("status")).toHaveText("Not connected");
-  await expect(page.getByRole("main")).toHaveText("There is no server to try.");
+  await expect(page.getByRole("main")).toHaveText("Not connected to a server.");
   await part(page, "Start again").click();
   await expect(page.getByRole("status")).toHaveText("Connected");
   state = ready({}, { status: "ended", reason: "the server ended (exit status: 1)" });
@@ -33,9 +36,9 @@ test("each tab reports what the server does not offer", async ({ page, site }) =
   await open(page, site, { state: () => ready({ tools: [] }) });
   await expect(page.getByText("The server has no tools.")).toBeVisible();
   for (const [name, words] of [
-    ["Applications", "The server offers no page"],
-    ["Configuration", "The server publishes no schema"],
-    ["Policy", "The server does not say that it knows policies"],
+    ["Applications", "The server lists no views."],
+    ["Configuration", "The server has no configuration schema"],
+    ["Policy", "The server does not declare support for policies"],
   ] as const) {
     await part(page, name).click();
     await expect(page.getByText(words)).toBeVisible();
@@ -82,7 +85,7 @@ test("hostile server text is rendered as plain text", async ({ page, site }) => 
     await expect(page.locator(".intent")).toHaveAttribute("data-status", "ready");
   }
   await part(page, "Call").click();
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   for (const tab of ["Text", "Image", "Links", "Embedded", "Structured", "Other", "Raw"]) {
     await page.locator(".result").getByRole("button", { name: new RegExp(`^${tab}`) }).click();
   }
@@ -189,19 +192,81 @@ test("missing scopes are requested once and sent with one retry", async ({ page,
   const calls = () => asked.filter(({ what }) => what === "request").map(({ body }) => granted(body as Members));
   await part(page, "Call").click();
   await expect(page.locator(".asks .preview code")).toHaveText("write:file:/outside/a");
-  await press(page, "Deny once");
-  await expect(page.getByText("Not granted, so it was not made again.")).toBeVisible();
+  await press(page, "Deny");
+  await expect(page.getByText("Not granted, so the call was not repeated.")).toBeVisible();
   expect(calls()).toEqual([undefined]);
   await part(page, "Call").click();
-  await press(page, "Allow this once");
+  await press(page, "Allow");
   await expect(page.locator(".result")).toHaveAttribute("data-status", "done");
   expect(calls()).toEqual([undefined, undefined, scopes]);
   // The test host keeps no grants, so it does not offer lasting ones.
   await part(page, "Call").click();
-  await expect(part(page, "Allow this once")).toBeVisible();
+  await expect(answer(page, "Allow")).toBeVisible();
   await expect(page.getByText(/remember|until/i)).toBeHidden();
-  await press(page, "Deny once");
+  await press(page, "Deny");
   expect(calls().slice(3)).toEqual([undefined]);
+});
+
+/** A server that needs these scopes for previews and for calls. Returns the `_meta` of all calls, and the number of questions. */
+async function writes(page: Page, site: Site, needs: { readonly preview?: readonly string[]; readonly call?: readonly string[] }) {
+  const sent: Members[] = [];
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write", { preview: true, annotations: { scopes: ["write:file"] } })] }),
+    request: (body) => {
+      const meta = ((body["params"] as Members)["_meta"] ?? {}) as Members;
+      sent.push(meta);
+      const wanted = meta["preview"] === true ? needs.preview : needs.call;
+      if (wanted && meta["granted_scopes"] === undefined) return { result: { content: [], isError: true, _meta: { requested_scopes: wanted } } };
+      return { result: { content: [], _meta: meta["preview"] === true ? { preview: true, preview_token: "token" } : {} } };
+    },
+  });
+  await part(page, "Preview, ask, call").click();
+  return sent;
+}
+const TOKEN = { preview_token: "token" };
+
+test("one write is one question if the call needs scopes that the question showed", async ({ page, site }) => {
+  const scopes = ["write:file:/repo/a.txt"];
+  const sent = await writes(page, site, { call: scopes });
+  await expect(page.locator(".asks .preview code")).toHaveText("write:file");
+  await press(page, "Allow");
+  await expect(page.getByRole("region", { name: "Result", exact: true })).toHaveAttribute("data-status", "done");
+  expect(sent).toEqual([{ preview: true }, TOKEN, { ...TOKEN, granted_scopes: scopes }]);
+});
+
+test("one write is one question if its preview needs scopes, and the question says so", async ({ page, site }) => {
+  const scopes = ["write:file:/outside/a.txt"];
+  const sent = await writes(page, site, { preview: scopes, call: scopes });
+  await expect(page.locator(".asks .preview code")).toHaveText(scopes);
+  await expect(page.locator(".asks")).toContainText("If you allow this, the call is made exactly as previewed, without another question.");
+  await press(page, "Allow");
+  await expect(page.getByRole("region", { name: "Result", exact: true })).toHaveAttribute("data-status", "done");
+  expect(sent).toEqual([{ preview: true }, { preview: true, granted_scopes: scopes }, { ...TOKEN, granted_scopes: scopes }]);
+});
+
+for (const scopes of [["write:filesystem:/a"], ["write:file:/a", "write:mcp:other"], ["write"]]) {
+  test(`scopes that the question did not show are asked for: ${scopes.join(", ")}`, async ({ page, site }) => {
+    const sent = await writes(page, site, { call: scopes });
+    // Another question replaces this one, so `press` cannot wait until it is gone.
+    await expect(async () => {
+      await answer(page, "Allow").click({ timeout: 1_000 });
+      await expect.poll(() => sent.length, { timeout: 200 }).toBe(2);
+    }).toPass();
+    await expect(page.locator(".asks .preview code")).toHaveText(scopes);
+    await press(page, "Deny");
+    await expect(page.getByText("Not granted, so the call was not repeated.")).toBeVisible();
+    expect(sent).toEqual([{ preview: true }, TOKEN]);
+  });
+}
+
+test("a question about a preview says that it changes nothing", async ({ page, site }) => {
+  const sent = await writes(page, site, { preview: ["write:file:/outside/a.txt"] });
+  await press(page, "Deny");
+  await part(page, "Preview").click();
+  await expect(page.locator(".asks")).toContainText("This allows the preview only, which changes nothing.");
+  await press(page, "Allow");
+  await expect(page.getByRole("region", { name: "Preview", exact: true })).toHaveAttribute("data-status", "done");
+  expect(sent.filter((meta) => meta["preview"] !== true)).toEqual([]);
 });
 
 const DIFF = { name: "diff", uri: "ui://x/1.diff", mimeType: "text/x-diff" };
@@ -221,15 +286,32 @@ for (const [place, result] of [
   });
   await part(page, "Preview, ask, call").click();
   await expect(page.locator(".asks .bad")).toContainText("No preview: -32002: not yet");
-  await expect(part(page, "Allow this once")).toBeDisabled();
+  await expect(answer(page, "Allow")).toBeDisabled();
   there = true;
   await part(page, "Try again").click();
-  await expect(part(page, "Allow this once")).toBeEnabled();
+  await expect(answer(page, "Allow")).toBeEnabled();
   await expect(page.locator(".asks")).toBeFocused();
   // A changed line that looks like a file header is still a changed line.
   await expect(page.locator(".asks .t.del")).toHaveText("-- old");
   await expect(page.locator(".asks .t.add")).toHaveText("++ new");
-  await press(page, "Allow this once");
+  await press(page, "Allow");
+});
+
+test("a diff is shown unified or side by side, with renames and binary files", async ({ page, site }) => {
+  const text = "diff --git a/x b/y\nrename from x\nrename to y\n--- a/x\n+++ b/y\n@@ -1,2 +1,2 @@\n-old\r\n+new\n kept\ndiff --git a/z.png b/z.png\nBinary files a/z.png and b/z.png differ\n";
+  await open(page, site, {
+    state: () => ready({ tools: [tool("write")] }),
+    request: ({ method }) => ({ result: method === "tools/call" ? { content: [{ type: "resource_link", ...DIFF }] } : { contents: [{ uri: DIFF.uri, mimeType: DIFF.mimeType, text }] } }),
+  });
+  await part(page, "Call").click();
+  await part(page, "Open diff").click();
+  await expect(page.locator(".diff h3")).toHaveText(["x → y", "z.png"]);
+  await expect(page.locator(".diff .note")).toHaveText(["Some lines end in CRLF.", "Binary file, not shown."]);
+  await expect(page.locator(".diff .t")).toHaveText(["oldCRLF", "new", "kept"]);
+  await part(page, "Side by side").click();
+  await expect(page.locator(".diff .pair").first().locator(".t")).toHaveText(["oldCRLF", "new"]);
+  await part(page, "Unified").click();
+  await expect(page.locator(".diff .pair")).toHaveCount(0);
 });
 
 for (const [scopes, readOnly, words] of [
@@ -286,7 +368,7 @@ test("questions are shown one at a time and keep typed input", async ({ page, si
   await expect.poll(() => told).toEqual([0]);
   // Questions are asked in order of arrival, and a person's own call is not delayed.
   await expect(page.getByText("1 of 2 questions")).toBeVisible();
-  await press(page, "Deny once");
+  await press(page, "Deny");
   await expect(form).toContainText("Question b");
   await expect(page.getByText(/of \d questions/)).toBeHidden();
   await part(page, "Decline").click();
@@ -324,7 +406,7 @@ test("the log can be filtered by text, direction and errors", async ({ page, sit
   await page.getByLabel("Which side").selectOption("sent");
   await expect(log).toHaveText(/tools\/list #1/);
   await page.getByLabel("Which side").selectOption("all");
-  await page.getByLabel("only what is not as MCP says").check();
+  await page.getByLabel("only invalid messages").check();
   await expect(log).toHaveCount(1);
   await log.locator("summary").click();
   await expect(log.locator(".notice")).toHaveText("result of tools/list: missing field `tools`");

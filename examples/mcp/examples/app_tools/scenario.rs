@@ -3,7 +3,6 @@
 
 pub(crate) mod chromium;
 pub(crate) mod page_server;
-#[path = "../test_host/request_guard.rs"]
 mod request_guard;
 mod socket;
 

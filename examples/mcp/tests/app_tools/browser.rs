@@ -1,6 +1,5 @@
 //! Browser tests of the file browser page and a third-party page.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
@@ -27,9 +26,7 @@ async fn agent_uses_the_file_browser_page() {
 
 /// Starts the server of the page.
 async fn clock() -> Upstreams {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/node");
-    npm::install(&folder, "sample-servers").unwrap();
-    let program = folder.join("node_modules/.bin/mcp-server-basic-vanillajs");
+    let program = npm::sample_server("mcp-server-basic-vanillajs").unwrap();
     // The tool does not declare that it only reads.
     let spec = ServerSpec::stdio("clock", program.to_str().unwrap())
         .args(["--stdio"])

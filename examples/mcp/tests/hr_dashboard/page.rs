@@ -1,15 +1,17 @@
 //! Tests of the dashboard in the test host.
 
 use std::path::Path;
+use std::time::Duration;
 
+use bailiwick_cli::check::{self, Connection, Outcome, Target};
 use bailiwick_mcp::gateway::{Http, Token};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use crate::{app, server};
+use crate::server;
 
-/// Serves the dashboard over HTTP on loopback. Returns the arguments of a test host for it.
-async fn serve_dashboard(folder: &Path, stop: CancellationToken) -> [String; 4] {
+/// Serves the dashboard over HTTP on loopback. Returns how to reach it.
+async fn serve_dashboard(folder: &Path, stop: CancellationToken) -> Target {
     server::seed(folder).unwrap();
     let gateway = server::gateway(folder.to_owned()).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -18,8 +20,7 @@ async fn serve_dashboard(folder: &Path, stop: CancellationToken) -> [String; 4] 
     let http = Http::new(token.clone());
     let stop = stop.cancelled_owned();
     tokio::spawn(async move { gateway.serve_http(listener, http, stop).await.unwrap() });
-    let bearer = token.reveal().to_owned();
-    ["--url".to_owned(), url, "--bearer".to_owned(), bearer]
+    Target::url(&url, Some(token.reveal().to_owned())).unwrap()
 }
 
 #[tokio::test]
@@ -27,16 +28,19 @@ async fn dashboard_passes_all_checks() {
     let stop = CancellationToken::new();
     let folder = tempfile::tempdir().unwrap();
     let server = serve_dashboard(folder.path(), stop.clone()).await;
-    let arguments = [&["check".to_owned()][..], &server].concat();
-    let mut out = Vec::new();
-    let passed = app::run(arguments, false, &mut out).await.unwrap();
+    let within = Duration::from_secs(120);
+    let report = check::run(
+        server,
+        Connection::default(),
+        within,
+        std::future::pending(),
+    )
+    .await;
     stop.cancel();
-    let report = String::from_utf8(out).unwrap();
-    assert!(passed, "{report}");
-    assert!(
-        report.contains("none connects to other machines"),
-        "{report}"
-    );
+    let report = report.unwrap();
+    assert_eq!(report.count(Outcome::Fail), 0, "{report}");
+    let apps = report.to_string();
+    assert!(apps.contains("none connects to other machines"), "{apps}");
     let file = std::fs::read_to_string(folder.path().join("employees.json")).unwrap();
     assert_eq!(file, server::SEED);
 }
@@ -46,19 +50,21 @@ async fn dashboard_passes_all_checks() {
 mod browser {
     use std::path::Path;
 
+    use bailiwick_cli::check::Connection;
+    use bailiwick_cli::test_host::TestHost;
     use bailiwick_test_support::playwright;
     use serde_json::json;
+    use tokio::net::TcpListener;
     use tokio_util::sync::CancellationToken;
 
     use super::serve_dashboard;
-    use crate::app;
 
-    async fn host(folder: &Path, stop: CancellationToken) -> app::TestHost {
+    async fn host(folder: &Path, stop: CancellationToken) -> TestHost {
         let server = serve_dashboard(folder, stop).await;
-        let arguments = [&["--serve".to_owned()][..], &server].concat();
-        app::serve(app::Options::parse(arguments, false).unwrap())
-            .await
-            .unwrap()
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let host = TestHost::serve(listener, server).unwrap();
+        host.connect(Connection::default()).await;
+        host
     }
 
     #[tokio::test(flavor = "multi_thread")]

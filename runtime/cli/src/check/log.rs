@@ -157,7 +157,7 @@ impl MessageLog {
     }
 
     /// The last line that the server of this connection wrote to its standard error, unless it was empty.
-    pub(super) fn last_stderr(&self) -> Option<String> {
+    pub(crate) fn last_stderr(&self) -> Option<String> {
         self.state().last_stderr.clone()
     }
 

@@ -1,26 +1,16 @@
-//! How to reach a server: a command, a URL, or a future in this process.
+//! How to reach a server: a command or a URL.
 
-use std::error::Error;
 use std::ffi::OsString;
 use std::fmt;
-use std::pin::Pin;
 use std::sync::Arc;
 
 use reqwest::Url;
 use serde_json::Value;
-use tokio::io::DuplexStream;
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::client::{Inbox, ServerError};
-use super::{child, http, transport};
-
-/// The buffer size between a server in this process and the client.
-const PIPE_BYTES: usize = 1 << 20;
-
-type Failure = Box<dyn Error + Send + Sync>;
-type Serving = Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>>;
-type Serve = Arc<dyn Fn(DuplexStream) -> Serving + Send + Sync>;
+use super::{child, http};
 
 /// A server to connect to.
 #[derive(Clone)]
@@ -35,10 +25,6 @@ enum Kind {
     Url {
         url: Url,
         bearer: Option<String>,
-    },
-    InProcess {
-        name: String,
-        serve: Serve,
     },
 }
 
@@ -103,20 +89,6 @@ impl Target {
         Ok(Self(Kind::Url { url, bearer }))
     }
 
-    /// A server in this process: `serve` serves each connection, and the connection ends when it returns.
-    pub fn in_process<S>(
-        name: impl Into<String>,
-        serve: impl Fn(DuplexStream) -> S + Send + Sync + 'static,
-    ) -> Self
-    where
-        S: Future<Output = Result<(), Failure>> + Send + 'static,
-    {
-        Self(Kind::InProcess {
-            name: name.into(),
-            serve: Arc::new(move |stream| Box::pin(serve(stream))),
-        })
-    }
-
     /// Opens a connection.
     pub(super) fn open(
         &self,
@@ -128,10 +100,6 @@ impl Target {
                 child::start(program, arguments, to_send, inbox)
             }
             Kind::Url { url, bearer } => http::open(url, bearer.as_deref(), to_send, inbox),
-            Kind::InProcess { serve, .. } => {
-                let (near, far) = tokio::io::duplex(PIPE_BYTES);
-                Ok(transport::in_process(near, serve(far), to_send, inbox))
-            }
         }
     }
 }
@@ -148,7 +116,7 @@ fn is_local(url: &Url) -> bool {
     }
 }
 
-/// Formats the command with its arguments, the URL, or the name.
+/// Formats the command with its arguments, or the URL.
 impl fmt::Display for Target {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.0 {
@@ -159,7 +127,6 @@ impl fmt::Display for Target {
                     .try_for_each(|argument| write!(f, " {}", argument.display()))
             }
             Kind::Url { url, .. } => f.write_str(url.as_str()),
-            Kind::InProcess { name, .. } => f.write_str(name),
         }
     }
 }

@@ -1,12 +1,9 @@
 //! Tasks that send and receive the messages of a connection, and the stdio framing.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::io::{
-    AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, DuplexStream,
-};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
@@ -20,28 +17,6 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The reason for connections that the server closed.
 pub(super) const CLOSED: &str = "the server closed the connection";
-
-/// Connects to the server `serving` through `stream`.
-pub(super) fn in_process(
-    stream: DuplexStream,
-    serving: impl Future<Output = Result<(), Box<dyn std::error::Error + Send + Sync>>> + Send + 'static,
-    to_send: mpsc::Receiver<Value>,
-    inbox: Arc<Inbox>,
-) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    let (reader, writer) = tokio::io::split(stream);
-    tasks.spawn(write(writer, to_send));
-    tasks.spawn(async move {
-        let (served, closed) = tokio::join!(serving, read(reader, &inbox));
-        let reason = match (served, closed) {
-            (Err(failure), _) => format!("the server failed: {failure}"),
-            (Ok(()), Err(reason)) => reason,
-            (Ok(()), Ok(())) => CLOSED.to_owned(),
-        };
-        inbox.on_end(&reason);
-    });
-    tasks
-}
 
 /// Waits for the tasks to end after the channel is closed, and aborts them after a timeout.
 pub(super) async fn end(mut tasks: JoinSet<()>) {

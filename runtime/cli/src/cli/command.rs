@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, Args, Command, CommandFactory as _, Parser, Subcomman
 use tracing::level_filters::LevelFilter;
 
 use super::audit::{HistoryCommand, VerifyCommand};
-use super::check::CheckFlags;
+use super::check::{CheckFlags, TestHostFlags};
 use super::doctor::DoctorFlags;
 use super::grants::{GrantsCommand, TemplatesCommand};
 use super::servers::{PinFlags, ServersFlags};
@@ -35,6 +35,7 @@ Examples:
   bailiwick serve ./my-repo                          serve the file tools for a directory over stdio
   bailiwick serve --servers mcp.json ./my-repo       add third-party MCP servers under the same policy
   bailiwick check node server.js                     check an MCP server
+  bailiwick test-host node server.js                 try an MCP server on a local web page
   bailiwick doctor ./my-repo                         report what this machine can enforce
   bailiwick history audit.jsonl                      show what agents did
   claude mcp add files -- bailiwick serve ./my-repo  add the file tools to Claude Code";
@@ -74,6 +75,7 @@ pub(super) enum CliCommand {
     #[command(long_about = SERVE_ABOUT, after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeFlags>),
     Check(CheckFlags),
+    TestHost(TestHostFlags),
     Doctor(DoctorFlags),
     Servers(ServersFlags),
     History(HistoryCommand),

@@ -4,8 +4,8 @@ use std::io::{self, IsTerminal as _};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use bailiwick::GrantAuthority;
 use bailiwick::permission::ServerCard;
+use bailiwick::{GrantAuthority, Runtime};
 use bailiwick_console::{Console, ConsoleAudit, ConsoleSource};
 use bailiwick_mcp::gateway::{GatewayBuilder, GatewayInfo, RefusalHints, Trust};
 use tokio::net::TcpListener;
@@ -101,14 +101,21 @@ pub(super) fn refusal_hints(options: &Options) -> RefusalHints {
 }
 
 /// The source of one runtime's data on the approval page.
-pub(super) fn source(grants: Arc<GrantAuthority>, record: ConsoleAudit) -> ConsoleSource {
+pub(super) fn source(
+    runtime: &Runtime,
+    grants: Arc<GrantAuthority>,
+    record: ConsoleAudit,
+) -> ConsoleSource {
     let GatewayInfo { title, .. } = about();
     let card = ServerCard {
         name: title,
         description: "Reads, searches and changes files".into(),
         ..ServerCard::default()
     };
-    ConsoleSource::new(grants).audit(record).server(card)
+    ConsoleSource::new(grants)
+        .runtime(runtime)
+        .audit(record)
+        .server(card)
 }
 
 #[cfg(test)]

@@ -112,6 +112,12 @@ async fn agent_cannot_learn_the_page_address_or_answer_questions() {
     assert_eq!(response.json()["status"], "granted");
     assert_eq!(program.receive()["result"]["isError"], false);
     assert!(path.exists());
+    // The program keeps calls for the page.
+    let state = program.page.state().await;
+    assert_eq!(state["outcomes"][0]["result"]["state"], "applied");
+    let calls = program.page.post("/api/activity", &json!({})).await.json();
+    assert_eq!(calls["calls"][0]["tool"], "write_file");
+    assert_eq!(calls["calls"][0]["allowed_by"][0]["kind"], "person");
     let Program {
         server,
         page,

@@ -1,6 +1,7 @@
 //! Tests of the console API.
 
 use bailiwick::Code;
+use bailiwick::permission::Chosen;
 use bailiwick::worker::CallProgress;
 use bailiwick_test_support::console::{ConsoleServer, until, write};
 use serde_json::{Value, json};
@@ -27,8 +28,8 @@ async fn question_is_complete_and_can_be_answered_once() {
     let own = &shown["bailiwick"];
     assert_eq!(own["agent"], json!(["main"]));
     assert_eq!(own["needs"], json!(["write:file:/repo/a.txt"]));
-    assert_eq!(own["rungs"][0]["covers"], "create or change /repo/a.txt");
-    let grants = &own["rungs"][0]["grants"];
+    assert_eq!(own["choices"][0]["covers"], "create or change /repo/a.txt");
+    let grants = &own["choices"][0]["grants"];
     let exact = json!({ "pattern": "write:file:/repo/a.txt", "reach": "exact", "operations": ["create", "change"] });
     assert_eq!(*grants, json!([exact]));
     assert_eq!(own["waiting"], 1);
@@ -163,7 +164,9 @@ async fn session_denials_are_listed_and_can_be_removed() {
     let stage = ConsoleServer::new().await;
     let pending = stage.start_write("a.txt", "one\n").await;
     // The option of a client, such as an editor.
-    let answer = pending.question().chosen("reject-session").unwrap();
+    let Some(Chosen::Answer(answer)) = pending.question().chosen("reject-session") else {
+        panic!("no answer");
+    };
     let id = pending.question().id;
     stage.people.answer(id, answer).await.unwrap();
     assert_eq!(
@@ -192,25 +195,40 @@ async fn batch_answers_each_question_separately() {
         stage.start_write("b.txt", "b\n").await,
     );
     let state = stage.state().await;
-    let batch = &state["batches"][0];
+    assert_eq!(state.get("batches"), None);
     let names = [a.question().handle(), b.question().handle()];
-    assert_eq!(batch["questions"], json!(names));
-    assert_eq!(batch["folder"], "/repo");
     let protected = stage.start_write(".mcp.json", "{}").await;
     let guarded = protected.question().handle();
     let answer_to = |question: &String, answer: Value| json!({ "question": question, "session": "talk", "answer": answer });
-    let wide = json!({ "allow": { "lifetime": "once", "patterns": ["read"] } });
-    let body = json!({ "answers": [answer_to(&names[0], once()), answer_to(&names[1], wide), answer_to(&guarded, once())] });
+    let wide = json!({ "allow": { "lifetime": "once", "patterns": ["write:file:/repo/b.txt"] } });
+    let long = json!({ "allow": { "lifetime": "session" } });
+    let answers = [
+        answer_to(&names[0], once()),
+        answer_to(&names[1], wide),
+        answer_to(&names[1], long),
+        answer_to(&guarded, once()),
+    ];
+    let body = json!({ "answers": answers });
     let reply = stage.post("/api/answer-batch", &body).await.json();
     assert_eq!(reply["answers"][0]["status"], "granted");
     assert_eq!(reply["answers"][1]["code"], "DOES_NOT_FIT");
-    assert_eq!(reply["answers"][2]["code"], "NOT_TOGETHER");
+    assert_eq!(reply["answers"][2]["code"], "DOES_NOT_FIT");
+    assert_eq!(reply["answers"][3]["code"], "NOT_TOGETHER");
     assert!(matches!(a.resume().await, Ok(CallProgress::Ended(_))));
-    assert_eq!(
-        stage.state().await["questions"].as_array().unwrap().len(),
-        2
-    );
-    drop((b, protected));
+    let state = stage.state().await;
+    let open = state["questions"].as_array().unwrap().iter();
+    let batchable = open.map(|question| question["bailiwick"]["batchable"].clone());
+    assert_eq!(batchable.collect::<Vec<_>>(), [true, false]);
+    // Every question can be denied together with others.
+    let denials = [&names[1], &guarded].map(|name| answer_to(name, json!({ "deny": {} })));
+    let reply = stage
+        .post("/api/answer-batch", &json!({ "answers": denials }))
+        .await
+        .json();
+    assert_eq!(reply["answers"][0]["status"], "denied");
+    assert_eq!(reply["answers"][1]["status"], "denied");
+    b.resume().await.unwrap_err();
+    protected.resume().await.unwrap_err();
 }
 
 #[tokio::test]
@@ -338,9 +356,12 @@ async fn history_has_decisions_and_the_verification_state() {
 async fn rule_is_suggested_once_after_three_similar_questions() {
     let stage = ConsoleServer::new().await;
     fs::create_dir(stage.temp.path().join("tree/notes")).unwrap();
+    let pending = stage.start_write("first.md", "x\n").await;
+    let worker = stage.state().await["questions"][0]["bailiwick"]["worker"].clone();
+    drop(pending);
     let ask = json!({
         "run": stage.state().await["sources"][0]["run"], "agent": "main", "session": "talk",
-        "worker": serde_json::to_value(stage.worker.id()).unwrap(),
+        "worker": worker,
     });
     for n in 0..3 {
         stage.runtime.flush_audit().await.unwrap();

@@ -17,6 +17,8 @@ async fn requests_require_the_secret() {
         "/api/state",
         "/api/events/0",
         "/api/review/a-1",
+        "/api/call/a-1",
+        "/api/agent/a-1",
         "/api/nothing",
     ] {
         let get = format!("GET {path} HTTP/1.1");
@@ -33,9 +35,16 @@ async fn requests_require_the_secret() {
             );
         }
     }
-    let post = ["POST /api/revoke-where HTTP/1.1", &host];
-    let post = send(&stage.address, &post, r#"{"all":true}"#);
-    assert_eq!(post.await.status, 401);
+    for (path, body) in [
+        ("/api/revoke-where", r#"{"all":true}"#),
+        ("/api/activity", "{}"),
+        ("/api/pause", r#"{"worker":"a-1","paused":true}"#),
+        ("/api/stop-worker", r#"{"worker":"a-1"}"#),
+    ] {
+        let post = format!("POST {path} HTTP/1.1");
+        let reply = send(&stage.address, &[&post, &host], body).await;
+        assert_eq!(reply.status, 401, "{path}");
+    }
     let reply = send(
         &stage.address,
         &["GET /api/state HTTP/1.1", &host, &right],
@@ -53,13 +62,13 @@ async fn other_origins_and_hosts_are_rejected() {
     let right = format!("Authorization: Bearer {}", stage.token);
     let port = stage.address.rsplit_once(':').unwrap().1;
     let (page, state) = ("GET / HTTP/1.1", "GET /api/state HTTP/1.1");
-    let prompt = "GET /permission-prompt.js HTTP/1.1";
+    let activity = "GET /activity HTTP/1.1";
     let mine = format!("Origin: http://localhost:{port}");
     for (lines, status) in [
         (vec![page, &own], 200),
         (vec![page, "Host: evil.example"], 403),
-        (vec![prompt, &own], 200),
-        (vec![prompt, "Host: evil.example"], 403),
+        (vec![activity, &own], 200),
+        (vec![activity, "Host: evil.example"], 403),
         (vec![state, &own, &right, &mine], 200),
         (vec![state, "Host: evil.example", &right], 403),
         (
@@ -75,24 +84,27 @@ async fn other_origins_and_hosts_are_rejected() {
 }
 
 #[tokio::test]
-async fn page_has_no_data_and_cannot_be_framed_or_cached() {
+async fn pages_have_no_data_and_cannot_be_framed_or_cached() {
     let stage = ConsoleServer::new().await;
     let host = format!("Host: {}", stage.address);
-    let page = send(&stage.address, &["GET / HTTP/1.1", &host], "").await;
-    assert!(page.body.contains("<!doctype html>") && !page.body.contains(&stage.token));
-    assert!(page.body.contains("default-src 'none'"));
-    let policy = page.header("content-security-policy").unwrap();
-    assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
-    for (name, value) in [
-        ("x-frame-options", "deny"),
-        ("x-content-type-options", "nosniff"),
-        ("referrer-policy", "no-referrer"),
-        ("cache-control", "no-store"),
-        ("cross-origin-resource-policy", "same-origin"),
-        ("set-cookie", ""),
-    ] {
-        let header = page.header(name).unwrap_or_default();
-        assert!(header.eq_ignore_ascii_case(value), "{name}: {header}");
+    for path in ["/", "/activity", "/permissions"] {
+        let get = format!("GET {path} HTTP/1.1");
+        let page = send(&stage.address, &[&get, &host], "").await;
+        assert!(page.body.contains("<!doctype html>") && !page.body.contains(&stage.token));
+        assert!(page.body.contains("default-src 'none'"));
+        let policy = page.header("content-security-policy").unwrap();
+        assert!(policy.contains("frame-ancestors 'none'"), "{policy}");
+        for (name, value) in [
+            ("x-frame-options", "deny"),
+            ("x-content-type-options", "nosniff"),
+            ("referrer-policy", "no-referrer"),
+            ("cache-control", "no-store"),
+            ("cross-origin-resource-policy", "same-origin"),
+            ("set-cookie", ""),
+        ] {
+            let header = page.header(name).unwrap_or_default();
+            assert!(header.eq_ignore_ascii_case(value), "{name}: {header}");
+        }
     }
     let state = stage.get("/api/state").await;
     assert_eq!(state.header("cache-control"), Some("no-store"));

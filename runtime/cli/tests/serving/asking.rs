@@ -111,14 +111,16 @@ async fn call_before_the_handshake_ends_is_not_asked_about() {
 }
 
 #[tokio::test]
-async fn form_for_paths_outside_the_roots_offers_only_this_call() {
+async fn form_for_paths_outside_the_roots_requires_the_tick_beyond_this_call() {
     let workspace = Workspace::new();
     let mut client = connected(&workspace).await;
     send(&mut client, "first", writing(&workspace, "new")).await;
     let question = client.receive().await;
     let form = &question["params"]["requestedSchema"]["properties"];
-    assert_eq!(form["breadth"], Value::Null, "{question}");
-    assert_eq!(form["lifetime"]["enum"], json!(["once"]), "{question}");
+    let breadths = form["breadth"]["enum"].as_array().unwrap();
+    let is_outside = |text: &Value| text.as_str().unwrap().contains("outside your roots");
+    assert!(breadths.iter().all(is_outside), "{question}");
+    assert_eq!(form["confirm"]["type"], "boolean", "{question}");
     let longer = json!({"decision": "allow", "lifetime": "session"});
     answer(&mut client, &question, "accept", longer).await;
     let refused = client.receive().await;
@@ -460,8 +462,8 @@ async fn question_for_a_client_commit_does_not_name_a_page() {
         let question = client.receive().await;
         let message = question["params"]["message"].as_str().unwrap();
         assert!(
-            message.starts_with(
-                "The agent's client asks for this, for a page that it shows or for the agent.\nAgent: "
+            message.contains(
+                "\nThe agent's client asks for this, for a page that it shows or for the agent.\nAgent: "
             ),
             "{message}"
         );

@@ -2,8 +2,8 @@
 
 use crate::views::showing;
 use bailiwick::{Policy, WorkerSpec};
-use bailiwick_mcp::gateway::{FileTools, Gateway, GatewayInfo, Trust};
-use bailiwick_test_support::client::Client;
+use bailiwick_mcp::gateway::{FileTools, Gateway, Trust};
+use bailiwick_test_support::client::{Client, info};
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::{Value, json};
 
@@ -65,6 +65,44 @@ async fn rights_follow_policies_for_existing_and_missing_files() {
 }
 
 #[tokio::test]
+async fn folders_that_listings_leave_out_are_named_if_the_session_knows_them() {
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
+    let policy = Policy::new()
+        .allow("read:file:/r")
+        .ask("read:file:/r/ask")
+        .root("/r")
+        .block("/r/closed")
+        .root("/r/closed/open")
+        .block("/r/blocked")
+        .deny_glob("secret");
+    let spec = WorkerSpec::new("reader").policy(policy);
+    let worker = worker.spawn(spec).await.unwrap();
+    let files = FileTools {
+        read: "read_file",
+        list: "list_directory",
+    };
+    let gateway = Gateway::worker(&worker, info()).files(files).build();
+    let mut client = Client::new(&gateway);
+    client.initialize("2025-11-25", showing()).await;
+    let rights = structured(&mut client, "authority", json!({"paths": []})).await;
+    assert_eq!(
+        rights["unlisted"],
+        json!(["/r/ask", "/r/closed", "/r/closed/open"])
+    );
+    // Denied names stay hidden.
+    let roots = structured(&mut client, "list_roots", json!({})).await;
+    let listed = structured(&mut client, "list_directory", json!({"path": "/r"})).await;
+    for answer in [rights, roots, listed] {
+        let answer = answer.to_string();
+        assert!(
+            !answer.contains("secret") && !answer.contains("blocked"),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn rights_are_available_for_descendant_workers_only() {
     let workspace = Workspace::new();
     let (runtime, worker) = workspace.worker().await;
@@ -73,17 +111,11 @@ async fn rights_are_available_for_descendant_workers_only() {
     let child = worker.spawn(child).await.unwrap();
     let stranger = WorkerSpec::new("stranger").policy(Policy::new());
     runtime.spawn(stranger).await.unwrap();
-    let about = GatewayInfo {
-        name: "test".into(),
-        title: "Test".into(),
-        version: "0".into(),
-        instructions: String::new(),
-    };
     let files = FileTools {
         read: "read_file",
         list: "list_directory",
     };
-    let gateway = Gateway::worker(&worker, about).files(files).build();
+    let gateway = Gateway::worker(&worker, info()).files(files).build();
     let mut client = Client::new(&gateway);
     client.initialize("2025-11-25", showing()).await;
     let paths = json!(["/r/src/lib.rs", "/r/a.txt"]);

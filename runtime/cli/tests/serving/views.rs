@@ -3,8 +3,8 @@
 use bailiwick::config::Namespace;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
 use bailiwick::{CallError, ReadTool, Reply, ToolSet, ToolSpec};
-use bailiwick_mcp::gateway::Trust;
-use bailiwick_test_support::client::Client;
+use bailiwick_mcp::gateway::{FileTools, Gateway, Trust};
+use bailiwick_test_support::client::{Client, info};
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -133,6 +133,10 @@ async fn tools_name_views_only_for_clients_with_views() {
             json!({"visibility": ["model"], "resourceUri": "ui://bailiwick/review"})
         );
         assert_eq!(*ui("read_file"), json!({"visibility": ["model", "app"]}));
+        let browser =
+            json!({"visibility": ["model", "app"], "resourceUri": "ui://bailiwick/files"});
+        assert_eq!(*ui("list_roots"), browser);
+        assert_eq!(*ui("list_directory"), browser);
         assert_eq!(*ui("peek"), json!({"visibility": ["app"]}));
         let peeked = shows.request("tools/call", json!({"name": "peek"})).await;
         assert_eq!(peeked["result"]["content"][0]["text"], "peeked", "{peeked}");
@@ -148,6 +152,56 @@ async fn tools_name_views_only_for_clients_with_views() {
             other["_meta"].as_object_mut().unwrap().remove("ui");
             assert_eq!(other, *tool);
         }
+    }
+}
+
+#[tokio::test]
+async fn file_browser_is_linked_only_if_files_are_served() {
+    let workspace = Workspace::new();
+    let (_runtime, worker) = workspace.worker().await;
+    let files = FileTools {
+        read: "read_file",
+        list: "list_directory",
+    };
+    let without = Gateway::worker(&worker, info());
+    let with = Gateway::worker(&worker, info()).files(files);
+    for (gateway, linked) in [(without, false), (with, true)] {
+        let mut client = Client::new(&gateway.build());
+        client.initialize("2025-11-25", showing()).await;
+        let tools = client.request("tools/list", json!({})).await;
+        let pages = client.request("resources/list", json!({})).await;
+        for name in ["list_roots", "list_directory"] {
+            let tool = named(&tools, "tools", "name", name).unwrap();
+            assert_eq!(tool["_meta"]["ui"]["resourceUri"].is_string(), linked);
+        }
+        let page = named(&pages, "resources", "uri", "ui://bailiwick/files");
+        assert_eq!(page.is_some(), linked);
+    }
+}
+
+#[tokio::test]
+async fn style_sheets_are_served_as_css_to_clients_with_views() {
+    let workspace = Workspace::new();
+    for era in ["handshake", "stateless"] {
+        let mut plain = Either::new(&workspace, era, json!({})).await;
+        let mut shows = Either::new(&workspace, era, showing()).await;
+        let unlisted = plain.request("resources/list", json!({})).await;
+        let listed = shows.request("resources/list", json!({})).await;
+        for (uri, rule) in [
+            ("ui://static/tokens.css", "--surface:"),
+            ("ui://static/utilities.css", ".badge{"),
+        ] {
+            assert!(named(&unlisted, "resources", "uri", uri).is_none());
+            let sheet = named(&listed, "resources", "uri", uri).unwrap();
+            assert_eq!(sheet["mimeType"], "text/css");
+            let read = shows.request("resources/read", json!({"uri": uri})).await;
+            let contents = &read["result"]["contents"][0];
+            assert_eq!(contents["mimeType"], "text/css", "{read}");
+            assert!(contents["text"].as_str().unwrap().contains(rule));
+        }
+        let absent = json!({"uri": "ui://static/absent.css"});
+        let absent = shows.request("resources/read", absent).await;
+        assert!(absent["error"].is_object(), "{absent}");
     }
 }
 

@@ -2,13 +2,18 @@
 
 use std::sync::Arc;
 
+use super::recorder::wall_clock;
 use super::{AuditEvent, Step};
+use crate::activity::{QuestionEnd, QuestionEvent};
 use crate::monitor::{Event, EventKind, Monitor};
+use crate::permission::DecidedBy;
 
 /// Data of audit events that the monitor receives once they are recorded.
 #[derive(Debug, Default)]
 pub(super) struct Observed {
     events: Vec<Event>,
+    /// For the record of recent calls, if there is one.
+    questions: Vec<QuestionEvent>,
     asked: u64,
     bytes: u64,
     files: u64,
@@ -25,6 +30,9 @@ impl Observed {
                     observed.files = observed.files.saturating_add(*files);
                 }
                 _ => {}
+            }
+            if monitor.calls().is_some() {
+                observed.questions.extend(question_event(event));
             }
             if monitor.is_watched() {
                 let event = kind_of(event).map(|kind| Event {
@@ -45,10 +53,37 @@ impl Observed {
         if self.files > 0 || self.bytes > 0 {
             monitor.count_effect(self.bytes, self.files);
         }
+        if let Some(calls) = monitor.calls() {
+            for event in self.questions {
+                calls.question(event, wall_clock());
+            }
+        }
         for event in self.events {
             monitor.send(event);
         }
     }
+}
+
+/// What happened to a question, for the record of recent calls.
+fn question_event(event: &AuditEvent) -> Option<QuestionEvent> {
+    let call = event.call?;
+    Some(match &event.step {
+        Step::Asked { question, .. } => QuestionEvent::Asked {
+            question: *question,
+            call,
+        },
+        Step::Answered(step) => QuestionEvent::Ended(Box::new(QuestionEnd {
+            question: step.question,
+            worker: event.worker?,
+            agent: Arc::clone(&event.agent),
+            call,
+            tool: event.tool.clone()?,
+            decision: step.decision,
+            by: step.by.unwrap_or(DecidedBy::Nobody),
+            lifetime: step.lifetime,
+        })),
+        _ => return None,
+    })
 }
 
 /// The kind of event for subscribers; `None` if they receive no event for the step. The start and end of calls are
@@ -63,6 +98,8 @@ fn kind_of(event: &AuditEvent) -> Option<EventKind> {
         },
         Step::Restarted => EventKind::WorkerRestarted,
         Step::WorkerStopped => EventKind::WorkerEnded,
+        Step::Paused { by } => EventKind::WorkerPaused { by: *by },
+        Step::Resumed { by } => EventKind::WorkerResumed { by: *by },
         Step::Asked { question, .. } => EventKind::QuestionAsked {
             question: *question,
             call: event.call,

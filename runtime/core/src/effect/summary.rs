@@ -2,7 +2,7 @@
 
 use super::{Change, ContainedEntry, DirectoryContents, Entry, EntryKind, Op, ResourceChange};
 use crate::path::VirtualPath;
-use crate::text::{abbreviated, escape};
+use crate::text::{abbreviated, counted, escape};
 
 impl Change {
     /// One line, such as `delete directory /r/old with everything in it: 2 files, 1 directory, 12 bytes`. A path of more
@@ -47,7 +47,8 @@ impl Change {
         lines
     }
 
-    fn is_directory(&self) -> bool {
+    /// Whether it is about a directory.
+    pub(crate) fn is_directory(&self) -> bool {
         let is_directory = |entry| matches!(entry, Entry::Directory { .. });
         self.op == Op::MakeDirectory || is_directory(self.before) || is_directory(self.after)
     }
@@ -161,11 +162,6 @@ impl ContainedEntry {
             EntryKind::Special => format!("{path} (special file)"),
         }
     }
-}
-
-fn counted(count: u64, one: &str, several: &str) -> String {
-    let noun = if count == 1 { one } else { several };
-    format!("{count} {noun}")
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod threads;
 
 use super::roots::ConfiguredRoot;
 use super::{Runtime, RuntimeInner};
+use crate::activity::KeepCalls;
 use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::config::{Config, ConfigError, RootConfig};
@@ -172,6 +173,7 @@ pub struct RuntimeBuilder {
     asks: AskLimits,
     question_timeout: Duration,
     artifacts: (usize, usize),
+    keep_calls: Option<KeepCalls>,
     admission: Admission,
     call_limit: Duration,
     max_depth: usize,
@@ -215,6 +217,7 @@ impl RuntimeBuilder {
             asks: AskLimits::default(),
             question_timeout: Duration::from_secs(600),
             artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
+            keep_calls: None,
             admission: Admission::default(),
             call_limit: Duration::from_secs(30),
             max_depth: 8,
@@ -421,6 +424,14 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Keeps recent calls of all workers in memory, for people who watch the runtime: see [`Runtime::recent_calls`]. By
+    /// default none are kept.
+    #[must_use]
+    pub fn keep_calls(mut self, keep: KeepCalls) -> Self {
+        self.keep_calls = Some(keep);
+        self
+    }
+
     /// Sets the limits on the calls in flight of one worker.
     #[must_use]
     pub fn admission(mut self, bounds: Admission) -> Self {
@@ -482,6 +493,9 @@ impl RuntimeBuilder {
             authority,
         } = self.check()?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
+        if let Some(keep) = self.keep_calls {
+            audit.monitor().keep_calls(keep);
+        }
         grants::audit_restored(&audit, self.store.as_ref()).await?;
         if let Some(servers) = &self.servers {
             let recorded = servers.attach(&audit).await;
@@ -492,7 +506,7 @@ impl RuntimeBuilder {
         let broker = grants::broker_config(self.asks, self.question_timeout, self.store)?;
         let broker = Broker::start(broker, audit.clone(), approver).await;
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
-        let grants = GrantAuthority::new(broker.clone(), authority.clone(), self.remote.marks());
+        let marks = self.remote.marks();
         let core = Arc::new(Core {
             tool_slots: ToolSlots::of(&self.tools),
             tools: Tools::new(self.tools, self.remote),
@@ -523,6 +537,8 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
+        let (broker, authority) = (core.broker.clone(), core.authority.clone());
+        let grants = GrantAuthority::new(broker, authority, marks, Arc::downgrade(&core));
         let inner = Arc::new(RuntimeInner {
             core,
             memory: self.memory,

@@ -3,16 +3,18 @@
 use super::broker::Broker;
 use super::ledger::QuestionStatus;
 use super::{
-    Answer, Decision, GrantView, GrantWriteError, GrantsRevoked, NewGrant, NotBatchable, Question,
-    Run, Silenced, TemplateError,
+    Answer, Decision, GrantHolder, GrantView, GrantWriteError, GrantsRevoked, NewGrant,
+    NotBatchable, Question, Run, Silenced, TemplateError,
 };
 use crate::audit::AuditError;
 use crate::id::{GrantId, QuestionId, SilencedId};
 use crate::policy::Authority;
 use crate::scope::{Coverage, Marks, ScopePattern};
+use crate::supervisor::Core;
 use arc_swap::ArcSwap;
+use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use tokio::sync::watch;
 
 /// Why an operation of a person failed.
@@ -118,6 +120,7 @@ pub struct GrantAuthority {
     broker: Broker,
     authority: Authority,
     marks: Arc<ArcSwap<Marks>>,
+    core: Weak<Core>,
 }
 
 impl Drop for GrantAuthority {
@@ -127,13 +130,49 @@ impl Drop for GrantAuthority {
 }
 
 impl GrantAuthority {
-    /// `authority` is that of the runtime, which knows protected names; `marks` resolves names of servers.
-    pub(crate) fn new(broker: Broker, authority: Authority, marks: Arc<ArcSwap<Marks>>) -> Self {
+    /// `authority` is that of the runtime, which knows protected names; `marks` resolves names of servers; `core` knows
+    /// the workers.
+    pub(crate) fn new(
+        broker: Broker,
+        authority: Authority,
+        marks: Arc<ArcSwap<Marks>>,
+        core: Weak<Core>,
+    ) -> Self {
         Self {
             broker,
             authority,
             marks,
+            core,
         }
+    }
+
+    /// Returns the path of the agent that holds a grant, such as `main/tests`; `None` if the worker has ended.
+    #[must_use]
+    pub fn agent(&self, holder: &GrantHolder) -> Option<Arc<str>> {
+        match holder {
+            GrantHolder::Worker(worker) | GrantHolder::Session { worker, .. } => {
+                let core = self.core.upgrade()?;
+                let shared = core.registry.get(worker)?;
+                Some(Arc::clone(&shared.agent))
+            }
+            GrantHolder::Agent(agent) => Some(Arc::clone(agent)),
+        }
+    }
+
+    /// Returns the paths of all agents that have a live worker or hold a grant.
+    ///
+    /// # Errors
+    /// [`AuthorityError::Closed`]
+    pub async fn agents(&self) -> Result<BTreeSet<Arc<str>>, AuthorityError> {
+        let grants = self.grants().await?;
+        let mut agents: BTreeSet<Arc<str>> = grants
+            .iter()
+            .filter_map(|grant| self.agent(&grant.holder))
+            .collect();
+        if let Some(core) = self.core.upgrade() {
+            agents.extend(core.registry.iter().map(|shared| Arc::clone(&shared.agent)));
+        }
+        Ok(agents)
     }
 
     /// A pattern of a person, with the current marks of what it names.

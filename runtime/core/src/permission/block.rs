@@ -2,11 +2,15 @@
 //!
 //! The format is that of DeepChat's permission requests: a block of the conversation ([`PermissionBlock`]), the result of
 //! a tool call that waits ([`PermissionRequired`]), and the continuation
-//! ([`GrantAuthority::continue_with_permission`]). The states `expired` and `cancelled` are additions.
+//! ([`GrantAuthority::continue_with_permission`]). The states `expired` and `cancelled` and the member `choices` are
+//! additions.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Answer, AuthorityError, Decision, GrantAuthority, Question, QuestionState, Request};
+use super::{
+    Answer, AuthorityError, Decision, GrantAuthority, OfferedChoice, Question, QuestionState,
+    Request,
+};
 use crate::call::Origin;
 use crate::id::QuestionId;
 use crate::scope::{Coverage, Scope, Verb};
@@ -111,6 +115,9 @@ pub struct BlockExtra {
     /// What was granted, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub granted_permissions: Option<Vec<String>>,
+    /// The choices of the person, the narrowest first; empty once it has ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub choices: Vec<OfferedChoice>,
 }
 
 /// A question as a block of a conversation, which can be stored and shown again, also by another run of the host.
@@ -166,6 +173,7 @@ impl PermissionBlock {
                 tool_name: tool,
                 needs_user_action: true,
                 granted_permissions: None,
+                choices: request.offered(),
             },
         }
     }
@@ -177,6 +185,9 @@ impl PermissionBlock {
         }
         self.status = state.into();
         self.extra.needs_user_action = self.status == BlockStatus::Pending;
+        if self.status != BlockStatus::Pending {
+            self.extra.choices.clear();
+        }
         if self.status == BlockStatus::Granted {
             let granted = granted.iter().map(ToString::to_string).collect();
             self.extra.granted_permissions = Some(granted);
@@ -242,13 +253,14 @@ fn server_name(question: &Question, server: &ServerCard) -> String {
 
 fn description(question: &Question) -> String {
     let needs = listed(&question.request.needs, ", ");
-    let intent = crate::text::escape(&question.request.intent);
+    let sentence = crate::text::escape(&question.request.sentence);
+    let careful = question.request.warning();
     let waiting = question
         .all_waiting()
         .map_or_else(String::new, |calls| format!("; {calls} equal calls wait"));
     let warning = question.request.page_warning();
     let warning = warning.map_or_else(String::new, |warning| format!(". {warning}"));
-    format!("{intent} (needs {needs}{waiting}){warning}")
+    format!("{sentence} (needs {needs}{waiting}){careful}{warning}")
 }
 
 impl Request {
@@ -341,7 +353,7 @@ mod tests {
         let mut block = PermissionBlock::of(&question(&["write:file:/r/x"]), &card());
         let expected = json!({
             "type": "tool_call_permission",
-            "content": "Edit a file (needs write:file:/r/x)",
+            "content": "Edit a file (needs write:file:/r/x). Careful: May delete x; May replace the whole content of x",
             "status": "pending",
             "timestamp": 1_700_000_000_005_u64,
             "tool_call": {
@@ -359,7 +371,11 @@ mod tests {
                 "needsUserAction": true,
             },
         });
-        assert_eq!(serde_json::to_value(&block).unwrap(), expected);
+        let mut shown = serde_json::to_value(&block).unwrap();
+        let choices = shown["extra"].as_object_mut().unwrap().remove("choices");
+        assert_eq!(shown, expected);
+        let offered = serde_json::to_value(question(&["write:file:/r/x"]).request.offered());
+        assert_eq!(choices, Some(offered.unwrap()));
         let granted = QuestionState::Settled(Decision::Granted);
         block.update(granted, &["write:file:/r".parse().unwrap()]);
         let shown = serde_json::to_value(&block).unwrap();
@@ -400,10 +416,10 @@ mod tests {
             one,
             r#"Edit a file (needs "read:file:/r/a, write:file:/r/b")"#
         );
-        let two = description(&question(&["read:file:/r/a", "write:file:/r/b"]));
+        let two = description(&question(&["read:file:/r/a", "read:file:/r/b"]));
         assert_eq!(
             two,
-            r#"Edit a file (needs "read:file:/r/a", "write:file:/r/b")"#
+            r#"Edit a file (needs "read:file:/r/a", "read:file:/r/b")"#
         );
     }
 

@@ -400,7 +400,7 @@ mod tests {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), uses(2))).await;
         let first = request(1, 1, NEED);
         let (requester, needs): (_, Arc<[Scope]>) = (requester(&first), first.needs.clone().into());
-        assert_eq!(allowed(stage.ask(first).await).ids.len(), 1);
+        assert_eq!(allowed(stage.ask(first).await).grants.len(), 1);
         for expected in [true, false] {
             let again = stage
                 .broker
@@ -732,7 +732,7 @@ mod tests {
         let gate = Arc::clone(&used.gates[0]);
         let pass = gate.pass().unwrap();
         let broker = stage.broker.clone();
-        let revoking = tokio::spawn(async move { broker.revoke_grant(used.ids[0]).await });
+        let revoking = tokio::spawn(async move { broker.revoke_grant(used.grants[0].id).await });
         gate.closed().await;
         assert!(!revoking.is_finished());
         assert!(gate.pass().is_none());
@@ -747,7 +747,7 @@ mod tests {
         stage.broker.grace = Duration::ZERO;
         let first = allowed(stage.ask(request(1, 1, NEED)).await);
         let hangs = first.gates[0].pass().unwrap();
-        let result = stage.broker.revoke_grant(first.ids[0]).await.unwrap();
+        let result = stage.broker.revoke_grant(first.grants[0].id).await.unwrap();
         assert_eq!((result.grants, result.unfinished), (1, 1));
         let second = allowed(stage.ask(request(1, 2, NEED)).await);
         let hangs_too = second.gates[0].pass().unwrap();
@@ -915,7 +915,7 @@ mod tests {
     #[tokio::test]
     async fn audit_says_why_and_by_whom_a_grant_was_revoked() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
-        let allowed = async |n| allowed(stage.ask(request(1, n, NEED)).await).ids[0];
+        let allowed = async |n| allowed(stage.ask(request(1, n, NEED)).await).grants[0].id;
         let grant = allowed(1).await;
         stage.broker.revoke_grant(grant).await.unwrap();
         allowed(2).await;

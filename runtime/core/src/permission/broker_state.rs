@@ -68,6 +68,7 @@ pub(super) struct BrokerState {
     pub(super) ledger: Ledger<Waiter>,
     grants: GrantTable,
     pub(super) store: StoreHandle,
+    run: Run,
     next_grant: u64,
     max_grants: usize,
     audit: Audit,
@@ -94,6 +95,7 @@ impl BrokerState {
             ledger: Ledger::new(config.limits, config.timeout, run),
             grants: GrantTable::default(),
             store,
+            run,
             next_grant: 1,
             max_grants: config.max_grants,
             audit,
@@ -246,10 +248,11 @@ impl BrokerState {
     /// Records the events of all drafts, or none, then adds the grants.
     fn enter(&mut self, drafts: Drafts) -> Result<(), AuditError> {
         self.audit.record_all(drafts.events)?;
+        let now = (self.clock)();
         for (id, new) in drafts.grants {
             self.next_grant = id.0.saturating_add(1);
             self.store.added(id, &new);
-            self.grants.insert(id, new, (self.clock)());
+            self.grants.insert(id, new, now, self.run.at_ms(now));
         }
         for ids in drafts.counted_together {
             self.grants.share_uses(&ids);
@@ -398,7 +401,8 @@ impl BrokerState {
                 lifetime: Lifetime::Agent,
                 descendants: grant.descendants,
             };
-            self.grants.insert(grant.id, new, (self.clock)());
+            let now = (self.clock)();
+            self.grants.insert(grant.id, new, now, grant.given_at_ms);
         }
         self.next_grant = stored.next;
     }

@@ -1,13 +1,13 @@
 //! Choices of scope that a person has at a prompt, each with a sentence that describes the grant.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
-use super::Lifetime;
+use super::{Lifetime, Request};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
 
 /// Breadth of a choice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Breadth {
@@ -63,6 +63,45 @@ impl Choice {
     #[must_use]
     pub fn sentence(&self, roots: &[VirtualPath]) -> String {
         sentence(&self.patterns, roots)
+    }
+}
+
+/// A choice as pages and chats show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct OfferedChoice {
+    /// Its breadth.
+    pub breadth: Breadth,
+    /// What it would grant, as a sentence. Escape it before it is shown.
+    pub covers: String,
+    /// The patterns as text.
+    pub patterns: Vec<String>,
+    /// What an answer sends as its patterns to select this choice.
+    pub grants: Vec<Coverage>,
+    /// Whether some of it is outside the served roots.
+    pub outside: bool,
+    /// Whether a person has to confirm it for lifetimes beyond the call.
+    pub confirm: bool,
+}
+
+impl Request {
+    /// Returns the choices as they are shown, the narrowest first. Every prompt offers the same.
+    #[must_use]
+    pub fn offered(&self) -> Vec<OfferedChoice> {
+        let offered = |choice: &Choice| OfferedChoice {
+            breadth: choice.breadth,
+            covers: choice.sentence(&self.roots),
+            patterns: choice
+                .patterns
+                .iter()
+                .map(|one| one.pattern().to_string())
+                .collect(),
+            grants: choice.patterns.clone(),
+            outside: choice.outside,
+            confirm: choice.is_broad(),
+        };
+        self.choices.iter().map(offered).collect()
     }
 }
 
@@ -193,7 +232,7 @@ fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r Virtu
 
 /// Whether a folder may be offered as a whole: a folder inside a root, or a folder outside that is neither a top-level
 /// directory nor a home directory.
-pub(super) fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
+fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
     if root_of(folder, roots).is_some() {
         return true;
     }

@@ -49,14 +49,22 @@ impl Requester {
     }
 }
 
+impl GrantView {
+    /// Whether `requester` may use it.
+    pub(crate) fn is_held_by(&self, requester: &Requester) -> bool {
+        let mut holders = requester.holders();
+        holders.any(|(holder, down)| holder == self.holder && (self.descendants || !down))
+    }
+}
+
 /// The grants that a call uses, and the gates that stop it when they are revoked.
 #[derive(Clone, Debug, Default)]
 #[doc(hidden)]
 pub struct UsedGrants {
     pub(crate) patterns: Vec<Coverage>,
     pub(crate) gates: Vec<Arc<Gate>>,
-    /// The grants that were used once each; empty for an answer that holds for one call.
-    pub(crate) ids: Vec<GrantId>,
+    /// The grants that were used once each, as they were before; empty for an answer that holds for one call.
+    pub(crate) grants: Vec<GrantView>,
     /// The patterns that were sent with the call.
     pub(crate) brought: Vec<ScopePattern>,
 }
@@ -80,6 +88,8 @@ pub struct GrantView {
     pub expires_at: Option<Duration>,
     /// How often it was used.
     pub used: u64,
+    /// When it was given, in milliseconds since 1970.
+    pub given_at_ms: u64,
 }
 
 #[derive(Debug)]
@@ -106,7 +116,7 @@ pub(crate) struct GrantTable {
 
 impl GrantTable {
     /// Adds a grant. Its time begins `now`.
-    pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration) {
+    pub(crate) fn insert(&mut self, id: GrantId, new: NewGrant, now: Duration, given_at_ms: u64) {
         let (uses_left, expires_at) = match new.lifetime {
             Lifetime::Once => (Some(NonZeroU32::MIN.get()), None),
             Lifetime::Waiting(uses) | Lifetime::Uses(uses) => (Some(uses.get()), None),
@@ -123,6 +133,7 @@ impl GrantTable {
                 uses_left,
                 expires_at,
                 used: 0,
+                given_at_ms,
             },
             gate: Arc::default(),
             counted_together: Arc::new([id]),
@@ -156,11 +167,11 @@ impl GrantTable {
         let mut counted = BTreeSet::new();
         for id in chosen {
             let grant = self.grants.get_mut(&id)?;
+            used.grants.push(grant.view.clone());
             grant.view.used = grant.view.used.saturating_add(1);
             counted.extend(grant.counted_together.iter().copied());
             used.patterns.push(grant.view.pattern.clone());
             used.gates.push(Arc::clone(&grant.gate));
-            used.ids.push(id);
         }
         for id in counted {
             if let Some(Grant { view, .. }) = self.grants.get_mut(&id) {
@@ -352,7 +363,7 @@ mod tests {
             lifetime,
             descendants,
         };
-        book.insert(GrantId(id), new, NOW);
+        book.insert(GrantId(id), new, NOW, 0);
     }
 
     fn uses(count: u32) -> Lifetime {
@@ -372,7 +383,7 @@ mod tests {
                 .iter()
                 .all(|need| used.patterns.iter().any(|pattern| pattern.covers(need)))
         );
-        Some(used.ids.iter().map(|id| id.0).collect())
+        Some(used.grants.iter().map(|grant| grant.id.0).collect())
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Operations of people on many questions and grants.
 
-use super::batch::{Batch, BatchAnswer, batches};
+use super::batch::BatchAnswer;
 use super::settings::{GrantFilter, Narrowing};
 use super::suggest::{Suggestion, suggest};
 use super::template::Template;
@@ -12,14 +12,6 @@ use crate::id::{GrantId, QuestionId};
 use crate::path::VirtualPath;
 
 impl GrantAuthority {
-    /// Returns batches of open questions.
-    ///
-    /// # Errors
-    /// [`AuthorityError::Closed`]
-    pub async fn batches(&self) -> Result<Vec<Batch>, AuthorityError> {
-        Ok(batches(&self.questions().await?))
-    }
-
     /// Answers several questions, each with its own answer; a failure does not affect the others.
     pub async fn answer_each(
         &self,
@@ -32,14 +24,14 @@ impl GrantAuthority {
         results
     }
 
-    /// Answers the selected questions of a batch, all or none: each must be open and the pattern must be valid for it, as in
+    /// Answers several questions of one session, all or none: each must be open and the pattern must be valid for it, as in
     /// [`Self::answer`]. Other questions stay open. Equal grants of the same worker are given once, except those that count
     /// uses. Grants to agents are on disk when this returns.
     ///
     /// # Errors
     /// [`AuthorityError::InBatch`] with the first question that cannot be answered this way; [`AuthorityError`] if there are
-    /// too many grants, or they cannot be audited or stored. Questions that [`batches`](super::batches) would not group are
-    /// [`AuthorityError::NotTogether`].
+    /// too many grants, or they cannot be audited or stored. Questions of several sessions, and those that are
+    /// [`NotBatchable`](super::NotBatchable), are [`AuthorityError::NotTogether`].
     pub async fn answer_batch(
         &self,
         questions: impl IntoIterator<Item = QuestionId>,
@@ -125,7 +117,7 @@ impl GrantAuthority {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
+    use std::sync::{Arc, Weak};
 
     use super::*;
     use crate::audit::{Audit, AuditSink, Head, MemoryAudit, Record, Step};
@@ -177,7 +169,7 @@ mod tests {
             .root(RootConfig::new(path("/r")))
             .root(RootConfig::new(path("/s")));
         let authority = Authority::configured(&roots).unwrap();
-        let grants = GrantAuthority::new(broker.unwrap(), authority, Arc::default());
+        let grants = GrantAuthority::new(broker.unwrap(), authority, Arc::default(), Weak::new());
         Stage { grants, audit, log }
     }
 
@@ -417,9 +409,7 @@ mod tests {
         let stage = stage(100).await;
         let requests = (1..=3).map(|n| request(n, n, &["write:file:/r/x"]));
         let mut waiting = stage.asking(requests.collect()).await;
-        let batch = stage.grants.batches().await.unwrap().swap_remove(0);
-        assert_eq!(batch.items.len(), 3);
-        let ids: Vec<QuestionId> = batch.items.iter().map(|item| item.question).collect();
+        let ids = [1, 2, 3].map(QuestionId);
         let beyond = Answer::Allow {
             patterns: vec!["read".parse().unwrap()],
             lifetime: Lifetime::Once,
@@ -495,10 +485,7 @@ mod tests {
     async fn batch_answer_ends_only_the_selected_questions() {
         let stage = stage(100).await;
         let mut waiting = four(&stage).await;
-        let batch = stage.grants.batches().await.unwrap().swap_remove(0);
-        let offered = batch.pattern.map(|pattern| pattern.to_string());
-        assert_eq!(offered.as_deref(), Some("write:file:/r"));
-        let ids: Vec<QuestionId> = batch.items.iter().map(|item| item.question).collect();
+        let ids = [1, 2, 3, 4].map(QuestionId);
         let folder = allowed(Some("write:file:/r/a"), Lifetime::Session);
         let answer = stage.grants.answer_batch(ids[..3].to_vec(), folder);
         answer.await.unwrap();

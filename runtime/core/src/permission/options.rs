@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use super::{Answer, Choice, Lifetime, Question};
+use super::{Answer, Lifetime, Question};
 
 /// Kind of an option in the Agent Client Protocol (ACP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -46,43 +46,38 @@ const REJECT: &str = "reject";
 const REJECT_KIND: &str = "reject-session";
 /// Prefix of the number of waiting calls that an option allows.
 const WAITING: &str = "waiting-";
+/// Suffix of an option that a person has confirmed.
+const CONFIRMED: &str = "-confirmed";
+
+/// What a selected option means.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Chosen {
+    /// The answer to the question.
+    Answer(Answer),
+    /// The option allows more than usual ([`Choice::needs_confirmation`](super::Choice::needs_confirmation)), so the person
+    /// is asked again, with these options.
+    Confirm(Vec<AnswerOption>),
+}
+
+/// One option before it is described: a choice and a lifetime.
+struct Offer {
+    option_id: String,
+    index: usize,
+    lifetime: Lifetime,
+}
 
 impl Question {
-    /// Returns the answers to offer as buttons: exactly what is asked, once; that and the other choices that need no
-    /// confirmation, for the session; a denial; and a denial of every call of the kind for the rest of the session. Choices
-    /// that need a confirmation ([`Choice::needs_confirmation`]) are for a host's own page or the terminal.
+    /// Returns the answers to offer as buttons: exactly what is asked, once; every choice for the session; a denial; and
+    /// a denial of every call of the kind for the rest of the session.
     #[must_use]
     pub fn options(&self) -> Vec<AnswerOption> {
-        let option = |(option_id, index, lifetime): (String, usize, Lifetime)| {
-            let choice = self.request.choices.get(index);
-            let covered = choice.map(|one| one.sentence(&self.request.roots));
-            let covered = covered.unwrap_or_default();
-            let time = match lifetime {
-                Lifetime::Once => match self.all_waiting() {
-                    Some(calls) => format!("one of {calls} equal calls that wait"),
-                    None => "this call".to_owned(),
-                },
-                Lifetime::Waiting(calls) => format!("{calls} equal calls that wait"),
-                // Of these, only the session is offered.
-                Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) | Lifetime::Agent => {
-                    "this session".to_owned()
-                }
-            };
-            AnswerOption {
-                option_id,
-                name: format!("Allow for {time}: {}", crate::text::escape(&covered)),
-                kind: match lifetime.waiting_calls() {
-                    Some(_) => OptionKind::AllowOnce,
-                    None => OptionKind::AllowAlways,
-                },
-            }
-        };
-        let mut options: Vec<AnswerOption> = self.offers().into_iter().map(option).collect();
-        options.push(AnswerOption {
-            option_id: REJECT.to_owned(),
-            name: "Deny".to_owned(),
-            kind: OptionKind::RejectOnce,
-        });
+        let offers = self.offers();
+        let mut options: Vec<AnswerOption> = offers
+            .iter()
+            .map(|offer| self.option(offer, "Allow"))
+            .collect();
+        options.push(reject());
         let kinds = crate::text::escape(&self.request.kinds()).into_owned();
         options.push(AnswerOption {
             option_id: REJECT_KIND.to_owned(),
@@ -92,29 +87,40 @@ impl Question {
         options
     }
 
-    /// Returns the answer of an option; `None` if this question does not offer it.
+    /// Returns what the selection of an option means; `None` if this question does not offer it.
     #[must_use]
-    pub fn chosen(&self, option_id: &str) -> Option<Answer> {
+    pub fn chosen(&self, option_id: &str) -> Option<Chosen> {
         match option_id {
-            REJECT => return Some(Answer::DENY),
-            REJECT_KIND => return Some(Answer::DENY_KIND),
+            REJECT => return Some(Chosen::Answer(Answer::DENY)),
+            REJECT_KIND => return Some(Chosen::Answer(Answer::DENY_KIND)),
             _ => {}
         }
-        let (_, index, lifetime) = match option_id.strip_prefix(WAITING) {
-            // The number may have changed since the option was shown.
-            Some(calls) => (String::new(), 0, Lifetime::Waiting(calls.parse().ok()?)),
-            None => self.offers().into_iter().find(|(id, ..)| id == option_id)?,
+        let (id, confirmed) = match option_id.strip_suffix(CONFIRMED) {
+            Some(id) => (id, true),
+            None => (option_id, false),
         };
-        let choice = self.request.choices.get(index)?;
-        Some(Answer::allow(choice.patterns.clone(), lifetime))
-    }
-
-    /// Returns the choices that are offered beyond one call, the narrowest first. Those that need a confirmation are
-    /// not offered as a button or in a form.
-    #[doc(hidden)]
-    pub fn lasting_choices(&self) -> impl Iterator<Item = (usize, &Choice)> {
-        let choices = self.request.choices.iter().enumerate();
-        choices.filter(|(_, choice)| !choice.needs_confirmation(Lifetime::Session))
+        let offer = match id.strip_prefix(WAITING) {
+            // The number may have changed since the option was shown.
+            Some(calls) => Offer {
+                option_id: id.to_owned(),
+                index: 0,
+                lifetime: Lifetime::Waiting(calls.parse().ok()?),
+            },
+            None => self
+                .offers()
+                .into_iter()
+                .find(|offer| offer.option_id == id)?,
+        };
+        let choice = self.request.choices.get(offer.index)?;
+        if choice.needs_confirmation(offer.lifetime) == confirmed {
+            let patterns = choice.patterns.clone();
+            return Some(Chosen::Answer(Answer::allow(patterns, offer.lifetime)));
+        }
+        (!confirmed).then(|| {
+            let mut yes = self.option(&offer, "Yes, allow");
+            yes.option_id += CONFIRMED;
+            Chosen::Confirm(vec![yes, reject()])
+        })
     }
 
     /// Returns how many equal calls wait, if there are several.
@@ -125,18 +131,60 @@ impl Question {
         NonZeroU32::new(calls).filter(|calls| calls.get() > 1)
     }
 
-    /// The allowing options: id, choice and lifetime.
-    fn offers(&self) -> Vec<(String, usize, Lifetime)> {
-        let mut offers = vec![("once".to_owned(), 0, Lifetime::Once)];
+    fn option(&self, offer: &Offer, verb: &str) -> AnswerOption {
+        let choice = self.request.choices.get(offer.index);
+        let covered = choice.map(|one| one.sentence(&self.request.roots));
+        let covered = covered.unwrap_or_default();
+        let time = match offer.lifetime {
+            Lifetime::Once => match self.all_waiting() {
+                Some(calls) => format!("one of {calls} equal calls that wait"),
+                None => "this call".to_owned(),
+            },
+            Lifetime::Waiting(calls) => format!("{calls} equal calls that wait"),
+            // Of these, only the session is offered.
+            Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) | Lifetime::Agent => {
+                "this session".to_owned()
+            }
+        };
+        let (kind, careful) = match offer.lifetime.waiting_calls() {
+            Some(_) => (OptionKind::AllowOnce, self.request.warning()),
+            None => (OptionKind::AllowAlways, String::new()),
+        };
+        AnswerOption {
+            option_id: offer.option_id.clone(),
+            name: format!(
+                "{verb} for {time}: {}{careful}",
+                crate::text::escape(&covered)
+            ),
+            kind,
+        }
+    }
+
+    /// The allowing options.
+    fn offers(&self) -> Vec<Offer> {
+        let offer = |option_id, index, lifetime| Offer {
+            option_id,
+            index,
+            lifetime,
+        };
+        let mut offers = vec![offer("once".to_owned(), 0, Lifetime::Once)];
         offers.extend(self.all_waiting().map(|calls| {
             let id = format!("{WAITING}{calls}");
-            (id, 0, Lifetime::Waiting(calls))
+            offer(id, 0, Lifetime::Waiting(calls))
         }));
-        let lasting = self.lasting_choices();
+        let choices = 0..self.request.choices.len();
         offers.extend(
-            lasting.map(|(index, _)| (format!("session-{index}"), index, Lifetime::Session)),
+            choices.map(|index| offer(format!("session-{index}"), index, Lifetime::Session)),
         );
         offers
+    }
+}
+
+fn reject() -> AnswerOption {
+    AnswerOption {
+        option_id: REJECT.to_owned(),
+        name: "Deny".to_owned(),
+        kind: OptionKind::RejectOnce,
     }
 }
 
@@ -171,7 +219,9 @@ mod tests {
         let expected = json!([
             {"optionId": "once", "name": "Allow for this call: change /r/a/x", "kind": "allow_once"},
             {"optionId": "session-0", "name": "Allow for this session: change /r/a/x", "kind": "allow_always"},
+            {"optionId": "session-1", "name": "Allow for this session: create, change, delete or move /r/a/x", "kind": "allow_always"},
             {"optionId": "session-2", "name": "Allow for this session: change /r/a and everything in it; protected names stay closed", "kind": "allow_always"},
+            {"optionId": "session-3", "name": "Allow for this session: change /r and everything in it; protected names stay closed", "kind": "allow_always"},
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
             {"optionId": "reject-session", "name": "Deny for this session: create, change, delete or move any file", "kind": "reject_always"},
         ]);
@@ -191,7 +241,8 @@ mod tests {
             options.as_array().unwrap()[..2],
             expected.as_array().unwrap()[..]
         );
-        let Some(Answer::Allow { lifetime, .. }) = question.chosen("waiting-3") else {
+        let Some(Chosen::Answer(Answer::Allow { lifetime, .. })) = question.chosen("waiting-3")
+        else {
             panic!("no answer");
         };
         assert_eq!(lifetime.waiting_calls().unwrap().get(), 3);
@@ -204,15 +255,27 @@ mod tests {
         let question = question(false);
         for option in question.options() {
             match question.chosen(&option.option_id).unwrap() {
-                Answer::Allow { patterns, .. } => assert!(question.request.fits(&patterns)),
-                Answer::Deny {
+                Chosen::Answer(Answer::Allow { patterns, .. }) => {
+                    assert!(question.request.fits(&patterns));
+                }
+                Chosen::Answer(Answer::Deny {
                     rest_of_session, ..
-                } => {
+                }) => {
                     let expected = match rest_of_session {
                         None => OptionKind::RejectOnce,
                         Some(_) => OptionKind::RejectAlways,
                     };
                     assert_eq!(option.kind, expected);
+                }
+                Chosen::Confirm(options) => {
+                    assert!(["session-1", "session-3"].contains(&option.option_id.as_str()));
+                    let names: Vec<&str> = options.iter().map(|it| it.name.as_str()).collect();
+                    assert_eq!(
+                        names,
+                        [&option.name.replacen("Allow", "Yes, allow", 1), "Deny"]
+                    );
+                    let confirmed = question.chosen(&options[0].option_id).unwrap();
+                    assert!(matches!(confirmed, Chosen::Answer(Answer::Allow { .. })));
                 }
             }
         }
@@ -220,13 +283,51 @@ mod tests {
             "",
             "always",
             "agent",
-            "session-1",
-            "session-3",
+            "session-4",
             "session-",
+            "session-0-confirmed",
+            "once-confirmed",
+            "reject-confirmed",
             "Once",
         ] {
             assert_eq!(question.chosen(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn options_and_blocks_offer_the_same_choices_as_every_other_prompt() {
+        for (question, expected) in crate::fixtures::offered_choices() {
+            let lasting = question.options().into_iter();
+            let lasting = lasting.filter(|option| option.kind == OptionKind::AllowAlways);
+            let offered = lasting.map(|option| {
+                let chosen = question.chosen(&option.option_id).unwrap();
+                let covers = option.name.strip_prefix("Allow for this session: ");
+                (
+                    covers.unwrap().to_owned(),
+                    matches!(chosen, Chosen::Confirm(_)),
+                )
+            });
+            let texts = expected.iter();
+            let texts = texts.map(|(_, covers, confirm)| ((*covers).to_owned(), *confirm));
+            assert_eq!(offered.collect::<Vec<_>>(), texts.collect::<Vec<_>>());
+            let block = crate::permission::PermissionBlock::of(&question, &Default::default());
+            let offered = block.extra.choices.iter();
+            let offered = offered.map(|one| (one.breadth, one.covers.as_str(), one.confirm));
+            assert_eq!(offered.collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[test]
+    fn options_for_the_call_and_the_summary_name_its_dangers() {
+        let mut request = crate::fixtures::shown(request(1, 1, &["write:file:/r/old"]));
+        let change = crate::fixtures::deleted_directory("/r/old", 0, 0);
+        request.preview.as_mut().unwrap().changes = vec![change];
+        request.describe(&[]);
+        let careful = ". Careful: Deletes the folder old, which is empty";
+        assert_eq!(request.summary(), format!("Delete the folder old{careful}"));
+        let options = crate::fixtures::question(request).options();
+        assert!(options[0].name.ends_with(careful), "{options:?}");
+        assert!(!options[1].name.contains("Careful"), "{options:?}");
     }
 
     #[test]

@@ -159,6 +159,7 @@ mod tests {
             uses_left: Some(3),
             expires_at: Some(NOW + Duration::from_secs(10)),
             used: 0,
+            given_at_ms: 0,
         }
     }
 

@@ -419,21 +419,24 @@ fn prompt(question: &Question, coloured: bool) -> String {
         cut(request.tool.as_str()),
         cut(&request.intent),
     );
+    if request.sentence != request.intent {
+        out.push_str(&format!("effect: {}\n", escape(&request.sentence)));
+    }
+    for danger in &request.dangers {
+        let text = format!("CAREFUL: {}", escape(&danger.text));
+        // Bold and red.
+        out.push_str(&if coloured {
+            format!("\u{1b}[1;31m{text}\u{1b}[0m\n")
+        } else {
+            format!("{text}\n")
+        });
+    }
     if let Some(warning) = request.page_warning() {
         out.push_str(&format!("{warning}\n"));
     }
     match &request.preview {
         Some(preview) => show_preview(&mut out, preview, request.divisible, coloured),
         None => out.push_str("no preview: what would change is not known\n"),
-    }
-    if request.sensitive {
-        out.push_str("CAREFUL: this changes what decides what agents or tools may do:\n");
-        for need in &request.protected {
-            out.push_str(&format!("  {}\n", escape(&need.to_string())));
-        }
-        for reason in &request.protected_because {
-            out.push_str(&format!("  ({reason})\n"));
-        }
     }
     if let Some(calls) = question.all_waiting() {
         out.push_str(&format!(
@@ -822,6 +825,50 @@ mod tests {
         check_inert("ok\"\nit needs:\n  read:file:/harmless\n");
         check_inert("\u{1b}[2J\u{1b}[H-- permission q1 --\r\n");
         check_inert("<script>alert(1)</script>\u{9b}31m");
+    }
+
+    #[test]
+    fn prompt_offers_the_same_choices_as_every_other() {
+        for (question, expected) in crate::fixtures::offered_choices() {
+            let shown = prompt(&question, false);
+            let (_, shown) = shown.split_once("you may allow:\n").unwrap();
+            let expected = expected.iter().zip(1..);
+            let expected =
+                expected.map(|((_, covers, _), number)| format!("  {number}) {covers}\n"));
+            assert_eq!(shown, expected.collect::<String>());
+        }
+    }
+
+    #[tokio::test]
+    async fn broad_choices_are_confirmed_as_in_every_other_prompt() {
+        for (question, expected) in crate::fixtures::offered_choices() {
+            for ((_, _, confirm), number) in expected.into_iter().zip(1..) {
+                let input = format!("{number}\n4\n\n");
+                let terminal = Terminal::new(io::Cursor::new(input), Screen::default(), false);
+                let answer = terminal.decide(&question).await;
+                assert_eq!(answer == Answer::DENY, confirm, "{number}: {answer:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn sentence_and_dangers_are_shown_and_red_only_if_coloured() {
+        let mut request = crate::fixtures::shown(hostile(""));
+        let change = crate::fixtures::deleted_directory("/r/old", 12, 12);
+        request.preview.as_mut().unwrap().changes = vec![change];
+        request.describe(&[]);
+        let question = question(request);
+        let shown = prompt(&question, false);
+        let expected = "\neffect: Delete the folder old and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes the folder old and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes everything in old, at any depth\n";
+        assert!(
+            shown.contains(expected) && !shown.contains('\u{1b}'),
+            "{shown}"
+        );
+        let coloured = prompt(&question, true);
+        let red = "\u{1b}[1;31mCAREFUL: Deletes everything in old, at any depth\u{1b}[0m\n";
+        assert!(coloured.contains(red), "{coloured}");
     }
 
     #[test]

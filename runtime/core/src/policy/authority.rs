@@ -226,6 +226,23 @@ impl Authority {
         Explanation::of(self, need, granted)
     }
 
+    /// The same authority without rules about names: globs and protected names.
+    pub(super) fn without_names(&self) -> Self {
+        let layers = self.layers.iter().map(|entry| LayerEntry {
+            layer: entry.layer.without_names(),
+            ..entry.clone()
+        });
+        Self {
+            base: Arc::new(self.base.without_names()),
+            layers: layers.collect(),
+            total: Arc::clone(&self.total),
+        }
+    }
+
+    pub(super) fn shared_base(&self) -> Arc<Base> {
+        Arc::clone(&self.base)
+    }
+
     #[doc(hidden)]
     #[must_use]
     pub fn base(&self) -> &Base {

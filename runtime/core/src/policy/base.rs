@@ -7,7 +7,7 @@ use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 use super::protect;
-use super::roots::{Subtree, blocks, depth_of};
+use super::roots::{AllowList, Subtree, blocks, depth_of, innermost};
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::config::Config;
 use crate::path::VirtualPath;
@@ -123,7 +123,7 @@ impl Base {
     /// Whether no grant may cover a host path outside all roots. These paths are the top of the file system,
     /// ungrantable paths with their ancestors and numbered files, files of the kernel, and for writing also top-level
     /// entries.
-    fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
+    pub(super) fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
         let first = path.names().next();
         path.is_top()
             || path.depth() == 1 && verb == Verb::Write
@@ -132,6 +132,49 @@ impl Base {
                 .ungrantable
                 .iter()
                 .any(|ungrantable| ungrantable.starts_with(path) || is_numbered(ungrantable, path))
+    }
+
+    /// The same without rules about names: globs and protected names.
+    pub(super) fn without_names(&self) -> Self {
+        let without = |roots: &[Subtree]| roots.iter().map(Subtree::without_names).collect();
+        Self {
+            roots: without(&self.roots),
+            restrictions: self
+                .restrictions
+                .iter()
+                .map(|roots| without(roots))
+                .collect(),
+            mounts: self.mounts.clone(),
+            allow: self.allow.clone(),
+            grantable: self.grantable.clone(),
+            protected: None,
+            strict: self.strict,
+            ungrantable: self.ungrantable.clone(),
+        }
+    }
+
+    /// The allow globs that apply in the folder at `path`; a file must match all of them.
+    pub(super) fn allow_lists(&self, path: &VirtualPath) -> Vec<AllowList> {
+        let sources = std::iter::once(&self.roots).chain(&self.restrictions);
+        let lists = sources.flat_map(|roots| {
+            let innermost = innermost(roots, path);
+            innermost.filter_map(|root| Some([root.allow_globs()?].into()))
+        });
+        lists.collect()
+    }
+
+    /// The allowed scopes and those that a person may grant outside the roots.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = &ScopePattern> {
+        self.allow.iter().chain(&self.grantable)
+    }
+
+    /// The folders outside the roots in which a person may grant something.
+    pub(super) fn grantable_folders(&self) -> impl Iterator<Item = VirtualPath> {
+        let of_files = self
+            .grantable
+            .iter()
+            .filter(|pattern| pattern.is_of_files());
+        of_files.map(|pattern| pattern.path().cloned().unwrap_or_else(VirtualPath::top))
     }
 
     fn resource(&self, need: &Need<'_>) -> Ruling {

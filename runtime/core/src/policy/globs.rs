@@ -412,6 +412,11 @@ impl DenyGlobs {
         }
     }
 
+    /// The deny list and the immutable list.
+    pub(super) fn lists(&self) -> (Option<&Arc<Globs>>, Option<&Arc<Globs>>) {
+        (self.deny.as_ref(), self.immutable.as_ref())
+    }
+
     /// The list that resulted in a ruling.
     pub(crate) fn of(&self, rule: Rule) -> Option<&Globs> {
         match rule {

@@ -103,7 +103,7 @@ impl Authority {
     }
 
     /// All paths at which a rule about subtrees begins.
-    fn boundaries(&self) -> Vec<VirtualPath> {
+    pub(super) fn boundaries(&self) -> Vec<VirtualPath> {
         let mut paths = Vec::new();
         let mut add = |entry: &Subtree| {
             let root = &entry.mount.path;

@@ -88,6 +88,9 @@ impl Policy {
     }
 }
 
+/// Allow globs of entries for the same folder; a file must match one of them.
+pub(super) type AllowList = Arc<[(MountPoint, Arc<Globs>)]>;
+
 /// The paths that an allow list allows.
 #[derive(Clone, Debug)]
 enum AllowSet {
@@ -210,6 +213,31 @@ impl Subtree {
         }
     }
 
+    /// This entry without its globs. An empty allow list still allows nothing.
+    pub(super) fn without_names(&self) -> Self {
+        Self {
+            allowed: match &self.allowed {
+                AllowSet::All | AllowSet::Matching(_) => AllowSet::All,
+                AllowSet::None => AllowSet::None,
+            },
+            denied: DenyGlobs::default(),
+            ..self.clone()
+        }
+    }
+
+    /// Its allow globs, if it has any.
+    pub(super) fn allow_globs(&self) -> Option<(MountPoint, Arc<Globs>)> {
+        match &self.allowed {
+            AllowSet::All | AllowSet::None => None,
+            AllowSet::Matching(globs) => Some((self.mount.clone(), Arc::clone(globs))),
+        }
+    }
+
+    /// Its deny and immutable globs.
+    pub(super) fn denied(&self) -> &DenyGlobs {
+        &self.denied
+    }
+
     pub(crate) fn allow_texts(&self) -> Option<&[String]> {
         match &self.allowed {
             AllowSet::All => None,
@@ -287,6 +315,27 @@ impl Roots {
         left
     }
 
+    /// These entries without their globs.
+    pub(super) fn without_names(&self) -> Self {
+        Self {
+            closed: self.closed,
+            list: self.list.iter().map(Subtree::without_names).collect(),
+        }
+    }
+
+    /// The allow globs that apply in the folder at `path`; a file must match one of them.
+    pub(super) fn allow_list(&self, path: &VirtualPath) -> Option<AllowList> {
+        let mut list = Vec::new();
+        for entry in innermost(&self.list, path) {
+            match &entry.allowed {
+                AllowSet::All => return None,
+                AllowSet::None => {}
+                AllowSet::Matching(_) => list.extend(entry.allow_globs()),
+            }
+        }
+        (!list.is_empty()).then(|| list.into())
+    }
+
     /// The entries that are not blocked.
     pub(crate) fn listed(&self) -> impl Iterator<Item = &Subtree> {
         self.list.iter().filter(|entry| !entry.blocked)
@@ -344,6 +393,18 @@ impl Roots {
         left.dedup();
         left
     }
+}
+
+/// The innermost entries that contain `path`.
+pub(super) fn innermost<'e>(
+    entries: &'e [Subtree],
+    path: &VirtualPath,
+) -> impl Iterator<Item = &'e Subtree> {
+    let depth = depth_of(entries.iter(), path);
+    let path = path.clone();
+    entries.iter().filter(move |entry| {
+        Some(entry.mount.depth) == depth && path.starts_with(&entry.mount.path)
+    })
 }
 
 /// The depth of the innermost entries that contain `path`.

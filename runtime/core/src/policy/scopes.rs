@@ -158,12 +158,15 @@ impl Scopes {
         self.otherwise != Verdict::Deny || self.named(inherited).any(test)
     }
 
+    /// All patterns of these lists.
+    pub(super) fn patterns(&self) -> impl Iterator<Item = &ScopePattern> {
+        let denied = self.deny.iter().map(|denied| &denied.pattern);
+        self.named(true).chain(denied)
+    }
+
     /// The paths that patterns of these lists name.
     pub(crate) fn paths(&self) -> impl Iterator<Item = &VirtualPath> {
-        let denied = self.deny.iter().map(|denied| &denied.pattern);
-        self.named(true)
-            .chain(denied)
-            .filter_map(ScopePattern::path)
+        self.patterns().filter_map(ScopePattern::path)
     }
 
     /// The pattern that resulted in a ruling of this field.

@@ -9,6 +9,7 @@ mod narrowing;
 mod nested;
 mod open;
 mod rules;
+mod statements;
 mod strict;
 mod vectors;
 

@@ -193,7 +193,7 @@ fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
 }
 
 /// The text, quoted if necessary.
-fn quoted(text: &str) -> String {
+pub(crate) fn quoted(text: &str) -> String {
     let plain =
         |c: char| c.is_alphanumeric() || matches!(c, '/' | '.' | '-' | '_' | ':' | '@' | '+');
     if text.chars().all(plain) {

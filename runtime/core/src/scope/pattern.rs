@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use super::{Detail, Resource, Scope, ScopeError, Verb, write_parts};
+use super::{Detail, Operations, Reach, Resource, Scope, ScopeError, Verb, write_parts};
 use crate::path::VirtualPath;
 
 /// Pattern of scopes, such as `read`, `read:*` or `write:file:/repo/src`. Its last parts may be omitted.
@@ -60,6 +60,40 @@ impl ScopePattern {
         match &self.detail {
             Detail::Path(path) => Some(path),
             Detail::None | Detail::Segments(_) => None,
+        }
+    }
+
+    /// Everything of a resource.
+    pub(crate) fn of_resource(resource: Resource) -> Self {
+        Self {
+            resource: Some(resource),
+            ..Self::ANY
+        }
+    }
+
+    /// The same for every verb.
+    pub(crate) fn of_any_verb(&self) -> Self {
+        Self {
+            verb: None,
+            ..self.clone()
+        }
+    }
+
+    /// A need of a resource that is not a file: the entry `name` beneath this pattern.
+    pub(crate) fn need_beneath(&self, verb: Verb, name: &str) -> Scope {
+        let segments = match &self.detail {
+            Detail::Segments(segments) => format!("{segments}:{name}"),
+            Detail::None | Detail::Path(_) => name.to_owned(),
+        };
+        Scope {
+            verb,
+            resource: self
+                .resource
+                .clone()
+                .unwrap_or(Resource::Other(name.into())),
+            detail: Detail::Segments(segments.into()),
+            operations: Operations::of(Some(verb)),
+            reach: Reach::Exact,
         }
     }
 

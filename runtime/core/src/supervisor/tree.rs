@@ -74,6 +74,17 @@ impl Tree {
         self.revoke_beneath(tops)
     }
 
+    /// `id` and its descendants.
+    pub(super) fn subtree(&self, id: WorkerId) -> Vec<WorkerId> {
+        let mut ids = vec![id];
+        let mut next = 0;
+        while let Some(node) = ids.get(next).map(|id| self.nodes.get(id)) {
+            next += 1;
+            ids.extend(node.into_iter().flat_map(|node| &node.children));
+        }
+        ids
+    }
+
     fn revoke_beneath(&self, mut ids: Vec<WorkerId>) -> Vec<Revoked> {
         let mut revoked = Vec::new();
         let mut next = 0;

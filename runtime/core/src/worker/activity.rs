@@ -41,6 +41,8 @@ pub struct CallActivity {
 pub enum CallState {
     /// Its arguments are parsed and its needs are judged.
     Preparing,
+    /// It waits until its worker, which is paused, is resumed.
+    Paused,
     /// It waits for a person's answer.
     Asking,
     /// It waits for other calls: for calls that change the same paths, because the worker's share of the threads is in use,
@@ -74,6 +76,8 @@ pub struct ChangedPath {
     pub to: Option<VirtualPath>,
     /// The worker whose call it was.
     pub worker: WorkerId,
+    /// That worker's path of names.
+    pub agent: Arc<str>,
 }
 
 /// A call that has not ended.
@@ -97,9 +101,18 @@ struct Calls {
     ended: VecDeque<CallActivity>,
 }
 
+/// The last change of a path.
+#[derive(Debug)]
+struct LastChange {
+    op: Op,
+    to: Option<VirtualPath>,
+    worker: WorkerId,
+    agent: Arc<str>,
+}
+
 #[derive(Debug, Default)]
 struct Changed {
-    paths: BTreeMap<VirtualPath, (Op, Option<VirtualPath>, WorkerId)>,
+    paths: BTreeMap<VirtualPath, LastChange>,
     omitted: u64,
 }
 
@@ -130,16 +143,23 @@ impl Activity {
         calls.ended.push_back(ended);
     }
 
-    fn change(&self, worker: WorkerId, changes: &[Change]) {
-        self.changed.lock().add(worker, changes);
+    fn change(&self, worker: &Shared, changes: &[Change]) {
+        let mut changed = self.changed.lock();
+        changed.add(worker.id, &worker.agent, changes);
     }
 }
 
 impl Changed {
-    fn add(&mut self, worker: WorkerId, changes: &[Change]) {
+    fn add(&mut self, worker: WorkerId, agent: &Arc<str>, changes: &[Change]) {
         for Change { path, op, to, .. } in changes {
             if self.paths.len() < MOST_CHANGED || self.paths.contains_key(path) {
-                self.paths.insert(path.clone(), (*op, to.clone(), worker));
+                let change = LastChange {
+                    op: *op,
+                    to: to.clone(),
+                    worker,
+                    agent: Arc::clone(agent),
+                };
+                self.paths.insert(path.clone(), change);
             } else {
                 self.omitted += 1;
             }
@@ -164,11 +184,11 @@ impl Shared {
         if changes.is_empty() {
             return;
         }
-        self.activity.change(self.id, changes);
+        self.activity.change(self, changes);
         for ancestor in self.lineage.iter() {
             let ancestor = self.core.registry.get(ancestor);
             if let Some(ancestor) = ancestor.map(|entry| Arc::clone(&entry)) {
-                ancestor.activity.change(self.id, changes);
+                ancestor.activity.change(self, changes);
             }
         }
     }
@@ -211,16 +231,27 @@ impl Worker {
     pub fn changed(&self) -> ChangedPaths {
         let changed = self.shared.activity.changed.lock();
         let paths = changed.paths.iter();
-        let paths = paths.map(|(path, (op, to, worker))| ChangedPath {
+        let paths = paths.map(|(path, change)| ChangedPath {
             path: path.clone(),
-            op: *op,
-            to: to.clone(),
-            worker: *worker,
+            op: change.op,
+            to: change.to.clone(),
+            worker: change.worker,
+            agent: Arc::clone(&change.agent),
         });
         ChangedPaths {
             paths: paths.collect(),
             omitted: changed.omitted,
         }
+    }
+}
+
+#[doc(hidden)]
+impl Worker {
+    /// How many changes [`Worker::changed`] reports, including omitted ones.
+    #[must_use]
+    pub fn changes_count(&self) -> u64 {
+        let changed = self.shared.activity.changed.lock();
+        changed.omitted.saturating_add(changed.paths.len() as u64)
     }
 }
 
@@ -241,7 +272,7 @@ mod tests {
                 after: Entry::Absent,
                 diff: FileDiff::default(),
             };
-            changed.add(WorkerId(1), &[change]);
+            changed.add(WorkerId(1), &"main".into(), &[change]);
         };
         for n in 0..MOST_CHANGED + 2 {
             change(n, Op::Create);
@@ -249,6 +280,6 @@ mod tests {
         change(0, Op::Delete);
         assert_eq!((changed.paths.len(), changed.omitted), (MOST_CHANGED, 2));
         let first = VirtualPath::parse("/r/f0", None).unwrap();
-        assert_eq!(changed.paths[&first].0, Op::Delete);
+        assert_eq!(changed.paths[&first].op, Op::Delete);
     }
 }

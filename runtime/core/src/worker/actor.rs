@@ -46,6 +46,8 @@ pub(crate) enum WorkerMsg {
     Expired(CallId),
     /// The caller dropped the call.
     Cancel(CallId),
+    /// The worker or an ancestor was resumed.
+    Resumed,
     /// The worker was revoked; it ends once all calls are answered.
     Close,
 }
@@ -94,6 +96,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
             WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),
             WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),
+            WorkerMsg::Resumed => calls.resumed(),
             WorkerMsg::Close => calls.close(),
         }
         if calls.is_over() {

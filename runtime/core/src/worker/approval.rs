@@ -11,8 +11,8 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{
-    AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester, UsedGrants,
-    choices,
+    AffectedFiles, AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester,
+    UsedGrants, choices,
 };
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
@@ -105,6 +105,7 @@ impl Shared {
     ) -> TaskGuard {
         let alone = asks == Asks::WaitAlone || waiting.info().confirm;
         let request = self.request(waiting, preview, alone);
+        self.note_asking(&request);
         let shared = Arc::clone(self);
         TaskGuard::spawn(async move {
             let needs = request.needs.clone();
@@ -153,14 +154,15 @@ impl Shared {
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>, alone: bool) -> Request {
         let (info, arguments) = (waiting.info(), waiting.arguments());
         let needs = waiting.asks().to_vec();
+        let explained = waiting.protected();
         let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
-            waiting.protected().into_iter().unzip();
+            explained.iter().cloned().unzip();
         reasons.sort_unstable();
         reasons.dedup();
         let sensitive = !protected.is_empty();
         let max_grantable = self.core.authority.max_grantable();
         let roots = self.core.authority.served();
-        Request {
+        let mut request = Request {
             worker: self.id,
             call: info.id,
             origin: info.origin,
@@ -170,6 +172,9 @@ impl Shared {
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
             intent: self.intent(info, waiting.needs()),
+            sentence: String::new(),
+            dangers: Vec::new(),
+            files: AffectedFiles::default(),
             choices: choices(&needs, &max_grantable, &roots, sensitive),
             roots,
             needs,
@@ -182,11 +187,13 @@ impl Shared {
             protected_because: reasons,
             server: self.server_of(info),
             alone,
-        }
+        };
+        request.describe(&explained);
+        request
     }
 
     /// The third-party server that carries out a call, if any.
-    fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
+    pub(super) fn server_of(&self, info: &CallInfo) -> Option<Arc<str>> {
         let entry = self.tool(info.tool.as_str())?;
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }

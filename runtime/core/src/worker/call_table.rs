@@ -38,6 +38,8 @@ pub(crate) use prepare::Prepared;
 /// Stage of a call in flight.
 #[derive(Debug)]
 enum Stage {
+    /// It waits until its worker is resumed.
+    Paused(Request),
     /// Its own policy is being compiled, or waits for a thread.
     Preparing(Option<Request>),
     /// It is being judged under its own policy, or waits for a thread.
@@ -59,6 +61,7 @@ enum Stage {
 impl Stage {
     fn state(&self) -> CallState {
         match self {
+            Self::Paused(_) => CallState::Paused,
             Self::Preparing(_) | Self::Judging(..) | Self::CheckingGrants(_) => {
                 CallState::Preparing
             }
@@ -129,6 +132,8 @@ struct Caller {
 pub(crate) struct CallTable {
     shared: Arc<Shared>,
     calls: HashMap<CallId, (Stage, Caller), FixedState>,
+    /// Calls that wait until the worker is resumed, in the order in which they were received.
+    paused: VecDeque<CallId>,
     /// Mutating calls in the order in which they became ready, without the one whose turn it is.
     writes: VecDeque<CallId>,
     /// The mutating call whose turn it is: it waits for its path locks or a thread, or runs.
@@ -152,6 +157,7 @@ impl CallTable {
         Self {
             shared,
             calls: HashMap::default(),
+            paused: VecDeque::new(),
             writes: VecDeque::new(),
             writing: None,
             ready: VecDeque::new(),
@@ -173,7 +179,7 @@ impl CallTable {
         self.shared.note(AuditStep::WorkerStopped);
     }
 
-    /// Begins a new call. Its own policy is compiled on the CPU pool, never here.
+    /// Begins a new call, unless the worker is paused.
     pub(super) fn receive(&mut self, incoming: Incoming) {
         let Incoming {
             request,
@@ -227,6 +233,31 @@ impl CallTable {
             question_tx,
             admitted,
         };
+        if self.shared.pause.is_paused() {
+            caller.arm(id, &self.shared);
+            self.store(id, Stage::Paused(request), caller);
+            return self.paused.push_back(id);
+        }
+        self.begin(id, request, caller);
+    }
+
+    /// The worker or an ancestor was resumed.
+    pub(super) fn resumed(&mut self) {
+        while !self.shared.pause.is_paused()
+            && let Some(id) = self.paused.pop_front()
+        {
+            match self.calls.remove(&id) {
+                Some((Stage::Paused(request), caller)) => {
+                    self.enter(id, CallState::Preparing);
+                    self.begin(id, request, caller);
+                }
+                other => self.reinsert(id, other),
+            }
+        }
+    }
+
+    /// Prepares and judges a call. Its own policy is compiled on the CPU pool, never here.
+    fn begin(&mut self, id: CallId, request: Request, mut caller: Caller) {
         if request.policy.is_none() {
             let step = request.prepare(&self.shared);
             return self.judge_or_answer(id, step, caller);
@@ -249,9 +280,15 @@ impl CallTable {
         }
     }
 
+    /// Reports the state of a call.
+    fn enter(&self, id: CallId, state: CallState) {
+        self.shared.activity.enter(id, state);
+        self.shared.note_state(id, state);
+    }
+
     /// Stores a call until a message advances it.
     fn store(&mut self, id: CallId, stage: Stage, caller: Caller) {
-        self.shared.activity.enter(id, stage.state());
+        self.enter(id, stage.state());
         self.calls.insert(id, (stage, caller));
     }
 
@@ -321,6 +358,7 @@ impl CallTable {
             (Some((Stage::CheckingGrants(waiting), caller)), Ok(Some(granted))) => {
                 match self.shared.audit_used_grants(&caller.info, &granted.used) {
                     Ok(()) => {
+                        self.shared.note_granted(id, &granted.used);
                         let step = waiting.granted(granted);
                         self.judge(id, step, Judging::Continuing, caller);
                     }
@@ -417,6 +455,7 @@ impl CallTable {
                 if let Err(error) = self.shared.audit_used_grants(&caller.info, &granted.used) {
                     return self.answer(id, caller, Err(error));
                 }
+                self.shared.note_approved(id);
                 let approved = plan.map(|plan| Approved { plan, left_out });
                 let why = Judging::Answered(approved);
                 self.judge(id, waiting.granted(granted), why, caller);

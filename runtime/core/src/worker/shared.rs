@@ -13,8 +13,9 @@ use super::activity::Activity;
 use super::actor::WorkerMsg;
 use super::admission::{Done, Load, ReplySender};
 use super::deadline::DeadlineGuard;
+use super::pause::Pause;
 use super::remote::Previews;
-use crate::audit::{AuditError, AuditEvent, Step as AuditStep};
+use crate::audit::{AuditError, AuditEvent, Step as AuditStep, wall_clock};
 use crate::call::{Call, Mode, Origin};
 use crate::capability::{Gate, Meter, revoked};
 use crate::config::Namespace;
@@ -51,6 +52,9 @@ pub(crate) struct Shared {
     pub(crate) handles: Arc<WorkerHandles>,
     pub(super) load: Load,
     pub(super) lost: Arc<AtomicU32>,
+    pub(super) pause: Arc<Pause>,
+    /// When it was started, in milliseconds since 1970.
+    pub(super) started_at: u64,
     /// Held while the policy of a request other than a call is compiled.
     pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
     pub(super) activity: Activity,
@@ -114,6 +118,8 @@ impl Shared {
             handles: Arc::new(handles),
             load: Load::default(),
             lost: Arc::default(),
+            pause: Arc::new(Pause::beneath(parent.map(|parent| &parent.pause))),
+            started_at: wall_clock(),
             compiling: Arc::default(),
             activity: Activity::default(),
             previews: Previews::default(),
@@ -189,9 +195,10 @@ impl Shared {
         if self.gate().is_closed() {
             return Judged::Refused(revoked());
         }
-        let (info, needs) = (Arc::clone(step.info()), Arc::from(step.needs()));
+        let (info, needs): (_, Arc<[Scope]>) = (Arc::clone(step.info()), step.needs().into());
         let (judged, why) = step.judge();
         let verdict = judged.verdict();
+        self.note_judged(&info, &needs, verdict);
         let CallInfo { id: call, tool, .. } = &*info;
         tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, verdict = verdict.as_str(), "checked");
         let step = AuditStep::Judged {
@@ -242,13 +249,14 @@ impl Shared {
                 let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
-        self.observe_end(info, took, result.as_ref().map(Done::bytes));
+        self.observe_end(info, took, result.as_ref());
         drop(port.send(result));
     }
 
     /// Reports the end of a call to the monitor and in the worker's activity.
-    fn observe_end(&self, info: &CallInfo, took: Duration, result: Result<u64, &CallError>) {
-        let result = result.map_err(CallError::code);
+    fn observe_end(&self, info: &CallInfo, took: Duration, result: Result<&Done, &CallError>) {
+        self.note_end(info, result);
+        let result = result.map(Done::bytes).map_err(CallError::code);
         self.end_activity(info, result.err());
         let preview = info.mode == Mode::Preview;
         self.core.audit.monitor().count_end(preview, result);
@@ -264,6 +272,7 @@ impl Shared {
     /// Reports that a call was received.
     pub(super) fn started(&self, info: &Arc<CallInfo>) {
         self.activity.begin(info);
+        self.note_received(info);
         self.observe(|| EventKind::CallStarted {
             call: info.id,
             tool: info.tool.clone(),
@@ -363,6 +372,14 @@ impl Shared {
     /// Audits a step of the worker; on an error the step must not happen.
     pub(crate) fn record(&self, step: AuditStep) -> Result<(), AuditError> {
         self.core.audit.record(self.event(None, step))
+    }
+
+    /// Like [`Self::record`], for a step that `origin` caused.
+    pub(super) fn record_by(&self, origin: Origin, step: AuditStep) -> Result<(), AuditError> {
+        self.core.audit.record(AuditEvent {
+            origin,
+            ..self.event(None, step)
+        })
     }
 
     /// Audits a step of the worker that happens in any case; the audit counts missing records.

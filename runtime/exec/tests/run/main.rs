@@ -1,5 +1,9 @@
 //! Runs real programs in sandboxes.
-#![expect(clippy::disallowed_methods, reason = "tests prepare files")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    reason = "tests prepare files, and fail by panicking"
+)]
 
 mod commands;
 #[cfg(feature = "interop")]

@@ -1,4 +1,4 @@
-//! MCP Apps: pages, `_meta.ui` of tools, and detection of clients that support views.
+//! MCP Apps: pages, style sheets for pages, `_meta.ui` of tools, and detection of clients that support views.
 
 use std::borrow::Cow;
 
@@ -17,12 +17,14 @@ use base64::engine::general_purpose::STANDARD;
 pub(super) const APP_MIME: &str = "text/html;profile=mcp-app";
 /// URI of the review page.
 const REVIEW: &str = "ui://bailiwick/review";
+/// URI of the file browser, which is served if files are.
+const FILES: &str = "ui://bailiwick/files";
 pub(super) const APPS_EXTENSION: &str = "io.modelcontextprotocol/ui";
 
 /// An MCP Apps page of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AppPage {
-    /// URI, such as `ui://hr/dashboard`; `ui://bailiwick/` is reserved for this library.
+    /// URI, such as `ui://hr/dashboard`; `ui://bailiwick/` and `ui://static/` are reserved for this library.
     pub uri: Cow<'static, str>,
     /// The name for programs.
     pub name: Cow<'static, str>,
@@ -66,6 +68,49 @@ fn meta() -> MetaObject {
     MetaObject(Map::from_iter([("ui".to_owned(), ui)]))
 }
 
+/// A style sheet that pages of any server can use.
+#[derive(Debug)]
+pub(super) struct StyleSheet {
+    pub(super) uri: &'static str,
+    title: &'static str,
+    description: &'static str,
+    css: &'static str,
+}
+
+impl StyleSheet {
+    /// The entry in `resources/list`.
+    pub(super) fn listed(&self) -> Resource {
+        let name = self.uri.rsplit('/').next().unwrap_or(self.uri);
+        Resource::new(self.uri, name)
+            .with_title(self.title)
+            .with_description(self.description)
+            .with_mime_type(CSS_MIME)
+            .with_meta(describe::resource_meta("stylesheet", false))
+    }
+
+    /// The contents for `resources/read`.
+    pub(super) fn read(&self) -> ResourceContents {
+        ResourceContents::text(self.css, self.uri).with_mime_type(CSS_MIME)
+    }
+}
+
+const CSS_MIME: &str = "text/css";
+
+pub(super) static STYLE_SHEETS: [StyleSheet; 2] = [
+    StyleSheet {
+        uri: "ui://static/tokens.css",
+        title: "Design tokens",
+        description: "CSS variables for colors, fonts and sizes, taken from the theme of the host",
+        css: bailiwick_ui::TOKENS_CSS,
+    },
+    StyleSheet {
+        uri: "ui://static/utilities.css",
+        title: "Utility classes",
+        description: "Styles of text, controls, badges and notices, based on the design tokens",
+        css: bailiwick_ui::UTILITIES_CSS,
+    },
+];
+
 /// Whether a client declares MCP Apps with the media type of these pages.
 pub(super) fn shows_views(capabilities: &ClientCapabilities) -> bool {
     let extension = capabilities.extensions.as_ref();
@@ -74,12 +119,14 @@ pub(super) fn shows_views(capabilities: &ClientCapabilities) -> bool {
     types.is_some_and(|types| types.iter().any(|mime| mime == APP_MIME))
 }
 
-/// Adds `_meta.ui` to a tool: its visibility and the page that shows its calls.
-pub(super) fn add_ui_meta(tool: &mut Tool, info: &ToolInfo) {
+/// Adds `_meta.ui` to a tool: its visibility and the page that shows its calls. `files` tells whether the file browser is
+/// served.
+pub(super) fn add_ui_meta(tool: &mut Tool, info: &ToolInfo, files: bool) {
     let mut ui = json!({"visibility": info.visibility()});
     let reviewed = info.mutates && info.provider.is_none();
     let page = match &*info.spec.page {
         "" if reviewed => REVIEW,
+        FILES if !files => "",
         own => own,
     };
     if !page.is_empty()
@@ -140,7 +187,7 @@ static BUILT_IN: [AppPage; 2] = [
         application: false,
     },
     AppPage {
-        uri: Cow::Borrowed("ui://bailiwick/files"),
+        uri: Cow::Borrowed(FILES),
         name: Cow::Borrowed("files"),
         title: Cow::Borrowed("Files"),
         description: Cow::Borrowed("Shows the files that this server serves"),

@@ -13,10 +13,10 @@ use bailiwick::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
 use bailiwick::tool::ToolInfo;
 use bailiwick::{CallError, Code, describe};
 
-/// A tool for clients that support views.
-pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
+/// A tool for clients that support views. `files` tells whether the file browser is served.
+pub(super) fn tool_for_views(info: &ToolInfo, offered: &[ToolInfo], files: bool) -> Tool {
     let mut tool = tool(info, offered);
-    super::apps::add_ui_meta(&mut tool, info);
+    super::apps::add_ui_meta(&mut tool, info, files);
     tool
 }
 

@@ -47,7 +47,7 @@ fn tools() -> [Tool; 2] {
         (
             AUTHORITY_TOOL,
             "Authority",
-            "Returns for each path whether a worker's policies allow reading and writing, ask a person, or deny it. It reads policies, not files.",
+            "Returns for each path whether a worker's policies allow reading and writing, ask a person, or deny it, and the folders that listings leave out. It reads policies, not files.",
             authority,
         ),
         (
@@ -109,7 +109,38 @@ fn authority(worker: &Worker, args: &AuthorityArgs) -> Result<Value, CallError> 
     })?;
     let paths: Vec<Value> = args.paths.iter().map(|path| rights(chosen, path)).collect();
     let names: Vec<String> = workers.iter().map(worker_label).collect();
-    Ok(json!({"worker": worker_label(chosen), "workers": names, "paths": paths}))
+    Ok(json!({
+        "worker": worker_label(chosen),
+        "workers": names,
+        "paths": paths,
+        "unlisted": unlisted(worker),
+    }))
+}
+
+/// Paths that listings leave out although the worker knows them from its open folders: folders inside readable ones whose
+/// reads are denied or need approval, and the open folders in them.
+fn unlisted(worker: &Worker) -> Vec<VirtualPath> {
+    let readable = |path: &VirtualPath| worker.judge(Verb::Read, path) == Verdict::Allow;
+    let mut paths = Vec::new();
+    for folder in worker.open_folders() {
+        let next = |path: &VirtualPath| path.parent();
+        let way: Vec<VirtualPath> =
+            std::iter::successors(Some(folder.path.clone()), next).collect();
+        let Some(outermost) = way.iter().rposition(readable) else {
+            continue;
+        };
+        for pair in way.windows(2).take(outermost) {
+            if let [path, above] = pair
+                && !(readable(path) && readable(above))
+            {
+                paths.push(path.clone());
+            }
+        }
+    }
+    paths.sort_unstable();
+    paths.dedup();
+    paths.truncate(MAX_ITEMS);
+    paths
 }
 
 /// The name with the id, since siblings may have equal names.

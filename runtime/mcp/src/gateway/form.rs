@@ -14,6 +14,8 @@ use bailiwick::scope::{Coverage, Verb};
 const MAX_ARGUMENTS: usize = 2000;
 /// The decision that denies all calls of this kind until the session ends.
 const DENY_KIND: &str = "deny all of this kind";
+/// Title of the tick that broad choices require.
+const CONFIRM: &str = "I understand that this allows more than this call";
 /// Suffix after the number of waiting calls in a lifetime choice.
 const WAITING_CALLS: &str = " waiting calls";
 /// Maximum characters of the intent.
@@ -95,8 +97,8 @@ fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<
             .or_else(|| waiting_calls(chosen))?,
         Some(_) => return None,
     };
-    // A form cannot confirm and offers no such choice.
-    if choice.needs_confirmation(lifetime) {
+    let confirmed = content.get("confirm") == Some(&Value::Bool(true));
+    if choice.needs_confirmation(lifetime) && !confirmed {
         return None;
     }
     Some(Answer::Allow {
@@ -110,7 +112,8 @@ fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<
 /// The choices with the sentences that select them.
 fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
     let roots = &question.request.roots;
-    let all = question.lasting_choices().map(|(number, choice)| {
+    let all = question.request.choices.iter().enumerate();
+    let all = all.map(|(number, choice)| {
         let sentence = bailiwick::text::escape(&choice.sentence(roots)).into_owned();
         if number == 0 && sentence.len() > MAX_CHOICE {
             return ("exactly the needs above".to_owned(), choice);
@@ -165,13 +168,16 @@ fn message(question: &Question) -> String {
         text.push('\n');
     };
     let escaped = |text: &str, max| truncated(&bailiwick::text::escape(text), max);
-    if request.sensitive {
-        let why = match request.protected_because.join("; ") {
-            why if why.is_empty() => why,
-            why => format!(" ({})", escaped(&why, MAX_INTENT)),
-        };
+    if request.sentence != request.intent {
         line(format!(
-            "CAREFUL: this changes what agents or tools may do{why}."
+            "Effect: {}",
+            bailiwick::text::escape(&request.sentence)
+        ));
+    }
+    for danger in &request.dangers {
+        line(format!(
+            "CAREFUL: {}",
+            bailiwick::text::escape(&danger.text)
         ));
     }
     if let Some(warning) = request.page_warning() {
@@ -274,10 +280,7 @@ fn add_choices(question: &Question, properties: &mut Map<String, Value>) {
         });
         properties.insert("breadth".into(), breadth);
     }
-    let lasting = question.lasting_choices().next().is_some();
-    let offered_lifetimes =
-        lifetimes().filter(|(_, lifetime)| lasting || lifetime.waiting_calls().is_some());
-    let names = offered_lifetimes.map(|(name, _)| name.to_owned());
+    let names = lifetimes().map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
     let lifetime = json!({
         "type": "string", "title": "For how long?",
@@ -285,6 +288,20 @@ fn add_choices(question: &Question, properties: &mut Map<String, Value>) {
         "enum": names, "default": "once",
     });
     properties.insert("lifetime".into(), lifetime);
+    let broad: Vec<String> = choices(question)
+        .filter(|(_, choice)| choice.is_broad())
+        .map(|(text, _)| format!("\"{text}\""))
+        .collect();
+    if !broad.is_empty() {
+        let about = format!(
+            "Required to allow {}, except for `once` of what the call needs.",
+            broad.join(" or ")
+        );
+        let confirm = json!({
+            "type": "boolean", "title": CONFIRM, "description": about, "default": false,
+        });
+        properties.insert("confirm".into(), confirm);
+    }
 }
 
 fn truncated(text: &str, max: usize) -> String {
@@ -458,20 +475,80 @@ mod tests {
     }
 
     #[test]
-    fn broad_choices_are_offered_for_the_call_only() {
+    fn broad_choices_require_the_tick() {
         let mut question = question();
         question.request = changing(request(1, 1, &["write:file:/tmp/x"]));
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let offered = &form["requestedSchema"]["properties"];
-        assert_eq!(offered["lifetime"]["enum"], json!(["once"]));
-        assert_eq!(offered["breadth"], Value::Null);
+        assert_eq!(offered["confirm"]["type"], "boolean");
+        let broad = "create, change, delete or move /tmp/x (outside your roots)";
+        let asked = "change /tmp/x (outside your roots)";
+        assert_eq!(offered["breadth"]["enum"], json!([asked, broad]));
         let accept = ElicitationAction::Accept;
-        let parsed = |lifetime: &str| {
-            let content = json!({"decision": "allow", "lifetime": lifetime});
+        let parsed = |breadth: &str, lifetime: &str, confirm: Value| {
+            let content = json!({
+                "decision": "allow", "breadth": breadth, "lifetime": lifetime, "confirm": confirm,
+            });
             read(&question, FormKind::Connection, &accept, &content)
         };
-        assert_eq!(parsed("once"), FormResponse::Answer(Answer::ONCE));
-        assert_eq!(parsed("session"), FormResponse::Unusable);
+        let allows = |response| matches!(response, FormResponse::Answer(Answer::Allow { .. }));
+        assert!(allows(parsed(asked, "once", Value::Null)));
+        assert!(allows(parsed(asked, "session", json!(true))));
+        assert!(allows(parsed(broad, "session", json!(true))));
+        for unconfirmed in [json!(false), Value::Null, json!("true")] {
+            for (breadth, lifetime) in [(asked, "session"), (broad, "once")] {
+                let read = parsed(breadth, lifetime, unconfirmed.clone());
+                assert_eq!(read, FormResponse::Unusable, "{breadth} {lifetime}");
+            }
+        }
+    }
+
+    #[test]
+    fn form_offers_the_same_choices_as_every_other_prompt() {
+        for (question, expected) in bailiwick::fixtures::offered_choices() {
+            let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
+            let offered = &form["requestedSchema"]["properties"]["breadth"]["enum"];
+            let covers: Vec<&str> = expected.iter().map(|(_, covers, _)| *covers).collect();
+            // A form with a single choice has no field for it.
+            let texts = if covers.len() > 1 {
+                json!(covers)
+            } else {
+                Value::Null
+            };
+            assert_eq!(*offered, texts);
+            for (_, covers, confirm) in expected {
+                let breadth = if texts.is_null() {
+                    Value::Null
+                } else {
+                    json!(covers)
+                };
+                let mut content =
+                    json!({"decision": "allow", "breadth": breadth, "lifetime": "session"});
+                let accept = ElicitationAction::Accept;
+                let unconfirmed = read(&question, FormKind::Connection, &accept, &content);
+                assert_eq!(unconfirmed == FormResponse::Unusable, confirm, "{covers}");
+                content["confirm"] = json!(true);
+                let confirmed = read(&question, FormKind::Connection, &accept, &content);
+                assert!(
+                    matches!(confirmed, FormResponse::Answer(Answer::Allow { .. })),
+                    "{covers}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn form_shows_the_sentence_and_dangers() {
+        let mut question = question();
+        question.request = bailiwick::fixtures::shown(question.request);
+        let preview = question.request.preview.as_mut().unwrap();
+        preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
+        question.request = bailiwick::fixtures::changing(question.request);
+        let message = message(&question);
+        let expected = "Effect: Delete the folder old and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes the folder old and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes everything in old, at any depth\n";
+        assert!(message.starts_with(expected), "{message}");
     }
 
     #[test]
@@ -517,7 +594,7 @@ mod tests {
     }
 
     #[test]
-    fn form_offers_choices_without_confirmation() {
+    fn form_offers_every_choice() {
         let ElicitRequestParams::FormElicitationParams {
             message,
             requested_schema,
@@ -537,8 +614,16 @@ mod tests {
         );
         assert_eq!(
             schema["properties"]["breadth"]["enum"],
-            json!(["change /r/a/x", FOLDER])
+            json!([
+                "change /r/a/x",
+                "create, change, delete or move /r/a/x",
+                FOLDER,
+                "change /r and everything in it; protected names stay closed",
+            ])
         );
+        let confirm = &schema["properties"]["confirm"]["description"];
+        let confirm = confirm.as_str().unwrap();
+        assert!(confirm.contains("delete or move /r/a/x\"") && !confirm.contains("/r/a and"));
         assert_eq!(
             schema["properties"]["lifetime"]["enum"],
             json!(["once", "ten uses", "one hour", "session"])

@@ -13,7 +13,7 @@ use rmcp::model::{
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use super::apps::AppPage;
+use super::apps::{AppPage, StyleSheet};
 use super::worker_request::WorkerRequest;
 use super::{Gateway, apps, convert, describe, prompts, uri};
 use crate::upstream::{COMPLETE, resource_of};
@@ -38,7 +38,8 @@ impl Gateway {
 }
 
 impl WorkerRequest<'_> {
-    /// Lists the latest artifacts of the worker, its outermost open folders, and pages if the client supports views.
+    /// Lists the latest artifacts of the worker, its outermost open folders, and pages and their style sheets if the
+    /// client supports views.
     /// A policy of the request hides folders and artifacts that it does not allow to read.
     pub(super) async fn list_resources(&self) -> Result<Vec<Resource>, ErrorData> {
         let (state, worker) = (&self.gateway.state, self.worker());
@@ -59,6 +60,7 @@ impl WorkerRequest<'_> {
         }
         if self.views {
             resources.extend(self.gateway.pages().map(AppPage::listed));
+            resources.extend(apps::STYLE_SHEETS.iter().map(StyleSheet::listed));
         }
         let mut artifacts = worker.artifacts();
         artifacts.retain(|made| !restricted || shows_only_readable(worker, &authority, &made.uri));
@@ -99,6 +101,9 @@ impl WorkerRequest<'_> {
     pub(super) async fn read_resource(&self, uri: &str) -> Result<ReadResourceResult, ErrorData> {
         if let Some((server, at_server)) = resource_of(uri) {
             return self.server_resource(uri, &server, &at_server).await;
+        }
+        if let Some(sheet) = apps::STYLE_SHEETS.iter().find(|sheet| sheet.uri == uri) {
+            return Ok(uncached(vec![sheet.read()]));
         }
         let worker = self.worker();
         let page = self.gateway.pages().find(|page| page.uri == uri);

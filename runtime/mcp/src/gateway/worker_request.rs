@@ -67,7 +67,8 @@ impl WorkerRequest<'_> {
         }
         let for_views = worker.tools_left(&authority, true);
         let shown = tools.iter().chain(&for_views);
-        let shown = shown.map(|tool| convert::tool_for_views(tool, &tools));
+        let files = self.gateway.state.files.is_some();
+        let shown = shown.map(|tool| convert::tool_for_views(tool, &tools, files));
         let mut shown: Vec<Tool> = shown.collect();
         // A policy that lists the allowed tools cannot list these.
         if self.options.policy.is_none() {

@@ -5,25 +5,30 @@ import type { Parsed } from "../../lib/json.ts";
 /** Additional details from bailiwick's own host. */
 const details = object({
   agent: list(text),
-  intent: text,
+  /** What the call does: verb, object and count. */
+  sentence: text,
   needs: list(text),
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
-  protected: list(text),
-  /** `count` is how many items the pattern covers now, if the host knows. */
-  rungs: list(
+  dangers: list(object({ kind: text, text })),
+  /** The first files that the call affects; `files_total` is the number of all. */
+  files: list(object({ path: text, op: text, bytes: maybe(number) })),
+  files_total: number,
+  /** What an answer that outlasts the call can allow, the narrowest first. */
+  choices: list(
     object({
-      patterns: list(text),
+      breadth: oneOf("asked", "file", "folder", "project"),
       covers: text,
-      count: maybe(number),
-      /** The grants to send for exactly this choice; if absent, the patterns are sent. */
-      grants: maybe(list(anything)),
-      /** A grant that outlasts the call needs explicit confirmation. */
-      confirm: maybe(flag),
+      /** The grants to send for exactly this choice. */
+      grants: list(anything),
+      /** Whether something that it covers is outside the served roots. */
+      outside: flag,
+      /** Whether it is broad. */
+      confirm: flag,
     }),
   ),
-  /** Number of identical pending calls. */
-  waiting: maybe(number),
+  /** Number of equal pending calls. */
+  waiting: number,
   /** Present if the host can show a preview of the call. */
   preview: maybe(object({})),
   /** Size of the full arguments, if `params` is truncated. */

@@ -11,7 +11,8 @@ export interface LeftOut {
 }
 
 export interface Choice {
-  readonly rung: number;
+  /** Index of what is allowed without asking; 0 is exactly what is asked. */
+  readonly reach: number;
   readonly time: Time;
   readonly uses: number;
   readonly descendants: boolean;
@@ -22,9 +23,9 @@ export interface Choice {
   readonly out: readonly LeftOut[];
 }
 
-/** The initial choice: the narrowest pattern, once. */
+/** The initial choice: exactly what is asked, once. */
 export const narrowest: Choice = {
-  rung: 0,
+  reach: 0,
   time: "once",
   uses: 10,
   descendants: false,
@@ -34,37 +35,41 @@ export const narrowest: Choice = {
   out: [],
 };
 
-const patterns = (details: Details | undefined, { rung }: Choice): readonly string[] => details?.rungs[rung]?.patterns ?? [];
+/** Whether the answer ends with the pending calls, so that nothing further is allowed. */
+export const isBrief = ({ time }: Choice): boolean => time === "once" || time === "waiting";
 
 /** Whether a pattern has no detail part, and so covers every resource of its kind. */
 export const isWide = (patterns: readonly string[]): boolean => patterns.some((pattern) => pattern.split(":").length < 3);
 
-/** Whether the choice needs confirmation: the host asks for it, it is permanent, or it is broad. */
-export function needsTick(details: Details | undefined, choice: Choice): boolean {
-  const confirm = details?.rungs[choice.rung]?.confirm;
-  if (confirm !== undefined && choice.time !== "agent") return confirm && (choice.rung > 0 || !(choice.time === "once" || choice.time === "waiting"));
-  return choice.time === "agent" || choice.rung > 2 || (choice.rung > 0 && isWide(patterns(details, choice)));
+/** What a person must confirm before the choice is allowed, or an empty text. */
+export function confirmation(details: Details | undefined, choice: Choice): string {
+  if (isBrief(choice)) return "";
+  const { confirm, outside } = details?.choices[choice.reach] ?? {};
+  const reasons = [confirm && "allows much more than this call", outside && "reaches outside your project", choice.time === "agent" && "lasts until I revoke it"].filter((one) => one);
+  return reasons.length > 0 ? `I understand that this ${reasons.join(" and ")}.` : "";
 }
 
-/** Labels of the grant lifetimes. */
+/** The lifetimes of an answer. */
 export const TIMES = {
-  once: "once",
-  waiting: "for all equal calls that wait",
+  once: "only this call",
+  waiting: "all equal calls that wait",
   uses: "for the next uses:",
   hour: "for 1 hour",
-  session: "for this session",
+  session: "until the session ends",
   agent: "until I revoke it",
 } as const satisfies Record<Time, string>;
 
 export function allowWords(details: Details | undefined, choice: Choice): string {
-  const { rung, time, uses, descendants, out } = choice;
-  const long = time === "uses" ? `for ${uses} uses` : time === "waiting" ? `for ${details?.waiting ?? 1} equal calls that wait` : TIMES[time];
-  const what = rung ? `to ${oneLine(details?.rungs[rung]?.covers ?? "", 60)}` : out.length ? "what is ticked" : "this";
-  return `Allow ${what} ${long}${descendants ? ", sub-agents too" : ""}`;
+  const { reach, time, uses, descendants, out } = choice;
+  if (time === "once") return out.length > 0 ? "Allow the ticked changes once" : "Allow once";
+  if (time === "waiting") return `Allow all ${details?.waiting ?? 1} equal calls that wait`;
+  const covers = details?.choices[reach]?.covers;
+  const what = covers === undefined ? "this" : `it to ${oneLine(covers, 1000)},`;
+  return `Allow ${what} ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}`;
 }
 
 export function denyWords({ note, rest }: Choice): string {
-  return `Deny ${rest ? "for the rest of the session" : "once"}${note ? ", with the note" : ""}`;
+  return `Deny${note ? " and tell why" : ""}${rest ? `${note ? "," : " and"} stop asking` : ""}`;
 }
 
 /** The answer in the format of the host's API. */
@@ -72,5 +77,5 @@ export function answer(details: Details | undefined, choice: Choice, allows: boo
   const { time, uses, descendants, out, note, rest } = choice;
   if (!allows) return { deny: { note: note || null, rest_of_session: rest } };
   const lifetime = time === "uses" ? { uses } : time === "hour" ? { for_ms: 3_600_000 } : time === "waiting" ? { waiting: details?.waiting ?? 1 } : time;
-  return { allow: { patterns: details?.rungs[choice.rung]?.grants ?? patterns(details, choice), lifetime, descendants, left_out: out } };
+  return { allow: { patterns: details?.choices[choice.reach]?.grants ?? [], lifetime, descendants, left_out: out } };
 }

@@ -2,20 +2,23 @@
 import { render } from "preact";
 
 import { CALM, left } from "../../lib/calm.ts";
+import { isShortcut } from "../../lib/keys.ts";
 import { block as read } from "./block.ts";
 import type { Block } from "./block.ts";
-import { answer, narrowest, needsTick } from "./choice.ts";
+import { answer, confirmation, isBrief, narrowest } from "./choice.ts";
 import type { Choice, LeftOut } from "./choice.ts";
 import { Prompt } from "./view.tsx";
 
 /** Shown after a press within the delay. */
 const EARLY = "Not accepted: the request has just changed. Press again.";
+/** Shown after the shortcut of a call that is dangerous or not allowed just once. */
+const CONFIRM = "Press Enter to allow.";
 
 /**
  * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
  * host shows a preview of the call (`view`), sets `settled` once it is loaded, and sets `leftOut` to the excluded
  * hunks. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
- * after each `failed()`.
+ * after each `failed()`. With `shortcuts`, the keys `a`, `d` and `o` of the document allow, deny and open the options.
  */
 export class PermissionPrompt extends HTMLElement {
   #block: Block | undefined;
@@ -27,9 +30,13 @@ export class PermissionPrompt extends HTMLElement {
   #settled!: boolean;
   /** Whether at least one hunk is still included. */
   #some!: boolean;
+  #options = false;
   #since = 0;
   #ticking: ReturnType<typeof setInterval> | undefined;
   #calming: ReturnType<typeof setTimeout> | undefined;
+
+  /** Whether keys anywhere in the document answer. Set it before the block. */
+  shortcuts = false;
 
   constructor() {
     super();
@@ -45,6 +52,7 @@ export class PermissionPrompt extends HTMLElement {
     this.ariaLabel = "Permission request";
     this.#calm();
     document.addEventListener("visibilitychange", this.#calm);
+    document.addEventListener("keydown", this.#pressed);
     this.#ticking = setInterval(() => this.#update(), 1000);
   }
 
@@ -52,6 +60,7 @@ export class PermissionPrompt extends HTMLElement {
     clearInterval(this.#ticking);
     clearTimeout(this.#calming);
     document.removeEventListener("visibilitychange", this.#calm);
+    document.removeEventListener("keydown", this.#pressed);
   }
 
   get block(): unknown {
@@ -66,6 +75,7 @@ export class PermissionPrompt extends HTMLElement {
       this.#choice = narrowest;
       this.#said = undefined;
       this.#why = "";
+      this.#options = false;
       this.#some = true;
       this.#settled = !next.bailiwick?.preview;
       this.#view = undefined;
@@ -92,7 +102,12 @@ export class PermissionPrompt extends HTMLElement {
   set leftOut(out: readonly LeftOut[] | undefined) {
     this.#some = !!out;
     // A broader grant would also allow the excluded hunks, so the answer applies once and to this call only.
-    this.#choose(out?.length === 0 ? { out } : { out: out ?? [], rung: 0, time: "once", descendants: false });
+    this.#choose(out?.length === 0 ? { out } : { out: out ?? [], time: "once" });
+  }
+
+  /** Reports that the host has moved the prompt; presses are ignored for a moment. */
+  moved(): void {
+    this.#calm();
   }
 
   /** Reports that the answer had no effect, and allows another one. */
@@ -117,7 +132,32 @@ export class PermissionPrompt extends HTMLElement {
 
   #choose(change: Partial<Choice>): void {
     // Any change of the choice clears the confirmation.
-    this.#choice = { ...this.#choice, sure: false, ...(change.time === "once" && { descendants: false }), ...change };
+    const next = { ...this.#choice, sure: false, ...change };
+    // Only an answer that outlasts the call can allow more than the call.
+    this.#choice = isBrief(next) ? { ...next, reach: 0, descendants: false } : next;
+    this.#update();
+  }
+
+  readonly #pressed = (event: KeyboardEvent): void => {
+    if (!this.shortcuts || !isShortcut(event) || !this.checkVisibility()) return;
+    if (event.key === "a") this.#allow();
+    else if (event.key === "d") this.#answer(false);
+    else if (event.key === "o") this.#toggle();
+  };
+
+  /** Allows a harmless call once; otherwise moves the focus to the button, so that it takes a second key. */
+  #allow(): void {
+    const { time, out } = this.#choice;
+    if (!this.#may(true)) return;
+    const isPlain = time === "once" && out.length === 0 && this.#block?.bailiwick?.dangers.length === 0;
+    if (isPlain || this.#isEarly()) return this.#answer(true);
+    this.#why = CONFIRM;
+    this.#update();
+    this.querySelector<HTMLElement>(".allow")?.focus();
+  }
+
+  #toggle(): void {
+    this.#options = !this.#options;
     this.#update();
   }
 
@@ -128,7 +168,7 @@ export class PermissionPrompt extends HTMLElement {
 
   #may(allows: boolean): boolean {
     const open = this.#block?.status === "pending" && !this.#said && this.#left();
-    const unsure = needsTick(this.#block?.bailiwick, this.#choice) && !this.#choice.sure;
+    const unsure = confirmation(this.#block?.bailiwick, this.#choice) && !this.#choice.sure;
     return !!open && (!allows || (this.#settled && this.#some && !unsure));
   }
 
@@ -143,7 +183,7 @@ export class PermissionPrompt extends HTMLElement {
     this.#said = allows ? "granted" : "denied";
     this.#why = "";
     this.#update();
-    const detail = { id: block.tool_call.id, answer: answer(block.bailiwick, choice, allows), remember: allows && choice.time !== "once" };
+    const detail = { id: block.tool_call.id, answer: answer(block.bailiwick, choice, allows), remember: allows && !isBrief(choice) };
     this.dispatchEvent(new CustomEvent(`permission-${this.#said}`, { detail }));
   }
 
@@ -152,12 +192,12 @@ export class PermissionPrompt extends HTMLElement {
     if (!block) return;
     const { status } = block;
     const time = this.#left();
-    const late = "Not allowed: no answer in time.";
+    const late = "Denied: no answer in time.";
     const by = this.#said === status ? "" : "Answered elsewhere: ";
     const words = {
       pending: this.#said ? "Sending…" : time ? this.#why : late,
-      granted: `${by}allowed ${block.extra.grantedPermissions?.join(", ") ?? ""}`,
-      denied: `${by}denied`,
+      granted: by ? `${by}allowed.` : "Allowed.",
+      denied: by ? `${by}denied.` : "Denied.",
       expired: late,
       cancelled: "The call has ended; there is nothing to answer.",
     }[status];
@@ -169,9 +209,12 @@ export class PermissionPrompt extends HTMLElement {
         view={this.#view}
         open={this.#may(false)}
         allowable={this.#may(true)}
+        options={this.#options}
+        shortcuts={this.shortcuts}
         left={time}
         status={words}
         choose={(change) => this.#choose(change)}
+        toggle={() => this.#toggle()}
         answer={(allows) => this.#answer(allows)}
       />
     );

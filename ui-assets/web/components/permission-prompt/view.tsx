@@ -1,23 +1,69 @@
 // What a permission prompt shows.
-import type { ComponentChildren } from "preact";
-
-import { Button, Code, Name, Tick, trusted } from "../../lib/ui.tsx";
+import { Button, Code, Marked } from "../../lib/ui.tsx";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { fromJson } from "../../lib/json.ts";
-import type { Block } from "./block.ts";
-import { TIMES, allowWords, denyWords, needsTick } from "./choice.ts";
-import type { Choice, Time } from "./choice.ts";
+import { counted, shortPath, size } from "../../lib/words.ts";
+import type { Block, Details } from "./block.ts";
+import { allowWords, denyWords } from "./choice.ts";
+import type { Choice } from "./choice.ts";
+import { dangerLook, isRed } from "./dangers.ts";
+import { Options } from "./options.tsx";
 
+/** What a call wants, if the host does not tell. */
 const TYPES = { read: "Wants to read", write: "Wants to change or run", all: "Wants to read and change" };
-const TRUST = { own: "This host’s own tool", known: "Known to this host", unknown: "⚠ Unknown server" };
+/** Number of files that are listed if there is no preview. */
+const MOST_FILES = 8;
+const LONGEST = 300;
+
+/** Text on one line in which hidden characters are marked. */
+function Sentence({ text }: { readonly text: string }) {
+  const flat = text.replaceAll(/[^\S\ufeff]+/gu, " ").trim();
+  return <bdi><Marked text={flat.length > LONGEST ? `${flat.slice(0, LONGEST - 1)}…` : flat} /></bdi>;
+}
+
+/** Who asks: the name of the agent, and its path if it has a parent. */
+function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly block: Block }) {
+  const name = own?.agent.at(-1);
+  if (!own || name === undefined) {
+    return (
+      <>
+        <b class={`badge ${extra.permissionType}`}>{TYPES[extra.permissionType]}</b>
+        <bdi>{`${oneLine(call.server_name, 80)} › ${oneLine(call.name, 80)}`}</bdi>
+      </>
+    );
+  }
+  const path = oneLine(own.agent.join(" › "), 120);
+  return (
+    <span class="who">
+      <b><bdi>{oneLine(name, 60)}</bdi></b> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
+    </span>
+  );
+}
+
+/** The first files that the call affects. */
+function Files({ details: { files, files_total } }: { readonly details: Details }) {
+  const first = files.slice(0, MOST_FILES);
+  return (
+    <ul class="affected">
+      {first.map(({ path, op, bytes }) => (
+        <li>
+          <span class={`badge ${op === "delete" ? "danger" : ""}`}>{visible(op).replace("_", " ")}</span>
+          <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>
+          {bytes !== undefined && <span class="quiet">{size(bytes)}</span>}
+        </li>
+      ))}
+      {files_total > first.length && <li class="quiet">{`and ${files_total - first.length} more`}</li>}
+    </ul>
+  );
+}
 
 /** Lists the arguments by name; arguments that are not a JSON object are shown as text. */
 function Arguments({ params, whole }: { readonly params: string; readonly whole: number | undefined }) {
   const value = fromJson(params) ?? params;
   const entries = Object.entries(Object(value) === value ? (value as object) : { "": value });
   return (
-    <details>
-      <summary>{whole ? `The first ${params.length} characters of the arguments (${whole} bytes)` : `All arguments (${entries.length})`}</summary>
+    <>
+      <h3>{whole ? `Arguments: the first ${params.length} characters of ${counted(whole, "byte")}` : "Arguments"}</h3>
       {entries.map(([key, one]: [string, unknown]) => (
         <div class="argument">
           <Code text={key} />
@@ -26,15 +72,20 @@ function Arguments({ params, whole }: { readonly params: string; readonly whole:
           </pre>
         </div>
       ))}
-    </details>
+    </>
   );
 }
 
-const Group = ({ words, children }: { readonly words: string; readonly children: ComponentChildren }) => (
-  <fieldset>
-    <legend>{words}</legend>
-    {children}
-  </fieldset>
+const More = ({ block: { tool_call: call, bailiwick: own } }: { readonly block: Block }) => (
+  <details>
+    <summary>Details</summary>
+    <p>
+      Tool <Code text={call.name} /> of <bdi title={oneLine(call.server_description)}>{`${oneLine(call.server_icons, 8)} ${oneLine(call.server_name)}`}</bdi>{(own?.trust ?? "unknown") === "unknown" && " (unknown to this host)"}
+    </p>
+    {own && <h3>Needs</h3>}
+    <ul class="needs">{own?.needs.map((need) => <li><Code text={need} /></li>)}</ul>
+    <Arguments params={call.params} whole={own?.arguments_bytes} />
+  </details>
 );
 
 export interface PromptProps {
@@ -45,120 +96,53 @@ export interface PromptProps {
   /** Whether the question can be answered, and whether it can be allowed. */
   readonly open: boolean;
   readonly allowable: boolean;
+  /** Whether the options are shown. */
+  readonly options: boolean;
+  /** Whether the buttons name their keys. */
+  readonly shortcuts: boolean;
   /** The remaining time to answer. */
   readonly left: string;
   readonly status: string;
   readonly choose: (change: Partial<Choice>) => void;
+  readonly toggle: () => void;
   readonly answer: (allows: boolean) => void;
 }
 
-type TickOf = <K extends keyof Choice>(words: ComponentChildren, key: K, on: Choice[K], off?: Choice[K], may?: boolean) => ComponentChildren;
-
-/** Which resources a grant covers. */
-const Rungs = ({ block: { bailiwick: own }, isWhole, tick }: { readonly block: Block; readonly isWhole: boolean; readonly tick: TickOf }) =>
-  own ? (
-    <Group words="How much">
-      {own.rungs.slice(0, 5).map(({ patterns, covers, count }, rung) => {
-        const words = (
-          <span>
-            {patterns.map((pattern) => <Code text={pattern} />)}
-            <small><bdi>{visible(covers + (count === undefined ? "" : `; ${count} now`))}</bdi></small>
-          </span>
-        );
-        return tick(words, "rung", rung, undefined, rung === 0 || isWhole);
-      })}
-    </Group>
-  ) : null;
-
-export function Prompt({ block, choice, view, open, allowable, left, status, choose, answer }: PromptProps) {
-  const { content, tool_call: call, extra, bailiwick: own } = block;
-  const isWhole = choice.out.length === 0;
-  /** A checkbox that sets `key` to `on` or `off`; without `off`, a radio button. */
-  const tick: TickOf = (words, key, on, off, may = true) => {
-    const isRadio = off === undefined;
-    return (
-      <label>
-        <Tick
-          type={isRadio ? "radio" : "checkbox"}
-          name={isRadio ? key : undefined}
-          checked={isRadio ? choice[key] === on : choice[key] !== off}
-          disabled={!open || !may}
-          change={(ticked) => choose({ [key]: ticked ? on : off })}
-        />
-        <span>{words}</span>
-      </label>
-    );
-  };
-  const uses = (
-    <input
-      type="number"
-      min={2}
-      max={1000}
-      defaultValue="10"
-      aria-label="How many uses"
-      disabled={!open || !isWhole}
-      onInput={trusted(({ currentTarget }) => {
-        const number = currentTarget as HTMLInputElement;
-        if (number.valueAsNumber > 1 && number.checkValidity()) choose({ uses: number.valueAsNumber, time: "uses" });
-      })}
-    />
-  );
-  const times = (own ? (Object.keys(TIMES) as Time[]) : []).map((time) => {
-    if ((own?.sensitive && time === "agent") || (time === "waiting" && (own?.waiting ?? 1) < 2)) return null;
-    const label = tick(TIMES[time], "time", time, undefined, time === "once" || time === "waiting" || isWhole);
-    return time === "uses" ? <div class="line">{label}{uses}</div> : label;
-  });
-  const path = [...(own?.agent ?? []), call.name].map((name) => oneLine(name)).join(" › ");
+export function Prompt({ block, choice, view, open, allowable, options, shortcuts, left, status, choose, toggle, answer }: PromptProps) {
+  const { content, bailiwick: own } = block;
+  const key = (name: string): string | undefined => (shortcuts ? name : undefined);
   const shownView = (place: HTMLElement | null): void => {
     if (view && place?.firstChild !== view) place?.replaceChildren(view);
   };
+  const all = own?.dangers ?? [];
+  // What a recursive deletion deletes is in the heading.
+  const dangers = all.filter(({ kind }) => kind !== "delete" || all.every((other) => other.kind !== "recursive"));
   return (
     <>
       <div class="line">
-        <b class={`badge ${extra.permissionType}`}>{TYPES[extra.permissionType]}</b>
-        <bdi title={path}>{path}</bdi>
-        <span class="quiet end">{open && own ? `Ends in ${left}` : null}</span>
+        <Who block={block} />
+        {open && own && <span class="quiet end">{`Denied in ${left} if you do nothing`}</span>}
       </div>
-      <h2 tabIndex={-1}><Name text={own?.intent ?? content} /></h2>
-      <div class="line">
-        <bdi title={oneLine(call.server_description)}>{`${oneLine(call.server_icons, 8)} ${oneLine(call.server_name)}`}</bdi>
-        <span class="badge">{TRUST[own?.trust ?? "unknown"]}</span>
-      </div>
-      {own && (
-        <div>
-          Needs
-          <ul class="needs">{own.needs.map((need) => <li><Code text={need} /></li>)}</ul>
-        </div>
+      <h2 tabIndex={-1}><Sentence text={own?.sentence ?? content} /></h2>
+      {dangers.length > 0 && (
+        <ul class="dangers" aria-label="Dangers">
+          {dangers.map(({ kind, text }) => (
+            <li class={dangerLook(kind)}><span aria-hidden="true">⚠ </span><Sentence text={text} /></li>
+          ))}
+        </ul>
       )}
-      {!!own?.protected.length && <p class="notice warn">Protected, so only exactly this can be allowed: {own.protected.map((name) => <Code text={name} />)}</p>}
-      {(own?.waiting ?? 1) > 1 && <p class="notice">{`${own?.waiting} equal calls wait; “once” lets one of them through.`}</p>}
-      <Arguments params={call.params} whole={own?.arguments_bytes} />
+      {own && own.waiting > 1 && <p class="quiet">{`${own.waiting} equal calls wait; “once” lets one of them through.`}</p>}
+      {own && !own.preview && own.files.length > 0 && <Files details={own} />}
       <div class="preview" ref={shownView}>{!view && own?.preview && "Loading preview…"}</div>
-      <div class="two">
-        <Rungs block={block} isWhole={isWhole} tick={tick} />
-        <Group words="How long">
-          {tick("Remember this choice", "time", own ? "session" : "agent", "once", isWhole)}
-          {times}
-          {own && tick("Its sub-agents may, too", "descendants", true, false, choice.time !== "once" && choice.time !== "waiting")}
-        </Group>
-      </div>
-      <p class="quiet" role="status">{own && visible(`Covers: ${own.rungs[choice.rung]?.covers ?? "exactly this"}.`)}</p>
-      <div hidden={!needsTick(own, choice)}>{tick("I understand this grants broad or permanent access.", "sure", true, false)}</div>
-      <details>
-        <summary>Deny with a note, or for longer</summary>
-        <textarea
-          rows={2}
-          maxlength={1000}
-          aria-label="Note to the agent"
-          disabled={!open}
-          onInput={trusted(({ currentTarget }) => choose({ note: (currentTarget as HTMLTextAreaElement).value.trim() }))}
-        />
-        {own && tick("For the rest of the session, do not ask again", "rest", true, false)}
-      </details>
-      <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
-      <div class="line">
-        <Button disabled={!open} press={() => answer(false)}>{denyWords(choice)}</Button>
-        <Button class="primary" disabled={!allowable} press={() => answer(true)}>{allowWords(own, choice)}</Button>
+      <More block={block} />
+      <div class="answer">
+        {options && <Options details={own} choice={choice} open={open} choose={choose} />}
+        <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
+        <div class="bar">
+          <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
+          <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>
+          <Button class={`primary allow ${isRed(dangers) ? "red" : ""}`} disabled={!allowable} aria-keyshortcuts={key("a")} press={() => answer(true)}>{allowWords(own, choice)}</Button>
+        </div>
       </div>
     </>
   );

@@ -1,6 +1,6 @@
-// Descriptions of directory contents and binary files for display.
+// Descriptions of changes without lines: directories, binary files and others.
 
-import type { Contents, Entry } from "./change.ts";
+import type { Change, Contents, Entry } from "./change.ts";
 
 const counted = (count: number, one: string, several = `${one}s`): string => `${count} ${count === 1 ? one : several}`;
 
@@ -18,8 +18,19 @@ export function listing({ files, directories, others, first }: Contents): string
 }
 
 /** Type, size and hash of a binary file before and after. */
-export function binary(type: string | undefined, before: Entry, after: Entry): string {
+function binary(type: string | undefined, before: Entry, after: Entry): string {
   const side = ({ kind, hash, bytes }: Entry): string => (kind === "file" ? `${counted(bytes, "byte")}, sha256 ${hash.slice(0, 12)}` : "");
   const sides = [side(before), side(after)].filter((one, at, all) => one && all.indexOf(one) === at);
   return `Binary file (${type || "unknown type"}): ${sides.join(" → ")}`;
+}
+
+/** Why no lines are shown. */
+export function reason({ op, before, after, hidden, large, binary: isBinary, binary_type, hunks, notes }: Change): string | undefined {
+  if (op === "make_directory") return "Directory will be created.";
+  if (before.kind === "directory" && op === "delete") return "Directory and its contents will be deleted.";
+  if (hidden) return "This worker may not read the file, so its content is not shown.";
+  if (large) return "Too much changed to be shown line by line.";
+  if (isBinary) return binary(binary_type, before, after);
+  if (hunks.length > 0 || notes?.length) return undefined;
+  return op === "create" || op === "delete" ? "The file is empty." : "The content stays as it is.";
 }

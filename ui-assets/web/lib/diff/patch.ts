@@ -8,15 +8,15 @@ const UNKNOWN = { kind: "", hash: "", bytes: 0 };
 interface Patched {
   old: string;
   now: string;
+  isCopy: boolean;
   readonly notes: string[];
   readonly hunks: { readonly old_start: number; readonly new_start: number; readonly lines: { readonly op: Kind; text: string }[] }[];
 }
 
-/** The path in a line such as `--- a/path`; empty for a file that does not exist. */
-function named(line: string): string {
-  const [path = ""] = line.slice(4).split("\t");
-  return path === "/dev/null" ? "" : path.replace(/^("?)[ab]\//, "$1").replace(/^"(.*)"$/, "$1");
-}
+/** The path of a name such as `a/path`, which may be quoted; empty for a file that does not exist. */
+const pathOf = (name: string): string => (name === "/dev/null" ? "" : name.replace(/\t.*/, "").replace(/^("?)[ab]\/(.*)\1$/, "$2"));
+
+const BINARY = "Binary file, not shown.";
 
 /** Splits a unified diff into files with their hunks. Other lines between hunks become notes. */
 function files(patch: string): Patched[] {
@@ -25,8 +25,11 @@ function files(patch: string): Patched[] {
   let old = 0;
   let now = 0;
   let file: Patched | undefined;
+  /** Whether the header of the current file can continue. */
+  let isHead = false;
   const begin = (): Patched => {
-    all.push((file = { old: "", now: "", notes: [], hunks: [] }));
+    isHead = true;
+    all.push((file = { old: "", now: "", isCopy: false, notes: [], hunks: [] }));
     return file;
   };
   for (const line of patch.replace(/\n$/, "").split("\n")) {
@@ -47,28 +50,38 @@ function files(patch: string): Patched[] {
     const [, from, gone = 1, to, come = 1] = /^@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@/.exec(line) ?? [];
     if (from !== undefined) {
       [old, now] = [Number(gone), Number(come)];
+      isHead = false;
       (file ?? begin()).hunks.push({ old_start: Number(from), new_start: Number(to), lines: [] });
-    } else if (line.startsWith("diff ")) begin();
-    else if (line.startsWith("--- ")) (file && !file.old && !file.hunks.length && !file.notes.some((note) => note.startsWith("#")) ? file : begin()).old = named(line);
-    else if (line.startsWith("+++ ")) (file ?? begin()).now = named(line);
-    else if (!line.startsWith("index ")) (file && !/^# \S/.test(line) ? file : begin()).notes.push(line);
+    } else if (line.startsWith("diff ")) {
+      const [, one = "", other = ""] = /^diff --git (.+?) ("?b\/.+)$/.exec(line) ?? [];
+      Object.assign(begin(), { old: pathOf(one), now: pathOf(other) });
+    } else if (file?.notes.at(-1) === BINARY) continue;
+    else if (line.startsWith("--- ")) {
+      (file && isHead ? file : begin()).old = pathOf(line.slice(4));
+      isHead = false;
+    } else if (line.startsWith("+++ ")) (file ?? begin()).now = pathOf(line.slice(4));
+    else if (/^# \S/.test(line)) begin().notes.push(line);
+    else if (file && / file mode /.test(line)) file[first === "n" ? "old" : "now"] = "";
+    else if (file && /^(copy|rename) /.test(line)) file.isCopy = first === "c";
+    else if (!/^(index|(dis)?similarity) /.test(line)) (file ?? begin()).notes.push(/^(Binary files|GIT binary) /.test(line) ? BINARY : line);
   }
   return all;
 }
 
-/** The facts of a file's header that its paths do not say; a change of the mode in one sentence. */
-function wordsOf(notes: readonly string[]): string[] {
-  const mode = (which: string): string => notes.find((note) => note.startsWith(`${which} mode `))?.slice(9) ?? "";
-  const others = notes.filter((note) => !/^((old|new) mode|(dis)?similarity|(rename|copy) (from|to)) /.test(note)).map((note) => note.replace(/^# ?/, ""));
-  return mode("new") && mode("old") ? [`Mode: ${mode("old")} → ${mode("new")}.`, ...others] : others;
-}
+/** The notes, with a change of the mode in one sentence. */
+const wordsOf = (notes: readonly string[]): string[] =>
+  notes
+    .join("\n")
+    .replace(/^old mode (.*)\nnew mode (.*)$/m, "Mode: $1 → $2.")
+    .split("\n")
+    .flatMap((note) => note.replace(/^# ?/, "") || []);
 
 /** Parses a unified diff. */
 export const fromPatch = (patch: string): Change[] =>
-  files(patch).map(({ old, now, notes, hunks }) => {
+  files(patch).map(({ old, now, isCopy, notes, hunks }) => {
     const lines = hunks.flatMap((hunk) => hunk.lines);
     const sum = (kind: Kind): number => lines.filter(({ op }) => op === kind).length;
-    const op = old === now ? "modify" : !old ? "create" : !now ? "delete" : "move";
+    const op = old === now ? "modify" : !old ? "create" : !now ? "delete" : isCopy ? "copy" : "move";
     const none = { before: UNKNOWN, after: UNKNOWN, binary: false, binary_type: undefined, contents: undefined, large: false, hidden: false };
-    return { ...none, notes: wordsOf(notes), path: old || now, to: op === "move" ? now : "", op: old || now ? op : "", added: sum("+"), removed: sum("-"), ...laid(hunks), old_lines: 0, around: [] };
+    return { ...none, notes: wordsOf(notes), path: old || now, to: old && old !== now ? now : "", op: old || now ? op : "", added: sum("+"), removed: sum("-"), ...laid(hunks), old_lines: 0, around: [] };
   });

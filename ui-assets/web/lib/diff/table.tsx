@@ -10,8 +10,8 @@ import type { Cell, Gap, Line } from "./layout.ts";
 import type { FileDiff } from "./model.ts";
 
 /** The text of a line, with its changed words marked. */
-function Words({ row }: { readonly row: Row | undefined }) {
-  if (!row) return <>…</>;
+function Words({ row, failed }: { readonly row: Row | undefined; readonly failed: boolean }) {
+  if (!row) return failed ? <i>Line not loaded</i> : <>…</>;
   const text = row[3].replace(/\r$/, "");
   const parts: ComponentChildren[] = [];
   let at = 0;
@@ -42,7 +42,7 @@ function Side({ file, cell, side = undefined }: SideProps) {
       <span role="cell" class={`n${look}${tone}`}>{(side === "l" ? old : now) || ""}</span>
       {tone && <span role="cell" class={`g${look}${tone}`} aria-label={kind === "+" ? "added" : "removed"}>{kind === "+" ? "+" : "−"}</span>}
       <span role="cell" class={`t${look}${tone}`}>
-        <Words row={row} />
+        <Words row={row} failed={!!file.failure.value} />
         {tone && crlf && lf && row?.[3].endsWith("\r") && <small class="end">CRLF</small>}
         {row?.[6] ? <small class="end">no line end at the end of the file</small> : undefined}
         {row?.[5] ? <Button press={() => file.whole(cell)}>Show all {row[5]} characters</Button> : undefined}

@@ -1,7 +1,7 @@
 // Shows the changes of a call: a toolbar, the list of files, and a section with the lines of each file.
 import { computed, signal } from "@preact/signals-core";
 
-import { binary, counts as summary, listing } from "./contents.ts";
+import { counts as summary, listing, reason } from "./contents.ts";
 import { Button } from "../ui.tsx";
 import { visible } from "../visible.ts";
 import type { Change } from "./change.ts";
@@ -78,17 +78,6 @@ export const Counts = ({ added, removed }: { readonly added: number; readonly re
       <span class="minus">−{removed}</span>
     </span>
   ) : null;
-
-/** Why no lines are shown. */
-function reason({ op, before, after, hidden, large, binary: isBinary, binary_type, hunks, notes }: Change): string | undefined {
-  if (op === "make_directory") return "Directory will be created.";
-  if (before.kind === "directory" && op === "delete") return "Directory and its contents will be deleted.";
-  if (hidden) return "This worker may not read the file, so its content is not shown.";
-  if (large) return "Too much changed to be shown line by line.";
-  if (isBinary) return binary(binary_type, before, after);
-  if (hunks.length > 0 || notes?.length) return undefined;
-  return op === "create" || op === "delete" ? "The file is empty." : "The content stays as it is.";
-}
 
 function Hashes({ change: { before, after, hidden } }: { readonly change: Change }) {
   const both = [before.hash, after.hash];

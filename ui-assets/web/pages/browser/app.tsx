@@ -37,7 +37,7 @@ function Toolbar() {
   const isChanged = mode.value === "changed";
   return (
     <header class="bar">
-      <h1 class="seen-by-ear">Files</h1>
+      <h1 class="visually-hidden">Files</h1>
       {roots.value.length > 1 ? (
         <Choice label="Root" all={roots.value} now={root.value.path} set={(path) => void enter(path)} />
       ) : (
@@ -51,7 +51,6 @@ function Toolbar() {
         <input
           ref={box}
           type="search"
-          aria-label="Filter names; Enter finds in all folders"
           placeholder="Filter; Enter finds everywhere"
           onInput={({ currentTarget: { value } }) => {
             leave();
@@ -80,7 +79,7 @@ function Toolbar() {
       {workers.value.length > 1 && (
         <label>
           <span class="quiet">As </span>
-          <Choice label="Show permissions of this worker" all={workers.value} now={worker.value} set={lookAs} />
+          <Choice label="Permissions of worker" all={workers.value} now={worker.value} set={lookAs} />
         </label>
       )}
       <IconButton name="again" title="Refresh list" press={() => void reload()} />

@@ -3,7 +3,7 @@ import { batch, computed, effect, signal } from "@preact/signals-core";
 
 import { openDoc, showDiff } from "./document.ts";
 import { lookAs, wantRights, worker } from "./rights.ts";
-import { type Change, changesMade, find as findPaths, list, rootsGiven, stat, text } from "./server.ts";
+import { type Change, type Page, type Listed, absolute, authority, changesMade, find as findPaths, list, rootsGiven, stat } from "./server.ts";
 import { type Entry, type Folder, type Row, entry, filled, filtered, flatten, take, way } from "./tree.ts";
 import { explained } from "./wire.ts";
 
@@ -47,8 +47,24 @@ function flat(at: Entry, folder: Folder, paths: readonly string[]): void {
   }
 }
 
+/** Paths that the policies of the session name, but its listings leave out. */
+let unlisted: readonly string[] = [];
+
 async function fetch(at: Entry, folder: Folder): Promise<void> {
-  if (at !== results.value) return take(at, folder, await list(at.path, folder.next));
+  if (at !== results.value) {
+    const named = unlisted.filter((path) => way(at.path, path)?.length === 1);
+    const listed = await list(at.path, folder.next).catch((why: unknown): Page<Listed> => {
+      if (named.length === 0) throw why;
+      return { items: [], total: 0, next: undefined };
+    });
+    take(at, folder, listed);
+    // A folder that can be listed after all has been granted.
+    for (const path of folder.next ? [] : named) {
+      const name = path.split("/").at(-1) ?? "";
+      if (!folder.entries.some((one) => one.name === name)) folder.total = folder.entries.push(entry({ name, kind: "directory" }, path, at));
+    }
+    return;
+  }
   const { items, total, next } = await findPaths(searched, root.value.path, folder.next);
   flat(at, folder, items);
   filled(folder, total, next);
@@ -122,7 +138,8 @@ export async function reveal(path: string): Promise<Entry | undefined> {
 }
 
 /** Opens `path`, whether it is a file or a directory. */
-export async function openPath(path: string, line?: number): Promise<Entry | undefined> {
+export async function openPath(text: string, line?: number): Promise<Entry | undefined> {
+  const path = absolute(text);
   const at = await reveal(path);
   if (!at?.folder) await openFile(path, line);
   return at;
@@ -169,7 +186,10 @@ export async function showChanged(): Promise<void> {
 export async function start(): Promise<void> {
   failure.value = "";
   try {
+    // Servers without the tool name none.
+    const named = authority([], undefined).then((told) => (unlisted = told.unlisted));
     const { roots: all, first = all[0] } = await rootsGiven();
+    await named.catch(() => undefined);
     roots.value = all;
     if (!first) return void (failure.value = "No whole directory is open to this session.");
     await Promise.all([enter(first), look()]);
@@ -178,11 +198,11 @@ export async function start(): Promise<void> {
   }
 }
 
-/** Shows the diff of a file. */
-export function openDiff({ path, diff = "" }: Change): Promise<void> {
+/** Shows the last change of a file. */
+export function openDiff(change: Change): Promise<void> {
   selection.value = undefined;
   onFile.value = true;
-  return showDiff(path, text(diff));
+  return showDiff(change);
 }
 
 /** Reloads all data. */

@@ -1,10 +1,10 @@
 // The open document, loaded in ranges of lines.
 import { signal } from "@preact/signals-core";
 
-import { fromPatch } from "../../lib/diff/patch.ts";
-import { FileDiff } from "../../lib/diff/model.ts";
+import type { FileDiff } from "../../lib/diff/model.ts";
+import { PagedDiff } from "../../lib/diff/paged.tsx";
 import { string } from "../../lib/json.ts";
-import { type Facts, read, stat } from "./server.ts";
+import { type Change, type Facts, changesOf, read, rowsOf, stat } from "./server.ts";
 import { refusal } from "./wire.ts";
 
 /** Number of lines per request. */
@@ -93,9 +93,15 @@ async function show(coming: Promise<Doc>): Promise<void> {
 
 export const openDoc = (path: string, line = 1): Promise<void> => show(look(path, Math.max(1, line - 100)));
 
-/** Shows a diff instead of a file. */
-export function showDiff(path: string, coming: Promise<string>): Promise<void> {
-  const diff = coming.then((text) => made(path, "diff", { diff: fromPatch(text).map((change) => new FileDiff(change)) }));
+/** Shows a change instead of the file: the part of the review that is about it. */
+export function showDiff({ path, review = "" }: Change): Promise<void> {
+  const diff = changesOf(review).then((changes) =>
+    made(path, "diff", {
+      diff: changes.flatMap((change, at) =>
+        (change.to || change.path) === path ? [new PagedDiff(change, () => undefined, (query) => rowsOf(`${review}.rows?change=${at}&${query}`))] : [],
+      ),
+    }),
+  );
   return show(diff.catch((failure: unknown) => made(path, "failed", { failure })));
 }
 

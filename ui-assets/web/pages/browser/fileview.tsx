@@ -1,7 +1,7 @@
 // Header and content of the open file.
 import type { ComponentChildren } from "preact";
 
-import { DiffTable, Notes } from "../../lib/diff/table.tsx";
+import { PlainDiff } from "../../lib/diff/plain.tsx";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { changes, onFile, openDiff, said, selection } from "./browser.ts";
 import { check, doc, docVersion, openDoc, stale } from "./document.ts";
@@ -65,12 +65,7 @@ function Content({ shown }: { readonly shown: Doc }) {
       </State>
     );
   }
-  if (diff?.length === 0) return <State sign="file" head="No line was changed" />;
-  if (diff) {
-    return (
-      <div class="diff wrap">{diff.map((file) => [<Notes file={file} />, file.hunks.length > 0 && <DiffTable file={file} />])}</div>
-    );
-  }
+  if (diff) return <PlainDiff files={diff} />;
   return shown.total === 0 ? <State sign="file" head="The file is empty" /> : <TextView shown={shown} />;
 }
 
@@ -98,7 +93,7 @@ function Facts({ shown }: { readonly shown: Doc }) {
 
 async function look(): Promise<void> {
   try {
-    said.value = (await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "It changed on disk; this is the current version";
+    said.value = (await check()) ? `Unchanged at ${new Date().toLocaleTimeString()}` : "Changed; this is the current version";
   } catch (why) {
     said.value = oneLine(explained(why));
   }
@@ -106,10 +101,10 @@ async function look(): Promise<void> {
 
 function Actions({ open }: { readonly open: Doc }) {
   const change = changes.value?.get(open.path);
-  if (open.kind === "diff") return <button onClick={() => void openDoc(open.path)}>Show the file</button>;
+  if (open.kind === "diff") return change?.op !== "delete" && <button onClick={() => void openDoc(open.path)}>Show the file</button>;
   return (
     <>
-      {change?.diff && <button onClick={() => void openDiff(change)}>Show the change</button>}
+      {change?.review && <button onClick={() => void openDiff(change)}>Show the change</button>}
       {/* The host declares that it can show a review page next to this one. */}
       {change?.review && context()["dev.bailiwick/open-resource"] === true && (
         <button onClick={() => notify("dev.bailiwick/notifications/open-resource", { uri: change.review })}>Review</button>

@@ -1,6 +1,8 @@
 // Typed client for the server's file tools.
 import { count, items, maybeCount, maybeText, object, oneOf, or, string, texts } from "../../lib/json.ts";
 import type { Fields } from "../../lib/json.ts";
+import { type Change as Reviewed, reviewed, rows } from "../../lib/diff/change.ts";
+import type { Row as DiffRow } from "../../lib/diff/hunks.ts";
 import { ask as askHost } from "./host.ts";
 import { told } from "./wire.ts";
 import type { Told } from "./wire.ts";
@@ -25,11 +27,12 @@ export interface Page<T> {
 }
 export interface Change {
   readonly path: string;
+  /** The operation of the last call. */
+  readonly op: string;
   readonly added: number;
   readonly removed: number;
   /** Resource URI of the review page for the last call that changed the file. */
   readonly review: string | undefined;
-  readonly diff: string | undefined;
 }
 export interface Facts {
   readonly bytes: number | undefined;
@@ -57,9 +60,26 @@ export function globFor(text: string): string {
 // The functions below reject with the reason of a failure.
 const ask = async (name: string, input: Record<string, unknown> = {}): Promise<Told> => told(await askHost("tools/call", { name, arguments: input }));
 
+/** The base of relative paths. */
+let base: string | undefined;
+
+/** The absolute form of a path, made as the file tools make it. Paths that they reject are unchanged. */
+export function absolute(path: string): string {
+  const names: string[] = [];
+  const isAbsolute = path.startsWith("/");
+  if (!path || !(isAbsolute || base)) return path;
+  for (const name of (isAbsolute ? path : `${base}/${path}`).split("/")) {
+    if (name === "..") {
+      if (names.pop() === undefined) return path;
+    } else if (name && name !== ".") names.push(name);
+  }
+  return `/${names.join("/")}`;
+}
+
 export async function rootsGiven() {
   const { fields } = await ask("list_roots");
-  return { roots: texts(fields["roots"]), first: maybeText(fields["default_root"]) };
+  base = maybeText(fields["default_root"]);
+  return { roots: texts(fields["roots"]), first: base };
 }
 
 const listed = items(object({ name: string, kind, bytes: maybeCount, raw: (raw) => raw !== undefined }));
@@ -101,15 +121,15 @@ const allowed = items(object({ path: string, read: verdict, write: verdict }));
 export async function authority(paths: readonly string[], worker: string | undefined) {
   const { fields } = await ask("authority", { paths, worker });
   const rights = allowed(fields["paths"]).map(({ path, ...rights }): [string, Rights] => [path, rights]);
-  return { worker: string(fields["worker"]), workers: texts(fields["workers"]), rights };
+  return { worker: string(fields["worker"]), workers: texts(fields["workers"]), unlisted: texts(fields["unlisted"]), rights };
 }
 
-const changes = items(object({ path: string, added: or(count, 0), removed: or(count, 0), review: maybeText, diff: maybeText }));
+const changes = items(object({ path: string, op: string, added: or(count, 0), removed: or(count, 0), review: maybeText }));
 
 export const changesMade = async (): Promise<Change[]> => changes((await ask("changed_files")).fields["changes"]);
 
-/** Reads a text resource. */
-export async function text(uri: string): Promise<string> {
-  const { contents } = await askHost("resources/read", { uri });
-  return items(object({ text: string }))(contents)[0]?.text ?? "";
-}
+/** The changes of a review. */
+export const changesOf = async (review: string): Promise<Reviewed[]> => items(reviewed)((await ask("review_rows", { uri: `${review}.rows` })).fields["changes"]);
+
+/** Further rows of a review. */
+export const rowsOf = async (uri: string): Promise<readonly DiffRow[]> => rows((await ask("review_rows", { uri })).fields["rows"]);

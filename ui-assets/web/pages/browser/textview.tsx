@@ -102,7 +102,7 @@ export function TextView({ shown }: { readonly shown: Doc }) {
       role="listbox"
       aria-multiselectable="true"
       tabIndex={0}
-      aria-label="Lines; arrows move, Shift selects more, Enter shows all of a line"
+      aria-label="Lines: arrows move, Shift selects, Enter shows a whole line"
       aria-activedescendant={isRendered ? `line-${at.value}` : undefined}
       onKeyDown={key}
     >

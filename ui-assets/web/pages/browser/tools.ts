@@ -39,7 +39,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       () => ({ root: root.value.path, showing: mode.value, filter: filter.value, worker: worker.value, active: active.value?.path, file: opened() }),
     ],
     "open-path": [
-      "Shows the person a folder or file, at a line if one is given.",
+      "Shows a folder or file, at a line if given.",
       object({ path: text, line }, ["path"]),
       file,
       async ({ path, line }) => {
@@ -50,7 +50,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       },
     ],
     "select-lines": [
-      "Selects lines of the open text, and shows them.",
+      "Selects and shows lines of the open text.",
       object({ from: line, to: line }, ["from"]),
       file,
       (input) => {
@@ -63,7 +63,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       },
     ],
     "search-text": [
-      "Searches files for text, in the folder that is shown or in `path`.",
+      "Searches files for text in the shown folder or `path`.",
       object({ query: text, path: text }, ["query"]),
       object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
       async ({ query, path = root.value.path }) => {
@@ -72,7 +72,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       },
     ],
     "get-visible-nodes": [
-      "Tells the rows that the person sees, and what the worker may do to each.",
+      "Tells the rows that the person sees, with the worker's rights.",
       object({}),
       object({ total: count, nodes: list({ ...entry, level: count, open: flag, active: flag, read: text, write: text }) }),
       () => ({

@@ -48,11 +48,14 @@ function Rights({ path }: { readonly path: string }) {
   );
 }
 
+const OPERATIONS: Readonly<Record<string, string>> = { create: "new", delete: "deleted", move: "moved", copy: "copied" };
+
 function Changes({ entry: { path, folder } }: { readonly entry: Entry }) {
   const change = changes.value?.get(path);
   if (change) {
+    const { op } = change;
     return (
-      <span><ins>+{change.added}</ins> <del>−{change.removed}</del></span>
+      <span>{op !== "modify" && <span class="badge">{OPERATIONS[op]}</span>} <ins>+{change.added}</ins> <del>−{change.removed}</del></span>
     );
   }
   const holds = folder && [...(changes.value?.keys() ?? [])].some((one) => one.startsWith(`${path}/`));
@@ -84,7 +87,7 @@ function act(row: Row): void {
 
 function TreeRow({ row }: { readonly row: Entry | Note }) {
   version.value;
-  const isLocked = row.kind && (row.odd || rightsOf(row.path)?.read === "deny");
+  const isLocked = row.kind && (row.odd || rightsOf(row.path)?.read === "deny" || changes.value?.get(row.path)?.op === "delete");
   return (
     <div
       role="treeitem"

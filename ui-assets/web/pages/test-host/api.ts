@@ -15,7 +15,7 @@ export async function ask(what: string, body: unknown): Promise<unknown> {
     headers: { authorization: `Bearer ${token}`, "content-type": "application/json" },
     body: stringify(body),
   });
-  if (answer.status === 401) throw new Error("this address lacks its token; open the one that the host printed");
+  if (answer.status === 401) throw new Error("the token is missing; open the URL that bailiwick printed");
   const said: unknown = await answer.json();
   if (!answer.ok) throw new Error(text(said, "message") ?? `the host answered ${answer.status}`);
   return said;

@@ -11,6 +11,7 @@ import { waiting } from "./calls.ts";
 import type { Permission } from "./calls.ts";
 import { Fields } from "./form.tsx";
 import { at, members, pretty, reason, string } from "./json.ts";
+import { Message } from "./messages.tsx";
 import { Button, Quiet, Row, code, notice } from "./parts.tsx";
 import { Patch, diffs } from "./result.tsx";
 import { initial } from "./schema.ts";
@@ -42,7 +43,12 @@ const blockOf = (asked: Permission): object => ({
 
 function Asks({ asked }: { readonly asked: Permission }) {
   const slot = own(createRef<HTMLElement>);
-  const needs = <ul class="plain">{asked.scopes.map((scope) => <li>needs {code(scope, 500)}</li>)}</ul>;
+  const needs = (
+    <>
+      {asked.about && <Message name={asked.about} />}
+      <ul class="plain">{asked.scopes.map((scope) => <li>needs {code(scope, 500)}</li>)}</ul>
+    </>
+  );
   onMount(() => {
     const prompt = document.createElement("permission-prompt");
     const view = document.createElement("div");

@@ -20,7 +20,7 @@ const HINTS: Readonly<Record<string, string>> = {
   idempotentHint: "idempotent",
   openWorldHint: "reaches outside",
 };
-const NO_PREVIEW = "This tool has no preview; the server would run the call.";
+const NO_PREVIEW = "The tool has no preview.";
 
 export const Badges = ({ tool: { annotations, preview, ui, visibility, scopes } }: { readonly tool: Tool }) => (
   <span class="badges">
@@ -66,7 +66,7 @@ const Comparison = ({ all }: { readonly all: readonly Compared[] }) => (
   <ul class="plain compared" data-status={all.every((one) => !one.differs) ? "equal" : "differs"}>
     {all.map(({ name, differs }) => (
       <li>
-        {differs ? badge("differs", "bad") : badge("equal", "good")} {said(name, 80)}: {said(differs || "the same in preview and call")}
+        {differs ? badge("differs", "bad") : badge("equal", "good")} {said(name, 80)}{differs && <>: {said(differs)}</>}
       </li>
     ))}
     {all.length === 0 && <li><Message name="no-artifact" /></li>}

@@ -19,7 +19,9 @@ export interface Call {
 export interface Permission extends Call {
   readonly scopes: readonly string[];
   /** The preview of the call, if available. */
-  readonly shown: unknown;
+  readonly shown?: unknown;
+  /** Name of the message that describes what is allowed, unless it is just the call. */
+  readonly about?: MessageName | undefined;
   readonly answer: (allows: boolean) => void;
 }
 
@@ -79,7 +81,7 @@ async function exchanged(params: unknown): Promise<unknown> {
     }
     more = { inputResponses, requestState: at(came, "requestState") };
   }
-  throw new Error(`the server asks for more than ${MOST_ROUNDS} rounds of input`);
+  throw new Error(`more than ${MOST_ROUNDS} input rounds`);
 }
 
 function requested(response: unknown): string[] {
@@ -87,8 +89,8 @@ function requested(response: unknown): string[] {
   return texts(at(meta, "requested_scopes") ?? at(meta, "dev.bailiwick/requested_scopes"));
 }
 
-const permitted = (call: Call, scopes: readonly string[], shown?: unknown): Promise<boolean> =>
-  asked((answer) => ({ ...call, scopes, shown, answer }));
+const permitted = (call: Call, question: Pick<Permission, "scopes" | "shown" | "about">): Promise<boolean> =>
+  asked((answer) => ({ ...call, ...question, answer }));
 
 interface Made {
   readonly response: unknown;
@@ -96,14 +98,23 @@ interface Made {
   readonly note?: MessageName;
 }
 
-/** Makes the call. If it lacks scopes, asks for them and retries once with those granted. */
-async function made(one: Call, meta: object, granted?: readonly string[]): Promise<Made> {
+interface Permissions {
+  /** The scopes that the person has allowed for this call. */
+  readonly allowed?: readonly string[];
+  readonly about?: MessageName;
+}
+
+/** Whether the scope is one of `allowed`, or narrower than one of them. */
+const isCovered = (scope: string, allowed: readonly string[]): boolean => allowed.some((one) => scope === one || scope.startsWith(`${one}:`));
+
+/** Makes the call. If it lacks scopes, retries once with them; asks for them unless the person has allowed them. */
+async function made(one: Call, meta: object, { allowed = [], about }: Permissions = {}, granted?: readonly string[]): Promise<Made> {
   const all = Object.entries({ ...meta, policy: policy.value, granted_scopes: granted }).filter(([, value]) => value !== undefined);
   const params = { name: one.tool.name, arguments: one.given };
   const response = await exchanged(all.length > 0 ? { ...params, _meta: Object.fromEntries(all) } : params);
   const scopes = requested(response);
   if (scopes.length === 0 || granted) return { response, granted };
-  if (await permitted(one, scopes)) return made(one, meta, scopes);
+  if (scopes.every((scope) => isCovered(scope, allowed)) || (await permitted(one, { scopes, about }))) return made(one, meta, {}, scopes);
   return { response, note: "denied" };
 }
 
@@ -112,23 +123,24 @@ export async function call(one: Call): Promise<Outcome> {
   return { call: response, note };
 }
 
-async function previewed(one: Call): Promise<Outcome & Made> {
-  const { response, granted, note } = await made(one, { preview: true });
+async function previewed(one: Call, about: MessageName): Promise<Outcome & Made> {
+  const { response, granted, note } = await made(one, { preview: true }, { about });
   const told = at(response, "result", "_meta", "preview") === true || errorOf(response) !== undefined;
   return { response, preview: response, granted, ...(note || !told ? { note: note ?? "unsaid" } : {}) };
 }
-export const preview: (one: Call) => Promise<Outcome> = previewed;
+export const preview = (one: Call): Promise<Outcome> => previewed(one, "preview-only");
 
-/** Previews the call, asks for permission and commits exactly that preview. */
+/** Previews the call, asks for permission once and commits exactly that preview. */
 export async function approved(one: Call, show: (outcome: Outcome) => void): Promise<Outcome> {
-  const before = await previewed(one);
+  const before = await previewed(one, "preview-and-call");
   const { response, granted, note } = before;
   if (note || failed(response)) return before;
   show(before);
   const shown = at(response, "result");
-  if (!(await permitted(one, granted ?? one.tool.scopes, shown))) return { ...before, note: "refused" };
-  const came = await made(one, { preview_token: text(shown, "_meta", "preview_token") }, granted);
-  return { preview: response, call: came.response, compared: await compared(shown, at(came.response, "result")) };
+  const { scopes } = one.tool;
+  if (!granted && !(await permitted(one, { scopes, shown }))) return { ...before, note: "refused" };
+  const came = await made(one, { preview_token: text(shown, "_meta", "preview_token") }, { allowed: scopes }, granted);
+  return { preview: response, call: came.response, compared: await compared(shown, at(came.response, "result")), note: came.note };
 }
 
 /** Whether a call failed. */
@@ -140,10 +152,13 @@ export function artifacts(came: unknown): unknown[] {
   return [...links, ...[came, ...links].flatMap((one) => list(at(one, "_meta"), "artifacts"))];
 }
 
+/** The first content of a resource. */
+export const first = async (uri: unknown): Promise<unknown> => list(await result("resources/read", { uri }), "contents")[0];
+
 /** The content of an artifact, without its generated name. */
 async function body(artifact: unknown): Promise<string> {
   const uri = string(artifact, "uri");
-  const held = string(list(await result("resources/read", { uri }), "contents")[0], "text");
+  const held = string(await first(uri), "text");
   const id = uri.slice(uri.lastIndexOf("/") + 1).split(".")[0];
   return id ? held.replaceAll(id, "ID") : held;
 }

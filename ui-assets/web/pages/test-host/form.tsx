@@ -100,12 +100,12 @@ function Items({ root, name, required, value, change, field: { schema }, ids }: 
             }}
           />
           <Button class="small" press={() => put(items.value.filter((other) => other !== one))}>
-            Remove<span class="seen-by-ear">{` one of ${told}`}</span>
+            Remove<span class="visually-hidden">{` one of ${told}`}</span>
           </Button>
         </div>
       ))}
       <Button class="small" press={() => put([...items.value, item(initial(inner, root))])}>
-        Add<span class="seen-by-ear">{` to ${told}`}</span>
+        Add<span class="visually-hidden">{` to ${told}`}</span>
       </Button>
     </div>
   );

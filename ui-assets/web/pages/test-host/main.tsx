@@ -55,7 +55,7 @@ function Applications() {
       <Row>
         <Button on={picked.value === uri} press={() => (picked.value = uri)}>{said(title || name || uri, 80)}</Button>
         {code(uri, 200, "quiet")}
-        {shows(uri) > 0 && badge(`shows what ${shows(uri)} tools answer`)}
+        {shows(uri) > 0 && badge(`view of ${shows(uri)} tools`)}
       </Row>
       <div class="quiet">{said(description)}</div>
     </li>
@@ -87,7 +87,7 @@ function NoServer() {
   const { status, configuration, revision } = state.value;
   return (
     <div>
-      <Message name={status === "connecting" ? "meeting" : "no-server"} />
+      <Message name="no-server" />
       {status === "failed" && !!configuration && (
         <Row><Button press={() => reconnect(revision, undefined)}>Connect without the configuration</Button></Row>
       )}

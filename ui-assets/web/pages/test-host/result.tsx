@@ -4,9 +4,9 @@ import type { ComponentChild } from "preact";
 import { local, own } from "../../lib/component.ts";
 import { fromPatch } from "../../lib/diff/patch.ts";
 import { FileDiff } from "../../lib/diff/model.ts";
-import { DiffTable, Notes } from "../../lib/diff/table.tsx";
-import { errorOf, result } from "./api.ts";
-import { artifacts, failed } from "./calls.ts";
+import { PlainDiff } from "../../lib/diff/plain.tsx";
+import { errorOf } from "./api.ts";
+import { artifacts, failed, first } from "./calls.ts";
 import { at, list, pretty, reason, string, text } from "./json.ts";
 import { Message } from "./messages.tsx";
 import { isApp } from "./model.ts";
@@ -36,29 +36,16 @@ function Media({ block }: BlockProps) {
       ) : string(block, "type") === "audio" ? (
         <audio src={`data:${address}`} controls />
       ) : (
-        <img src={`data:${address}`} alt="what the tool answered" />
+        <img src={`data:${address}`} alt="image of the result" />
       )}
       <figcaption class="quiet">{said(type, 80)}, {Math.round((data.length * 3) / 4)} bytes</figcaption>
     </figure>
   );
 }
 
-const first = async (uri: unknown): Promise<unknown> => list(await result("resources/read", { uri }), "contents")[0];
-
 /** A unified diff. */
 export function Patch({ text }: { readonly text: string }) {
-  const files = own(() => fromPatch(text).map((change) => new FileDiff(change)));
-  return (
-    <div class="diff wrap">
-      {files.map((file) => (
-        <>
-          <h3>{code(file.change.to || file.change.path)}</h3>
-          <Notes file={file} />
-          <DiffTable file={file} />
-        </>
-      ))}
-    </div>
-  );
+  return <PlainDiff files={own(() => fromPatch(text).map((change) => new FileDiff(change)))} />;
 }
 
 function Contents({ read }: { readonly read: unknown }) {

@@ -1,10 +1,8 @@
 // Forms for the server's configuration and for policies.
 import { local, own } from "../../lib/component.ts";
-import { errorOf, request } from "./api.ts";
 import { Editor } from "./form.tsx";
-import { at, members, reason, stringify, texts } from "./json.ts";
 import { Message } from "./messages.tsx";
-import { Button, Live, Quiet, Row, badge, code, notice, said } from "./parts.tsx";
+import { Button, Live, Row } from "./parts.tsx";
 import { policySchema } from "./schema.ts";
 import { policy, reconnect, state } from "./store.ts";
 
@@ -32,58 +30,11 @@ export function Configuration() {
   );
 }
 
-interface Tried {
-  readonly policy: string;
-  readonly error: string | undefined;
-}
-
-/** Policies that must be rejected: wider access, startup-only settings, unknown fields and invalid values. */
-function widening(own: unknown): unknown[] {
-  const known = members(state.peek().configSchema, "properties");
-  const roots = "roots" in known ? [{ ...members(own), roots: [{ path: "/" }] }] : [];
-  const fixed = Object.keys(known).filter((name) => at(known[name], "scope") === "configuration");
-  const start = fixed.slice(0, 1).map((name) => ({ [name]: at(known[name], "default") ?? true }));
-  return [...roots, ...start, { test_host_no_such_field: true }, "everything"];
-}
-
-/** Calls a read-only tool under each of these policies; `undefined` if there is no such tool. */
-async function widened(own: unknown): Promise<readonly Tried[] | undefined> {
-  const reads = state.peek().tools.filter((tool) => tool.readOnly);
-  const tool = reads.find((one) => texts(one.inputSchema, "required").length === 0) ?? reads[0];
-  if (!tool) return undefined;
-  const made = widening(own).map(async (wide): Promise<Tried> => {
-    const response = await request("tools/call", { name: tool.name, arguments: {}, _meta: { policy: wide } });
-    return { policy: stringify(wide), error: errorOf(response) };
-  });
-  return Promise.all(made);
-}
-
-const Tries = ({ all }: { readonly all: readonly Tried[] }) => (
-  <ul class="plain tried" data-status={all.every((one) => one.error) ? "refused" : "widened"}>
-    {all.map(({ policy: wide, error }) => (
-      <li>
-        <Row>
-          {error ? badge("refused", "good") : badge("NOT REFUSED", "bad")}
-          {code(wide, 200)}
-        </Row>
-        <Quiet>{said(error ?? "the call was made")}</Quiet>
-      </li>
-    ))}
-  </ul>
-);
-
 export function Policies() {
   const now = own(() => state.peek());
   const schema = own(() => policySchema(now.configSchema));
   const value = local<unknown>(policy.peek() ?? {});
   const held = local(false);
-  const tried = local<{ readonly all: readonly Tried[] | undefined } | { readonly fault: string } | undefined>(undefined);
-  const must = (): Promise<void> =>
-    widened(value.value).then(
-      (all) => void (tried.value = { all }),
-      (error: unknown) => void (tried.value = { fault: reason(error) }),
-    );
-  const shown = tried.value;
   return (
     <article>
       <h2>Policy</h2>
@@ -96,10 +47,8 @@ export function Policies() {
           <Row>
             <Button class="primary" disabled={held.value} press={() => (policy.value = value.value)}>Use for calls</Button>
             <Button disabled={!policy.value} press={() => (policy.value = undefined)}>Stop using it</Button>
-            <Button disabled={held.value} press={must}>Try to widen: must fail</Button>
             <Live>{`Calls are made ${policy.value ? "under" : "without"} it.`}</Live>
           </Row>
-          {shown && ("fault" in shown ? notice(shown.fault, "bad") : shown.all ? <Tries all={shown.all} /> : <Message name="no-reader" />)}
         </>
       )}
     </article>

@@ -54,7 +54,7 @@ export function View({ uri, tool, input, came }: ViewProps) {
     const list = (): void =>
       void made.appTools().then(
         (all) => (tools.value = all.map(({ name }) => name)),
-        (error: unknown) => say("has tools that cannot be listed:", reason(error)),
+        (error: unknown) => say("has tools that cannot be listed", reason(error)),
       );
     made.addEventListener("ready", list);
     made.addEventListener("toolschanged", list);
@@ -85,7 +85,7 @@ export function View({ uri, tool, input, came }: ViewProps) {
             <Quiet>Tools of the view</Quiet>
             {tools.value.map((name) => <Button class="small" press={() => use(name)}>{oneLine(name, 120)}</Button>)}
           </Row>
-          <input type="text" class="code" defaultValue="{}" aria-label="Arguments of a tool of the view as JSON" ref={given} />
+          <input type="text" class="code" defaultValue="{}" aria-label="Arguments as JSON" ref={given} />
         </>
       )}
       {said.value.map(([title, what], at) => (

@@ -29,7 +29,7 @@ function Line({ entry: { seq, at_ms, side, message, fault } }: { readonly entry:
           <span class="quiet seq">{seq}</span>
           <span class={`side ${side}`}>{SIDES[side]}</span>
           {said(titleOf(message), 160)}
-          {fault && badge("not as MCP says", "bad")}
+          {fault && badge("invalid", "bad")}
           <span class="quiet time">{`${(at_ms / 1000).toFixed(3)} s`}</span>
         </summary>
         {isOpen.value && (
@@ -60,7 +60,7 @@ export function Wire() {
       await navigator.clipboard.writeText(lines.join(""));
       copied.value = `Copied ${lines.length} entries.`;
     } catch {
-      copied.value = "The browser does not allow copying.";
+      copied.value = "Copying is not allowed.";
     }
   };
   const newest = found.slice(-MOST_SHOWN).reverse();
@@ -74,7 +74,7 @@ export function Wire() {
           {Object.entries(SIDES).map(([key, label]) => <option value={key}>{label}</option>)}
         </select>
         <label>
-          <input type="checkbox" checked={faulty.value} onChange={() => (faulty.value = !faulty.value)} /> only what is not as MCP says
+          <input type="checkbox" checked={faulty.value} onChange={() => (faulty.value = !faulty.value)} /> only invalid messages
         </label>
         <Button class="small" press={copy}>Copy as JSON lines</Button>
         <Live>{copied.value}</Live>

@@ -5,6 +5,7 @@ import { join } from "node:path";
 
 import { expect, test as base } from "../fixtures.ts";
 import { host } from "../files-host.ts";
+import { hostPage, innermost } from "../hosts.ts";
 import { type Server, server } from "./server.ts";
 
 const test = base.extend<{ root: string; started: Server }>({
@@ -72,8 +73,9 @@ test("a real directory shows the rights of the session", async ({ page, site, ro
 });
 
 test("shows the agent's changes without changing files", async ({ page, site, root, started }) => {
-  const { frame } = await host(page, site, await given(started));
+  const { frame, call } = await host(page, site, await given(started));
   await expect(frame.getByRole("button", { name: "Changed 0" })).toBeVisible();
+  expect((await call("open-path", { path: "src/lib.rs" }))["structuredContent"]).toMatchObject({ path: `${root}/src/lib.rs`, kind: "text" });
   await started.call("edit_file", { path: "src/lib.rs", edits: [{ old_text: "two", new_text: "three" }] });
   await frame.getByRole("button", { name: "Changed 0" }).click();
   await frame.getByRole("treeitem", { name: /lib.rs.*\+1 −1/ }).click();
@@ -84,4 +86,30 @@ test("shows the agent's changes without changing files", async ({ page, site, ro
   await frame.getByRole("button", { name: "Check for changes" }).click();
   await expect(frame.locator("#line-1")).toContainText("gone");
   await expect(frame.getByRole("status")).toContainText("this is the current version");
+  await started.call("delete", { path: "src/lib.rs" });
+  await started.call("move", { from: "data.bin", to: "moved.bin" });
+  await frame.getByRole("button", { name: /^Changed/ }).click();
+  await frame.getByRole("button", { name: /^Changed/ }).click();
+  await expect(frame.getByRole("treeitem", { name: /moved.bin/ }).locator(".badge")).toHaveText("moved");
+  await expect(frame.getByRole("treeitem", { name: /lib.rs/ }).locator(".badge")).toHaveText("deleted");
+  await frame.getByRole("treeitem", { name: /lib.rs/ }).click();
+  await expect(frame.locator(".t.del")).toHaveText("gone");
+});
+
+test("a page in mcp-view gets the style sheets that it links", async ({ page, sites, started }) => {
+  const links = ["tokens", "utilities"].map((name) => `<link rel="stylesheet" href="ui://static/${name}.css">`).join("");
+  const guest = `<!doctype html><html><head>${links}</head><body><p class="notice bad">Failed</p></body></html>`;
+  const site = await hostPage(sites, "same port", { "ui://own/page": guest }, `
+    view.resolver = (uri) => (uri in pages ? { uri, mimeType: "text/html", text: pages[uri] } : window.read(uri));
+    view.setAttribute("theme", "light");
+    view.style.setProperty("--color-background-danger", "rgb(1, 2, 3)");
+    view.src = "ui://own/page";
+  `);
+  await page.exposeFunction("read", (uri: string) => started.ask("resources/read", { uri }));
+  await page.goto(site.origin);
+  await expect(page.locator("#view")).toHaveAttribute("data-status", "shown");
+  const notice = innermost(page).locator(".notice");
+  await expect(notice).toHaveCSS("border-left-width", "4px");
+  await expect(notice).toHaveCSS("border-left-color", "rgb(179, 38, 30)");
+  await expect(notice).toHaveCSS("background-color", "rgb(1, 2, 3)");
 });

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::batch::{BatchAnswer, NotBatchable, not_batchable};
+use super::super::batch::{BatchAnswer, NotBatchable};
 use super::super::broker::AskOutcome;
 use super::super::grants::UsedGrants;
 use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace};
@@ -126,10 +126,9 @@ impl BrokerState {
         for id in ids {
             let question = self.open(*id).map_err(|error| of(*id, error))?;
             let request = &question.request;
-            // `batches` offers no other questions together.
             let one = session.get_or_insert(&request.session);
             let session = (*one != &request.session).then_some(NotBatchable::Session);
-            if let Some(not_batchable) = not_batchable(request).or(session) {
+            if let Some(not_batchable) = request.not_batchable().or(session) {
                 return Err(of(*id, AuthorityError::NotTogether(not_batchable)));
             }
         }
@@ -436,7 +435,7 @@ mod tests {
                 let alone = sentence(std::slice::from_ref(&new.pattern), &question.request.roots);
                 let alone = alone.split("; ").next().unwrap().to_owned();
                 prop_assert!(shown.split("; ").any(|part| part == alone), "{} in {}", alone, shown);
-                grants.insert(GrantId(id), new, Duration::ZERO);
+                grants.insert(GrantId(id), new, Duration::ZERO, 0);
             }
             let lasts = lifetime.waiting_calls().is_none();
             for needs in later {

@@ -547,6 +547,7 @@ fn narrowed_grant_keeps_its_time() {
         uses_left: None,
         expires_at: None,
         used: 0,
+        given_at_ms: 0,
     };
     let stored = || {
         let grant = GrantStore::read(&path).unwrap().swap_remove(0);

@@ -46,7 +46,7 @@ const GLOBS: &[&str] = &["**/*.key", "a/**", "b", "**/.env", "{a,b}/c", "*.rs", 
 
 const ROOTS: &[&str] = &["/r", "/r/a", "/r/a/b", "/s", "/new", "/r/b"];
 
-static NEEDS: LazyLock<Vec<Scope>> = LazyLock::new(|| {
+pub(super) static NEEDS: LazyLock<Vec<Scope>> = LazyLock::new(|| {
     let paths = [
         "/",
         "/r",
@@ -158,11 +158,11 @@ fn policy_with(delegates: bool) -> impl Strategy<Value = Policy> {
         )
 }
 
-fn layer(delegates: bool) -> impl Strategy<Value = Layer> {
+pub(super) fn layer(delegates: bool) -> impl Strategy<Value = Layer> {
     policy_with(delegates).prop_map(|policy| compiled(&policy))
 }
 
-fn chain(delegates: bool) -> impl Strategy<Value = Authority> {
+pub(super) fn chain(delegates: bool) -> impl Strategy<Value = Authority> {
     proptest::collection::vec(layer(delegates), 0..3).prop_map(|layers| {
         layers
             .iter()
@@ -170,11 +170,11 @@ fn chain(delegates: bool) -> impl Strategy<Value = Authority> {
     })
 }
 
-fn need() -> impl Strategy<Value = Scope> {
+pub(super) fn need() -> impl Strategy<Value = Scope> {
     select(&NEEDS[..])
 }
 
-fn grants() -> impl Strategy<Value = Vec<Coverage>> {
+pub(super) fn grants() -> impl Strategy<Value = Vec<Coverage>> {
     subsequence(PATTERNS, 0..3)
         .prop_map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())
 }
@@ -201,7 +201,7 @@ fn roots() -> impl Strategy<Value = Vec<RootConfig>> {
     proptest::collection::vec(root, 0..4)
 }
 
-fn configuration() -> impl Strategy<Value = Config> {
+pub(super) fn configuration() -> impl Strategy<Value = Config> {
     let patterns = || {
         subsequence(PATTERNS, 0..3)
             .prop_map(|list| list.into_iter().map(|text| text.parse().unwrap()).collect())

@@ -297,7 +297,10 @@ impl CallTable {
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
             // The caller stopped waiting, and the effect has happened.
-            (None, Ended::Done(Ok(done))) => self.shared.changed(done.changes()),
+            (None, Ended::Done(Ok(done))) => {
+                self.shared.changed(done.changes());
+                self.shared.note_late_effect(id, &done);
+            }
             (None, _) => {}
         }
         self.start_ready();
@@ -329,10 +332,11 @@ impl CallTable {
 
     /// Answers a call before it has ended. If its thread hangs, it still counts as running until the thread returns.
     pub(in crate::worker) fn abort(&mut self, id: CallId, why: StopReason) {
-        let Some((_, mut caller)) = self.calls.remove(&id) else {
+        let Some((stage, mut caller)) = self.calls.remove(&id) else {
             return;
         };
         caller.info.stop.raise(why);
+        self.paused.retain(|paused| *paused != id);
         let (never_began, queued_for_tools) = match caller.job.take() {
             Some(job) if self.running.contains(&id) => {
                 let never_began = self.pool(job.pool).abandon(&job.ticket);
@@ -347,7 +351,9 @@ impl CallTable {
             self.dequeue(id);
         }
         let waiting = caller.slot.as_ref().filter(|slot| !slot.taken);
-        let error = if let Some(slot) = waiting.filter(|_| why == StopReason::Expired) {
+        let error = if matches!(stage, Stage::Paused(_)) && why == StopReason::Expired {
+            paused_too_long()
+        } else if let Some(slot) = waiting.filter(|_| why == StopReason::Expired) {
             slot.not_taken_in_time(&self.shared)
         } else if queued_for_tools && why == StopReason::Expired {
             tools_busy(&self.shared, true)
@@ -411,6 +417,12 @@ fn report_start(shared: &Shared, id: CallId, pool: PoolKind) {
     if pool == PoolKind::Tools {
         shared.post(WorkerMsg::Started(id));
     }
+}
+
+/// The error for a call whose worker was paused for too long.
+fn paused_too_long() -> CallError {
+    let message = "this worker is paused, and the time limit of the call has passed; nothing was done. Try again later";
+    CallError::new(Code::Deadline, message)
 }
 
 /// The error for a call whose effect has begun and may not have ended.

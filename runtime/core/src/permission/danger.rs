@@ -1,0 +1,671 @@
+//! Reasons to look closely at a call before it is allowed.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Request;
+use super::description::{changes, contents, name, replaced_by, replaces, shortened, size};
+use crate::effect::{Change, Op};
+use crate::path::VirtualPath;
+use crate::policy::fold;
+use crate::scope::{Coverage, Operation, Reach, Scope, Verb};
+use crate::text::{counted, escape, is_deceptive};
+
+/// Maximum number of names or characters in one text.
+const MOST_NAMED: usize = 3;
+
+/// Kind of a [`Danger`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DangerKind {
+    /// Something is deleted.
+    Delete,
+    /// A folder is deleted with everything in it.
+    Recursive,
+    /// The whole content of an existing file is replaced.
+    Overwrite,
+    /// A move or copy replaces an existing file.
+    MoveOver,
+    /// Something is executed.
+    Execute,
+    /// A file looks like a secret, such as a key.
+    Secret,
+    /// A file is protected, since it has an effect on what tools or agents do.
+    Protected,
+    /// A name or content has characters that are invisible or change how text is displayed.
+    HiddenCharacters,
+    /// A file is outside the served roots.
+    Outside,
+    /// The network is used.
+    Network,
+    /// The tool is provided by a server that the host does not know. Only hosts know that, so the runtime never
+    /// reports it.
+    UnknownServer,
+}
+
+/// A reason to look closely at a call before it is allowed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Danger {
+    /// Its kind.
+    pub kind: DangerKind,
+    /// A sentence for people, without a period. It quotes names of files, so escape it before it is shown.
+    pub text: String,
+}
+
+impl Danger {
+    /// Creates a danger.
+    #[must_use]
+    pub fn new(kind: DangerKind, text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { kind, text }
+    }
+}
+
+impl Request {
+    /// Returns the sentence and the dangers on one line, escaped, such as for a title.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        escape(&self.sentence).into_owned() + &self.warning()
+    }
+
+    /// The dangers as an escaped sentence with a period before it; empty if there are none.
+    pub(super) fn warning(&self) -> String {
+        let texts: Vec<&str> = self
+            .dangers
+            .iter()
+            .map(|danger| danger.text.as_str())
+            .collect();
+        if texts.is_empty() {
+            return String::new();
+        }
+        format!(". Careful: {}", escape(&texts.join("; ")))
+    }
+}
+
+/// The dangers of a call; `protected` are the needs with protected names and the reasons.
+pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) -> Vec<Danger> {
+    let mut dangers = match changes(request) {
+        Some(changes) => of_changes(changes, request),
+        None => of_needs(request),
+    };
+    let may = |kind, is_of_kind: fn(&Scope) -> bool| {
+        let needs = request.needs.iter().filter(|need| is_of_kind(need));
+        let texts: Vec<String> = needs.map(|need| Coverage::of(need).sentence()).collect();
+        (!texts.is_empty()).then(|| Danger::new(kind, format!("May {}", listed(texts))))
+    };
+    dangers.extend(may(DangerKind::Execute, |need| {
+        need.verb() == Verb::Execute
+    }));
+    dangers.extend(may(DangerKind::Network, |need| {
+        need.resource().is_network()
+    }));
+    let secrets: Vec<String> = paths(request)
+        .into_iter()
+        .filter(|path| is_secret(path))
+        .collect();
+    if !secrets.is_empty() {
+        let one = secrets.len() == 1;
+        let look = if one {
+            "looks like a secret"
+        } else {
+            "look like secrets"
+        };
+        let names = listed(secrets.iter().map(|path| named(path, request)));
+        dangers.push(Danger::new(DangerKind::Secret, format!("{names} {look}")));
+    }
+    for (need, reason) in protected {
+        let object = need.path().map(|path| name(path, &request.roots));
+        let object = object.unwrap_or_else(|| Coverage::of(need).sentence());
+        dangers.push(Danger::new(
+            DangerKind::Protected,
+            format!("{object} is protected: {reason}"),
+        ));
+    }
+    dangers.extend(hidden_characters(request));
+    let outside = |path: &&VirtualPath| !request.roots.iter().any(|root| path.starts_with(root));
+    let outside = request.needs.iter().filter_map(Scope::path).filter(outside);
+    let outside: BTreeSet<&VirtualPath> = outside.collect();
+    if !outside.is_empty() {
+        let are = if outside.len() == 1 { "is" } else { "are" };
+        let names = listed(outside.into_iter().map(|path| shortened(path.as_str())));
+        dangers.push(Danger::new(
+            DangerKind::Outside,
+            format!("{names} {are} outside your roots"),
+        ));
+    }
+    dangers.sort_by_key(|danger| danger.kind);
+    dangers
+}
+
+/// The first texts, and the number of further ones.
+fn listed(texts: impl IntoIterator<Item = String>) -> String {
+    let mut texts: Vec<String> = texts.into_iter().collect();
+    let more = texts.len().saturating_sub(MOST_NAMED);
+    texts.truncate(MOST_NAMED);
+    if more > 0 {
+        texts.push(format!("{more} more"));
+    }
+    let last = texts.pop().unwrap_or_default();
+    if texts.is_empty() {
+        last
+    } else {
+        format!("{} and {last}", texts.join(", "))
+    }
+}
+
+fn named(path: &str, request: &Request) -> String {
+    match VirtualPath::parse(path, None) {
+        Ok(path) => name(&path, &request.roots),
+        Err(_) => shortened(path),
+    }
+}
+
+/// What the planned changes destroy.
+fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
+    let name = |change: &&Change| name(&change.path, &request.roots);
+    let mut dangers = Vec::new();
+    let deleted = || all.iter().filter(|change| change.op == Op::Delete);
+    let folders = || deleted().filter(|change| change.is_directory());
+    let files: Vec<&Change> = deleted().filter(|change| !change.is_directory()).collect();
+    if !files.is_empty() {
+        let bytes: Option<u64> = files.iter().map(|change| change.before.bytes()).sum();
+        let bytes = bytes
+            .map(|bytes| format!(" ({})", size(bytes)))
+            .unwrap_or_default();
+        let what = match files.as_slice() {
+            [one] => name(one),
+            several => counted(several.len() as u64, "file", "files"),
+        };
+        dangers.push(Danger::new(
+            DangerKind::Delete,
+            format!("Deletes {what}{bytes}"),
+        ));
+    }
+    for folder in folders().take(MOST_NAMED) {
+        let object = name(&folder);
+        let text = match contents(folder) {
+            Some(contents) => format!("Deletes the folder {object} and {contents}"),
+            None => format!("Deletes the folder {object}, which is empty"),
+        };
+        dangers.push(Danger::new(DangerKind::Delete, text));
+    }
+    let full: Vec<String> = folders()
+        .filter(|folder| contents(folder).is_some())
+        .map(|folder| name(&folder))
+        .collect();
+    if !full.is_empty() {
+        let text = format!("Deletes everything in {}, at any depth", listed(full));
+        dangers.push(Danger::new(DangerKind::Recursive, text));
+    }
+    let (moved, replaced): (Vec<&Change>, Vec<&Change>) = all
+        .iter()
+        .filter(|change| change.op == Op::Modify)
+        .partition(|change| replaced_by(change, all).is_some());
+    if !moved.is_empty() {
+        let text = format!(
+            "Replaces {}, which already exists",
+            listed(moved.iter().map(name))
+        );
+        dangers.push(Danger::new(DangerKind::MoveOver, text));
+    }
+    let replaced: Vec<String> = replaced
+        .iter()
+        .filter(|change| replaces(change, request))
+        .map(name)
+        .collect();
+    if !replaced.is_empty() {
+        let text = format!("Replaces the whole content of {}", listed(replaced));
+        dangers.push(Danger::new(DangerKind::Overwrite, text));
+    }
+    dangers
+}
+
+/// What a call without a preview may destroy.
+fn of_needs(request: &Request) -> Vec<Danger> {
+    let of_files = || {
+        request
+            .needs
+            .iter()
+            .filter_map(|need| Some((need, need.path()?)))
+    };
+    let name = |path: &VirtualPath| name(path, &request.roots);
+    let mut dangers = Vec::new();
+    for (need, path) in of_files() {
+        let operations = need.operations();
+        if !operations.includes(Operation::Delete.into()) {
+            continue;
+        }
+        let verb = if operations.len() == 1 {
+            "Deletes"
+        } else {
+            "May delete"
+        };
+        dangers.push(Danger::new(
+            DangerKind::Delete,
+            format!("{verb} {}", name(path)),
+        ));
+        if need.reach() == Reach::Beneath {
+            let text = format!("{verb} everything in {}, at any depth", name(path));
+            dangers.push(Danger::new(DangerKind::Recursive, text));
+        }
+    }
+    let both = [Operation::Create, Operation::Change].into_iter().collect();
+    let replaced: Vec<String> = of_files()
+        .filter(|(need, _)| need.operations().includes(both))
+        .map(|(_, path)| name(path))
+        .collect();
+    if !replaced.is_empty() {
+        let text = format!("May replace the whole content of {}", listed(replaced));
+        dangers.push(Danger::new(DangerKind::Overwrite, text));
+    }
+    dangers
+}
+
+/// The paths that the call names, and those in directories that it deletes, each once.
+fn paths(request: &Request) -> BTreeSet<String> {
+    let needs = request.needs.iter().filter_map(Scope::path);
+    let mut paths: BTreeSet<String> = needs.map(ToString::to_string).collect();
+    for change in changes(request).unwrap_or_default() {
+        paths.insert(change.path.to_string());
+        paths.extend(change.to.iter().map(ToString::to_string));
+        let inside = change
+            .diff
+            .contents
+            .iter()
+            .flat_map(|contents| &contents.first);
+        paths.extend(inside.map(|entry| format!("{}/{}", change.path, entry.path)));
+    }
+    paths
+}
+
+/// Names of files that hold secrets.
+const SECRET_FILES: [&str; 16] = [
+    ".env",
+    ".netrc",
+    ".pgpass",
+    ".htpasswd",
+    ".git-credentials",
+    ".npmrc",
+    ".pypirc",
+    ".vault-token",
+    "id_rsa",
+    "id_dsa",
+    "id_ecdsa",
+    "id_ed25519",
+    "credentials",
+    "credentials.json",
+    "secrets.json",
+    "secrets.yaml",
+];
+/// Names of folders that hold secrets.
+const SECRET_FOLDERS: [&str; 4] = [".ssh", ".gnupg", ".aws", ".kube"];
+/// Ends of names of files that hold secrets.
+const SECRET_ENDS: [&str; 7] = [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx"];
+
+/// Whether a file holds a secret, by its name in any spelling.
+fn is_secret(path: &str) -> bool {
+    let folded = fold(path);
+    let mut names = folded.rsplit('/');
+    let file = names.next().unwrap_or_default();
+    SECRET_FILES.contains(&file)
+        || file.starts_with(".env.")
+        || SECRET_ENDS.iter().any(|end| file.ends_with(end))
+        || SECRET_FOLDERS.contains(&file)
+        || names.any(|folder| SECRET_FOLDERS.contains(&folder))
+}
+
+/// The hidden characters in names and in new content.
+fn hidden_characters(request: &Request) -> Vec<Danger> {
+    let mut dangers = Vec::new();
+    for path in paths(request) {
+        let found: BTreeSet<char> = path.chars().filter(|c| is_deceptive(*c)).collect();
+        if !found.is_empty() {
+            let text = format!(
+                "The name {} has {}",
+                named(&path, request),
+                characters(&found)
+            );
+            dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+        }
+    }
+    match changes(request) {
+        Some(changes) => {
+            for change in changes {
+                let lines = change.diff.hunks.iter().flat_map(|hunk| &hunk.lines);
+                let added = lines.filter(|line| line.op == '+');
+                let found: BTreeSet<char> = added
+                    .flat_map(|line| hidden_in_content(&line.text))
+                    .collect();
+                if !found.is_empty() {
+                    let file = name(change.to.as_ref().unwrap_or(&change.path), &request.roots);
+                    let text = format!("The new content of {file} has {}", characters(&found));
+                    dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+                }
+            }
+        }
+        None => {
+            let mut found = BTreeSet::new();
+            in_value(&request.arguments, &mut found);
+            if !found.is_empty() {
+                let text = format!("The arguments have {}", characters(&found));
+                dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+            }
+        }
+    }
+    let more = dangers.len().saturating_sub(MOST_NAMED);
+    dangers.truncate(MOST_NAMED);
+    if more > 0 {
+        let places = counted(more as u64, "more place has", "more places have");
+        let text = format!("{places} hidden characters");
+        dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+    }
+    dangers
+}
+
+/// Adds the hidden characters of all texts in `value`.
+fn in_value(value: &Value, found: &mut BTreeSet<char>) {
+    match value {
+        Value::String(text) => found.extend(hidden_in_content(text)),
+        Value::Array(values) => values.iter().for_each(|value| in_value(value, found)),
+        Value::Object(members) => {
+            for (key, value) in members {
+                found.extend(hidden_in_content(key));
+                in_value(value, found);
+            }
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => {}
+    }
+}
+
+/// The hidden characters of a text. Line ends and tabs are not hidden, nor are a byte order mark at the start, and joiners
+/// and variation selectors after a letter or symbol that is not ASCII, since scripts and emoji use them.
+fn hidden_in_content(text: &str) -> impl Iterator<Item = char> {
+    let mut before = None;
+    text.chars().filter(move |c| {
+        let previous = before.replace(*c);
+        let joins = matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe00}'..='\u{fe0f}');
+        let follows = previous.is_some_and(|c| !c.is_ascii() && (!is_deceptive(c) || is_joiner(c)));
+        let is_ordinary = matches!(c, '\n' | '\r' | '\t')
+            || *c == '\u{feff}' && previous.is_none()
+            || joins && follows;
+        is_deceptive(*c) && !is_ordinary
+    })
+}
+
+fn is_joiner(c: char) -> bool {
+    matches!(c, '\u{200d}' | '\u{fe0f}')
+}
+
+/// The first characters with their names, such as `U+202E right-to-left override`.
+fn characters(found: &BTreeSet<char>) -> String {
+    listed(
+        found
+            .iter()
+            .map(|c| format!("U+{:04X} {}", u32::from(*c), name_of(*c))),
+    )
+}
+
+fn name_of(c: char) -> &'static str {
+    match c {
+        '\u{1b}' => "escape",
+        '\u{8}' => "backspace",
+        '\u{ad}' => "soft hyphen",
+        '\u{61c}' => "Arabic letter mark",
+        '\u{200b}' => "zero width space",
+        '\u{200c}' => "zero width non-joiner",
+        '\u{200d}' => "zero width joiner",
+        '\u{200e}' => "left-to-right mark",
+        '\u{200f}' => "right-to-left mark",
+        '\u{2028}' => "line separator",
+        '\u{2029}' => "paragraph separator",
+        '\u{202a}' => "left-to-right embedding",
+        '\u{202b}' => "right-to-left embedding",
+        '\u{202c}' => "pop directional formatting",
+        '\u{202d}' => "left-to-right override",
+        '\u{202e}' => "right-to-left override",
+        '\u{2060}' => "word joiner",
+        '\u{2066}' => "left-to-right isolate",
+        '\u{2067}' => "right-to-left isolate",
+        '\u{2068}' => "first strong isolate",
+        '\u{2069}' => "pop directional isolate",
+        '\u{feff}' => "zero width no-break space",
+        '\u{e0000}'..='\u{e007f}' => "tag character",
+        '\u{fe00}'..='\u{fe0f}' | '\u{e0100}'..='\u{e01ef}' => "variation selector",
+        c if c.is_control() => "control character",
+        _ => "invisible character",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{ContentHash, Entry, FileDiff, Hunk, HunkLine};
+    use crate::fixtures::{deleted_directory, request, shown};
+    use crate::scope::Operations;
+
+    fn path(text: &str) -> VirtualPath {
+        VirtualPath::parse(text, None).unwrap()
+    }
+
+    fn file() -> Entry {
+        Entry::File {
+            hash: ContentHash::of(b""),
+            bytes: 2,
+        }
+    }
+
+    fn change(op: Op, at: &str) -> Change {
+        Change {
+            path: path(at),
+            op,
+            to: None,
+            before: file(),
+            after: file(),
+            diff: FileDiff::default(),
+        }
+    }
+
+    fn of(mut request: Request, changes: Vec<Change>) -> Vec<(DangerKind, String)> {
+        if !changes.is_empty() {
+            request = shown(request);
+            request.preview.as_mut().unwrap().changes = changes;
+        }
+        request.describe(&[]);
+        let dangers = request.dangers.into_iter();
+        dangers.map(|danger| (danger.kind, danger.text)).collect()
+    }
+
+    #[track_caller]
+    fn check(changes: Vec<Change>, expected: &[(DangerKind, &str)]) {
+        let found = of(request(1, 1, &["write:file:/r/x"]), changes);
+        let found: Vec<(DangerKind, &str)> = found
+            .iter()
+            .map(|(kind, text)| (*kind, text.as_str()))
+            .collect();
+        assert_eq!(found, expected);
+    }
+
+    #[test]
+    fn destructive_changes_are_dangers_and_creating_is_not() {
+        use DangerKind::{Delete, MoveOver, Overwrite, Recursive};
+        check(vec![change(Op::Create, "/r/a")], &[]);
+        check(vec![change(Op::Modify, "/r/a")], &[]);
+        check(
+            vec![change(Op::Delete, "/r/a")],
+            &[(Delete, "Deletes a (2 bytes)")],
+        );
+        check(
+            vec![deleted_directory("/r/old", 12, 12)],
+            &[
+                (
+                    Delete,
+                    "Deletes the folder old and the 12 files in it (12 bytes)",
+                ),
+                (Recursive, "Deletes everything in old, at any depth"),
+            ],
+        );
+        check(
+            vec![deleted_directory("/r/old", 0, 0)],
+            &[(Delete, "Deletes the folder old, which is empty")],
+        );
+        let mut replaced = change(Op::Modify, "/r/a");
+        replaced.diff.removed = 1;
+        check(
+            vec![replaced.clone()],
+            &[(Overwrite, "Replaces the whole content of a")],
+        );
+        let mut moved = change(Op::Move, "/r/b");
+        moved.to = Some(path("/r/a"));
+        check(
+            vec![replaced, moved],
+            &[(MoveOver, "Replaces a, which already exists")],
+        );
+    }
+
+    #[test]
+    fn needs_without_a_preview_say_what_may_be_destroyed() {
+        use DangerKind::{Delete, Overwrite, Recursive};
+        let with = |operations: &[Operation], beneath: bool| {
+            let mut request = request(1, 1, &["write:file:/r/x"]);
+            let operations: Operations = operations.iter().copied().collect();
+            let need = request.needs[0].clone().only(operations);
+            request.needs = vec![if beneath { need.beneath() } else { need }];
+            of(request, Vec::new())
+        };
+        let text = |kind, text: &str| (kind, text.to_owned());
+        assert_eq!(with(&[Operation::Create], false), []);
+        assert_eq!(with(&[Operation::Change], false), []);
+        assert_eq!(
+            with(&[Operation::Delete], true),
+            [
+                text(Delete, "Deletes x"),
+                text(Recursive, "Deletes everything in x, at any depth"),
+            ]
+        );
+        assert_eq!(
+            with(&[Operation::Create, Operation::Change], false),
+            [text(Overwrite, "May replace the whole content of x")]
+        );
+        assert_eq!(
+            with(&[Operation::Create, Operation::Delete], false),
+            [text(Delete, "May delete x")]
+        );
+    }
+
+    #[test]
+    fn executing_network_and_outside_paths_are_dangers() {
+        use DangerKind::{Execute, Network, Outside};
+        let kinds =
+            |need: &str| -> Vec<(DangerKind, String)> { of(request(1, 1, &[need]), Vec::new()) };
+        let text = |kind, text: &str| vec![(kind, text.to_owned())];
+        assert_eq!(kinds("read:file:/r/x"), []);
+        assert_eq!(
+            kinds("read:file:/tmp/x"),
+            text(Outside, "/tmp/x is outside your roots")
+        );
+        assert_eq!(
+            kinds("execute:cli:git"),
+            text(Execute, "May execute cli git")
+        );
+        assert_eq!(
+            kinds("read:network:example.com"),
+            text(Network, "May read network example.com")
+        );
+    }
+
+    #[test]
+    fn secret_names_are_found_in_any_spelling_and_in_deleted_folders() {
+        for secret in [
+            "/r/.env",
+            "/r/.ENV",
+            "/r/.env.local",
+            "/r/.e\u{200b}nv",
+            "/r/keys/server.pem",
+            "/r/.ssh/known_hosts",
+            "/r/.ssh",
+            "/r/id_ed25519",
+        ] {
+            assert!(is_secret(secret), "{secret}");
+        }
+        for plain in [
+            "/r/env",
+            "/r/environment",
+            "/r/main.rs",
+            "/r/keys",
+            "/r/ssh/x",
+        ] {
+            assert!(!is_secret(plain), "{plain}");
+        }
+        let mut folder = deleted_directory("/r/old", 1, 1);
+        folder.diff.contents.as_mut().unwrap().first[0].path = "a/.env".to_owned();
+        let found = of(request(1, 1, &["write:file:/r/old"]), vec![folder]);
+        let expected = (
+            DangerKind::Secret,
+            "old/a/.env looks like a secret".to_owned(),
+        );
+        assert!(found.contains(&expected), "{found:?}");
+    }
+
+    #[test]
+    fn hidden_characters_of_names_and_new_content_are_named() {
+        let found = of(request(1, 1, &["read:file:/r/a\u{202e}txt"]), Vec::new());
+        let expected = "The name \"a\u{202e}txt\" has U+202E right-to-left override".to_owned();
+        assert_eq!(found, [(DangerKind::HiddenCharacters, expected)]);
+        let content = |text: &str, op| {
+            let mut change = change(Op::Modify, "/r/a");
+            change.diff.hunks = vec![Hunk {
+                old_start: 1,
+                old_lines: 1,
+                new_start: 1,
+                new_lines: 1,
+                lines: vec![HunkLine {
+                    op,
+                    text: text.to_owned(),
+                }],
+            }];
+            of(request(1, 1, &["write:file:/r/a"]), vec![change])
+        };
+        let hidden = content("a\u{200b}b\u{1b}[2J\n", '+');
+        assert_eq!(
+            hidden[0].1,
+            "The new content of a has U+001B escape and U+200B zero width space"
+        );
+        for removed_or_plain in [content("a\u{200b}", '-'), content("a\tb\r\n", '+')] {
+            assert_eq!(removed_or_plain, []);
+        }
+        let mut request = request(1, 1, &["read:file:/r/a"]);
+        request.arguments = serde_json::json!({ "list": ["a\u{202e}"] });
+        let expected = "The arguments have U+202E right-to-left override".to_owned();
+        assert_eq!(
+            of(request, Vec::new()),
+            [(DangerKind::HiddenCharacters, expected)]
+        );
+    }
+
+    #[test]
+    fn joiners_of_scripts_and_emoji_are_not_hidden_characters() {
+        let hidden = |text| hidden_in_content(text).collect::<String>();
+        assert_eq!(hidden("\u{feff}fn"), "");
+        assert_eq!(hidden("fn\u{feff}"), "\u{feff}");
+        assert_eq!(hidden("👩\u{200d}💻 ❤\u{fe0f}\u{200d}🔥"), "");
+        assert_eq!(hidden("क\u{94d}\u{200d}ष"), "");
+        assert_eq!(hidden("a\u{200d}b"), "\u{200d}");
+    }
+
+    #[test]
+    fn dangers_are_bounded() {
+        let changes = (0..100).map(|n| change(Op::Delete, &format!("/r/.env.{n}\u{200b}")));
+        let found = of(request(1, 1, &["write:file:/r/x"]), changes.collect());
+        assert_eq!(found.len(), 6, "{found:?}");
+        assert!(found.iter().all(|(_, text)| text.len() < 1000));
+        assert!(
+            found[1].1.contains("and 97 more look like secrets"),
+            "{found:?}"
+        );
+        assert_eq!(found[5].1, "97 more places have hidden characters");
+    }
+}

@@ -1,0 +1,27 @@
+// Shows changed files without the lists and numbers of `view.tsx`, for pages that have them elsewhere or little room.
+import { Button } from "../ui.tsx";
+import { visible } from "../visible.ts";
+import type { FileDiff } from "./model.ts";
+import { DiffTable, Notes } from "./table.tsx";
+
+export function PlainDiff({ files }: { readonly files: readonly FileDiff[] }) {
+  const isSplit = files.some(({ split }) => split.value);
+  const button = (words: string, on: boolean) => (
+    <Button aria-pressed={isSplit === on} press={() => files.forEach(({ split }) => (split.value = on))}>{words}</Button>
+  );
+  return (
+    <div class={`diff ${isSplit ? "split" : "wrap"}`}>
+      <span class="group">{button("Unified", false)}{button("Side by side", true)}</span>
+      {files.map((file) => {
+        const { path, to, hunks } = file.change;
+        return (
+          <section>
+            <h3><bdi>{visible(path)}</bdi>{to && <> → <bdi>{visible(to)}</bdi></>}</h3>
+            <Notes file={file} />
+            {hunks.length > 0 ? <DiffTable file={file} /> : !file.notes.value.length && <p class="note">No lines to show.</p>}
+          </section>
+        );
+      })}
+    </div>
+  );
+}

@@ -1,0 +1,105 @@
+// Which questions wait, how they are grouped, and what the page shows.
+import { computed, signal } from "@preact/signals-core";
+
+import type { Outcome, Question } from "../../lib/console/api.ts";
+import { state } from "../../lib/console/state.ts";
+
+export const idOf = (question: Question): string => question.tool_call.id;
+
+/** What the detail pane shows: a question, several that are answered together, or the outcome of a question. */
+export type Detail = { readonly question: Question } | { readonly words: string; readonly questions: readonly Question[] } | { readonly outcome: string };
+
+export const detail = signal<Detail | undefined>(undefined);
+export const tab = signal<"waiting" | "answered" | "blocked">("waiting");
+export const filter = signal("");
+/** Whether a narrow page shows the detail pane in place of the list. */
+export const isDetail = signal(false);
+/** Id of the question that the person answered last. */
+export const last = signal("");
+/** Ids of the questions that were answered on this page. */
+const answered = signal<ReadonlySet<string>>(new Set());
+/** Whether the next detail gets the focus. */
+let moveFocus = false;
+
+/** Returns whether the detail that is being shown gets the focus, and resets it. */
+export function takesFocus(): boolean {
+  const takes = moveFocus;
+  moveFocus = false;
+  return takes;
+}
+
+/** The open questions, oldest first. */
+export const waiting = computed((): readonly Question[] => state.value?.questions.filter((one) => !answered.value.has(idOf(one))) ?? []);
+
+/** Number of open questions, including those that the host has omitted. */
+export const count = computed(() => waiting.value.length + (state.value?.omitted.questions ?? 0));
+
+export const agentOf = ({ bailiwick }: Question): string => bailiwick.agent.join("/");
+
+/** Whether a text fits the filter. */
+const fits = (...texts: readonly string[]): boolean => texts.join("\n").toLowerCase().includes(filter.value.trim().toLowerCase());
+
+export interface Group {
+  readonly agent: string;
+  readonly questions: readonly Question[];
+}
+
+/** The questions that fit the filter, by agent and in the order of the paths. */
+export const groups = computed((): readonly Group[] => {
+  const all = new Map<string, Question[]>();
+  for (const question of waiting.value) {
+    const { sentence, files, dangers } = question.bailiwick;
+    const agent = agentOf(question);
+    const texts = [...files.flatMap(({ path, op }) => [path, op]), ...dangers.flatMap(({ kind, text }) => [kind, text])];
+    if (fits(agent, sentence, question.tool_call.name, ...texts)) all.set(agent, [...(all.get(agent) ?? []), question]);
+  }
+  const path = ({ bailiwick }: Question): string => bailiwick.files[0]?.path ?? "";
+  return [...all].map(([agent, questions]) => ({ agent, questions: questions.sort((one, other) => path(one).localeCompare(path(other))) }));
+});
+
+/** The questions that fit the filter, in the order of the list. */
+export const listed = computed(() => groups.value.flatMap(({ questions }) => questions));
+
+export const outcomes = computed((): readonly Outcome[] => state.value?.outcomes.filter(({ sentence, agent, status }) => fits(sentence, agent, status)) ?? []);
+
+/** Shows something in the detail pane, and moves the focus there. */
+export function show(next: Detail): void {
+  moveFocus = true;
+  detail.value = next;
+  isDetail.value = true;
+}
+
+/** Index of a question in the list, or -1. */
+const position = (question: Question | undefined): number => listed.value.findIndex((one) => question && idOf(one) === idOf(question));
+
+/** The question that is shown alone. */
+export const current = computed(() => (detail.value && "question" in detail.value ? detail.value.question : undefined));
+
+/** Shows the next or the previous question of the list. */
+export function step(by: 1 | -1): void {
+  const at = position(current.value);
+  const question = listed.value[at < 0 ? 0 : at + by];
+  if (question) show({ question });
+}
+
+/** Shows the question that follows a finished one, or none. */
+export function goOn(after?: Question): void {
+  const at = position(after);
+  const rest = listed.value.filter((_, index) => index !== at);
+  const question = rest[Math.min(Math.max(at, 0), rest.length - 1)];
+  // The person may have begun to type elsewhere while the answer was sent.
+  moveFocus = !document.activeElement?.matches("input, textarea");
+  detail.value = question && { question };
+}
+
+/** Removes questions that were answered on this page from the list. */
+export function remove(...ids: readonly string[]): void {
+  answered.value = new Set([...answered.value, ...ids]);
+  last.value = ids.at(-1) ?? last.value;
+}
+
+/** Shows the first question if nothing is shown. Call it whenever the state changes. */
+export function update(): void {
+  const [question] = listed.value;
+  if (!detail.value && question) detail.value = { question };
+}

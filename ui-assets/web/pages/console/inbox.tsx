@@ -1,0 +1,48 @@
+// The inbox: the list of what waits, was answered or is blocked, and what is chosen from it.
+import { onMount } from "../../lib/component.ts";
+import { Button } from "../../lib/ui.tsx";
+import { oneLine } from "../../lib/visible.ts";
+import { Heading } from "./heading.tsx";
+import { count, current, detail, idOf, isDetail, waiting } from "./inbox.ts";
+import { listen } from "./keys.ts";
+import { ListPane } from "./list.tsx";
+import { OutcomeView, Result } from "./outcomes.tsx";
+import { QuestionView } from "./question.tsx";
+import { SuggestionView } from "./suggestion.tsx";
+import { Together } from "./together.tsx";
+
+function Shown() {
+  const now = detail.value;
+  if (!now) {
+    return (
+      <div class="empty">
+        <Heading>No pending requests</Heading>
+        <p>New questions appear here. Agents go on with what is already allowed.</p>
+      </div>
+    );
+  }
+  if ("question" in now) return <QuestionView key={idOf(now.question)} question={now.question} />;
+  if ("outcome" in now) return <OutcomeView key={now.outcome} id={now.outcome} />;
+  return <Together key={now} {...now} />;
+}
+
+export function Inbox() {
+  onMount(listen);
+  const question = current.value ?? waiting.value[0];
+  return (
+    <>
+      <p class="visually-hidden" role="status">{question && count.value > 0 && `${count.value} waiting. ${oneLine(question.bailiwick.sentence)}`}</p>
+      <div class={`inbox ${isDetail.value ? "one" : ""}`}>
+        <ListPane />
+        <div class="detail">
+          <div class="above">
+            <div class="back"><Button press={() => (isDetail.value = false)}>{`← All questions (${count.value})`}</Button></div>
+            <Result />
+            <SuggestionView />
+          </div>
+          <Shown />
+        </div>
+      </div>
+    </>
+  );
+}

@@ -1,0 +1,187 @@
+// The list pane: questions that wait, outcomes, and calls that are denied without asking.
+import { computed } from "@preact/signals-core";
+import type { ComponentChild, ComponentChildren } from "preact";
+
+import { own, watch } from "../../lib/component.ts";
+import { dangerLook, dangerWords } from "../../components/permission-prompt/dangers.ts";
+import { left } from "../../lib/calm.ts";
+import { host } from "../../lib/console/api.ts";
+import type { Agent, Outcome, Question } from "../../lib/console/api.ts";
+import { CalmButton } from "../../lib/console/calm.tsx";
+import { Failed, Failure } from "../../lib/console/parts.tsx";
+import { second, state } from "../../lib/console/state.ts";
+import { List, Rows } from "../../lib/list.tsx";
+import { Button, Name } from "../../lib/ui.tsx";
+import { visible } from "../../lib/visible.ts";
+import { counted, shortPath } from "../../lib/words.ts";
+import { count, current, detail, filter, groups, idOf, listed, outcomes, show, tab } from "./inbox.ts";
+import type { Group } from "./inbox.ts";
+import { help } from "./keys.ts";
+import { Status } from "./outcomes.tsx";
+
+const failure = new Failure();
+
+const pause = (agents: readonly Agent[], paused: boolean): void => {
+  void failure.of(Promise.all(agents.map(({ worker }) => host("pause", { worker, paused }))));
+};
+
+/** The remaining time, which changes each second. */
+function Left({ at }: { readonly at: number }) {
+  void second.value;
+  return <span class="end">{left(at)}</span>;
+}
+
+interface RowProps {
+  readonly text: string;
+  readonly isShown: boolean;
+  readonly press: () => void;
+  readonly children: ComponentChildren;
+}
+
+const Row = ({ text, isShown, press, children }: RowProps) => (
+  <Button class="row" aria-current={isShown} press={press}>
+    <span class="what"><Name text={text} /></span>
+    <span class="facts quiet">{children}</span>
+  </Button>
+);
+
+function QuestionRow({ question }: { readonly question: Question }) {
+  const { sentence, files, files_total, dangers, expires_at } = question.bailiwick;
+  const path = files[0]?.path;
+  return (
+    <Row text={sentence} isShown={!!current.value && idOf(current.value) === idOf(question)} press={() => show({ question })}>
+      {[...new Set(dangers.map(({ kind }) => kind))].map((kind) => <span key={kind} class={`badge ${dangerLook(kind)}`}>⚠ {dangerWords(kind)}</span>)}
+      {path && <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>}
+      {files_total > 1 && `+${files_total - 1}`}
+      <Left at={expires_at} />
+    </Row>
+  );
+}
+
+function GroupHeader({ group: { agent, questions } }: { readonly group: Group }) {
+  const workers = new Set(questions.map(({ bailiwick }) => bailiwick.worker));
+  const agents = state.value?.agents.filter(({ worker, paused }) => workers.has(worker) && !paused) ?? [];
+  return (
+    <div class="group">
+      <h3><Name text={agent} most={80} /> <span class="quiet">{questions.length}</span></h3>
+      {agents.length > 0 && <CalmButton class="flat" title="New calls wait until you resume" press={() => pause(agents, true)}>Pause</CalmButton>}
+      {questions.length > 1 && <CalmButton class="flat" press={() => show({ words: `of ${agent}`, questions })}>{`Answer ${questions.length}…`}</CalmButton>}
+    </div>
+  );
+}
+
+function OutcomeRow({ outcome }: { readonly outcome: Outcome }) {
+  const now = detail.value;
+  const id = outcome.question;
+  return (
+    <Row text={outcome.sentence} isShown={!!now && "outcome" in now && now.outcome === id} press={() => show({ outcome: id })}>
+      <Status outcome={outcome} />
+      <span class="end"><Name text={outcome.agent} most={40} /></span>
+    </Row>
+  );
+}
+
+/** The rows of the list: outcomes, or the header of each group and its questions. */
+const all = computed((): readonly { readonly key: string; readonly row: ComponentChild }[] =>
+  tab.value === "answered"
+    ? outcomes.value.map((outcome) => ({ key: outcome.question, row: <OutcomeRow outcome={outcome} /> }))
+    : groups.value.flatMap((group) => [
+        { key: group.agent, row: <GroupHeader group={group} /> },
+        ...group.questions.map((question) => ({ key: idOf(question), row: <QuestionRow question={question} /> })),
+      ]),
+);
+
+/** The rows, of which only those in view are rendered. */
+function Items() {
+  const rows = own(() => new Rows());
+  watch(() => {
+    const id = current.value && idOf(current.value);
+    const at = all.peek().findIndex(({ key }) => key === id);
+    if (at >= 0) rows.reveal(at);
+  });
+  const shown = all.value;
+  if (shown.length === 0) return <p class="quiet none">{filter.value ? "Nothing fits the filter." : "Nothing yet."}</p>;
+  return <List key={tab.value} rows={rows} count={shown.length} height={62} varies keyOf={(index) => shown[index]?.key ?? index} row={(index) => shown[index]?.row} />;
+}
+
+interface StoppedProps {
+  readonly agent: string;
+  readonly children: ComponentChildren;
+  readonly act: string;
+  readonly press: () => void;
+}
+
+/** What an agent may not do for now, and a button that ends it. */
+const Stopped = ({ agent, children, act, press }: StoppedProps) => (
+  <p class="notice line">
+    <span><b><Name text={agent} /></b> {children}.</span>
+    <CalmButton press={press}>{act}</CalmButton>
+  </p>
+);
+
+/** Calls that are denied for the rest of a session. */
+const Blocked = () => (
+  <>
+    {state.value?.refusals.length === 0 && <p class="quiet none">Nothing is denied without asking.</p>}
+    {state.value?.refusals.map(({ run, refusal, agent, refused }) => (
+      <Stopped key={`${run} ${refusal}`} agent={agent} act="Ask again" press={() => void failure.of(host("ask-again", { run, refusal }))}>
+        may not <Name text={refused} /> until its session ends
+      </Stopped>
+    ))}
+  </>
+);
+
+const Paused = () => (
+  <>
+    {state.value?.agents.filter(({ paused }) => paused).map((one) => (
+      <Stopped key={one.worker} agent={one.agent} act="Resume" press={() => pause([one], false)}>is paused: its new calls wait</Stopped>
+    ))}
+  </>
+);
+
+function Tabs() {
+  const refused = (state.value?.refusals.length ?? 0) + (state.value?.omitted.refusals ?? 0);
+  if (tab.value === "answered") sessionStorage.setItem("seen", `${state.value?.now ?? 0}`);
+  const seen = Number(sessionStorage.getItem("seen"));
+  /** Questions that expired since the person last looked at the outcomes. */
+  const missed = state.value?.outcomes.filter(({ status, at }) => status === "expired" && at > seen).length;
+  const tabs: readonly (readonly [typeof tab.value, string])[] = [
+    ["waiting", `Waiting ${count.value}`],
+    ["answered", missed ? `Answered (${missed} missed)` : "Answered"],
+    ["blocked", `Blocked ${refused}`],
+  ];
+  return (
+    <div class="tabs" role="group" aria-label="Show">
+      {tabs.map(([name, words]) => (
+        <Button key={name} aria-pressed={tab.value === name} press={() => (tab.value = name)}>{words}</Button>
+      ))}
+    </div>
+  );
+}
+
+export function ListPane() {
+  const isMany = listed.value.length > 1;
+  const omitted = state.value?.omitted.questions ?? 0;
+  return (
+    <div class="list-pane">
+      <div class="head">
+        <div class="line"><Tabs /><Button class="flat end" title="Keys (?)" aria-label="Keys" aria-keyshortcuts="?" press={help}>?</Button></div>
+        {tab.value !== "blocked" && (isMany || filter.value || tab.value === "answered") && (
+          <input type="search" placeholder="Filter by agent, file, or kind such as delete" aria-label="Filter" value={filter.value} onInput={({ currentTarget }) => (filter.value = currentTarget.value)} />
+        )}
+        {tab.value === "waiting" && isMany && (
+          <p class="line">
+            <span class="quiet">{`${counted(groups.value.length, "agent")}, ${counted(listed.value.reduce((sum, { bailiwick }) => sum + bailiwick.files_total, 0), "file")}`}</span>
+            <CalmButton class="flat end" press={() => show({ words: filter.value && `with “${filter.value}”`, questions: listed.value })}>{`Answer all ${listed.value.length}…`}</CalmButton>
+          </p>
+        )}
+        <Paused />
+        <Failed failure={failure} />
+      </div>
+      <div class="scroll">
+        {tab.value === "blocked" ? <Blocked /> : <Items />}
+        {tab.value === "waiting" && omitted > 0 && <p class="quiet none">{`${omitted} more wait; they appear as you answer these.`}</p>}
+      </div>
+    </div>
+  );
+}

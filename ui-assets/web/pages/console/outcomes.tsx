@@ -1,0 +1,63 @@
+// What became of answered, expired and cancelled questions.
+import { local, onMount, own } from "../../lib/component.ts";
+import type { Outcome } from "../../lib/console/api.ts";
+import { Failed, Failure, clock } from "../../lib/console/parts.tsx";
+import { loadChanges } from "../../lib/console/preview.ts";
+import { state } from "../../lib/console/state.ts";
+import { DiffView } from "../../lib/diff/view.tsx";
+import type { Diff } from "../../lib/diff/view.tsx";
+import { Name } from "../../lib/ui.tsx";
+import { oneLine } from "../../lib/visible.ts";
+import { counted } from "../../lib/words.ts";
+import { Heading } from "./heading.tsx";
+import { last } from "./inbox.ts";
+
+/** How the status of a question looks, and what became of its call. */
+function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
+  const who = /^(nobody|$)/.test(by) ? "" : ` by ${oneLine(by, 80)}`;
+  if (status === "denied") return ["bad", `✗ Denied${who}`];
+  if (status === "expired") return ["bad", "✗ Denied: nobody answered in time"];
+  if (status === "cancelled") return ["quiet", "Cancelled by the caller before an answer"];
+  const { state = "never ran", files = 0, message = null, code = null } = result ?? {};
+  if (state === "applied") return ["good", `✓ Allowed${who} and applied${files > 0 ? ` (${counted(files, "file")} changed)` : ""}`];
+  const why = message ?? code;
+  const end = state === "stale" ? "not applied: something has changed" : state;
+  return state === "running" ? ["quiet", `Allowed${who}; running`] : ["bad", `✗ Allowed${who}, but ${end}${why ? `: ${oneLine(why, 300)}` : ""}`];
+}
+
+export function Status({ outcome }: { readonly outcome: Outcome }) {
+  const [look, words] = statusOf(outcome);
+  return <span class={`status ${look}`}>{words}</span>;
+}
+
+/** One line about the question that was answered last. It keeps its height, since presses are ignored when it changes. */
+export function Result() {
+  const outcome = state.value?.outcomes.find(({ question }) => question === last.value);
+  return (
+    <p class="result" role="status">
+      {outcome ? <><Status outcome={outcome} />{" "}<Name text={outcome.sentence} /></> : last.value && "Sent…"}
+    </p>
+  );
+}
+
+/** An outcome with the changes of its call. */
+export function OutcomeView({ id }: { readonly id: string }) {
+  const diff = local<Diff | undefined>(undefined);
+  const failure = own(() => new Failure());
+  const outcome = state.value?.outcomes.find(({ question }) => question === id);
+  onMount(() => {
+    const ran = outcome?.call;
+    if (!ran) return;
+    void failure.of(loadChanges(`call/${ran}`).then((loaded) => (diff.value = loaded)));
+  });
+  if (!outcome) return <p class="empty">This question is no longer kept.</p>;
+  return (
+    <div class="card">
+      <p class="line"><b><Name text={outcome.agent} /></b> <span class="quiet end">{clock(outcome.at)}</span></p>
+      <Heading><Name text={outcome.sentence} /></Heading>
+      <p><Status outcome={outcome} /></p>
+      <Failed failure={failure} />
+      {diff.value && (diff.value.files.length > 0 ? <DiffView diff={diff.value} /> : <p class="quiet">It changed no files.</p>)}
+    </div>
+  );
+}

@@ -1,0 +1,142 @@
+// The prompt of one question, with the preview of its call.
+import { createRef, render } from "preact";
+import type { ComponentChild } from "preact";
+
+import { PermissionPrompt } from "../../components/permission-prompt/index.tsx";
+import { local, onMount, own, watch } from "../../lib/component.ts";
+import { host } from "../../lib/console/api.ts";
+import type { Question, Standing } from "../../lib/console/api.ts";
+import { loadPreview } from "../../lib/console/preview.ts";
+import { state } from "../../lib/console/state.ts";
+import { DiffView } from "../../lib/diff/view.tsx";
+import type { Diff } from "../../lib/diff/view.tsx";
+import { Button, Trouble } from "../../lib/ui.tsx";
+import { message, visible } from "../../lib/visible.ts";
+import { goOn, idOf, remove, takesFocus } from "./inbox.ts";
+import { changes } from "./keys.ts";
+import { suggest } from "./suggestion.tsx";
+
+const ended = (question: Question, { status, granted }: Standing): object => ({
+  ...question,
+  status,
+  extra: { ...question.extra, grantedPermissions: granted },
+});
+
+/** The excluded hunks, or `undefined` if all are excluded. */
+function excluded(diff: Diff): Diff["excluded"]["value"] | undefined {
+  const hunks = diff.files.filter(({ divisible }) => divisible.value).reduce((sum, file) => sum + file.hunks.length, 0);
+  const out = diff.excluded.value;
+  return out.flatMap((file) => file.hunks).length < hunks ? out : undefined;
+}
+
+/** All arguments of a call, if the question has only their beginning. */
+function Arguments({ question }: { readonly question: Question }) {
+  const all = local<string | undefined>(undefined);
+  const { arguments_bytes: bytes } = question.bailiwick;
+  const load = async (): Promise<void> => {
+    const found = host<{ readonly arguments: string }>(`arguments/${idOf(question)}`);
+    all.value = await found.then((one) => one.arguments, message);
+  };
+  return all.value === undefined ? (
+    <Button press={() => void load()}>{`Show all arguments (${bytes} bytes)`}</Button>
+  ) : (
+    <pre tabIndex={0} aria-label="All arguments">{visible(all.value)}</pre>
+  );
+}
+
+/** Shows the preview of the question's call in its prompt. */
+async function preview(question: Question, into: PermissionPrompt, place: HTMLElement): Promise<void> {
+  const { bailiwick } = question;
+  const all = bailiwick.arguments_bytes === null ? null : <Arguments question={question} />;
+  const put = (content: ComponentChild): void => {
+    render(<>{content}{all}</>, place);
+    into.view = place;
+  };
+  if (!bailiwick.preview) return all ? put(null) : undefined;
+  try {
+    const diff = await loadPreview(idOf(question));
+    diff.divisible = bailiwick.divisible;
+    diff.onExclude = () => (into.leftOut = excluded(diff));
+    changes.value = diff;
+    put(diff.files.length > 0 ? <DiffView diff={diff} /> : <p>Nothing would change.</p>);
+    into.settled = true;
+  } catch (error) {
+    put(
+      <div>
+        <Trouble error={error} />
+        <p>
+          No preview is available, so it cannot be allowed here. <Button press={() => void preview(question, into, place)}>Try again</Button>
+        </p>
+      </div>,
+    );
+  }
+}
+
+export function QuestionView({ question }: { readonly question: Question }) {
+  const place = own(createRef<HTMLDivElement>);
+  const prompt = own(() => new PermissionPrompt());
+  /** Whether it was decided elsewhere; it stays until the person goes on. */
+  const over = local(false);
+  const id = idOf(question);
+  const end = (stands: Standing): void => {
+    prompt.block = ended(question, stands);
+    over.value = true;
+  };
+  const answer = async (word: object): Promise<void> => {
+    const { session, run, agent, worker } = question.bailiwick;
+    try {
+      const stands = await host<Standing>("answer", { question: id, session, answer: word });
+      // Go on if the person's own answer took effect; otherwise keep showing what somebody else decided.
+      if (stands.status !== ("allow" in word ? "granted" : "denied")) return end(stands);
+      if ("allow" in word) void suggest({ run, agent: agent.join("/"), session, worker });
+      goOn(question);
+      remove(id);
+    } catch (error) {
+      prompt.failed(message(error));
+    }
+  };
+  onMount(() => {
+    const view = document.createElement("div");
+    for (const word of ["granted", "denied"]) {
+      prompt.addEventListener(`permission-${word}`, (event) => void answer((event as CustomEvent<{ answer: object }>).detail.answer));
+    }
+    prompt.shortcuts = true;
+    prompt.block = question;
+    place.current?.append(prompt);
+    void preview(question, prompt, view);
+    if (takesFocus()) prompt.querySelector("h2")?.focus();
+    // A press that was aimed at the prompt must not hit what a change above it has moved there.
+    let height: number | undefined;
+    const moved = new ResizeObserver(([entry]) => {
+      const now = entry?.contentRect.height;
+      // The first report is about the layout in which the prompt appeared.
+      if (height !== undefined && now !== height) prompt.moved();
+      height = now;
+    });
+    const above = place.current?.parentElement?.querySelector(".above");
+    if (above) moved.observe(above);
+    return () => {
+      moved.disconnect();
+      changes.value = undefined;
+      render(null, view);
+      prompt.remove();
+    };
+  });
+  watch(() => {
+    if (!state.value || state.value.questions.some((one) => idOf(one) === id) || prompt.dataset["status"] !== "pending") return;
+    host<Standing>(`question/${id}`).then(
+      (stands) => {
+        if (stands.status !== "pending") end(stands);
+      },
+      () => undefined,
+    );
+  });
+  return (
+    <>
+      <div ref={place} />
+      {over.value && (
+        <p><Button class="over" press={() => goOn(question)}>Next</Button></p>
+      )}
+    </>
+  );
+}

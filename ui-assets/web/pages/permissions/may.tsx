@@ -1,0 +1,122 @@
+// What a chosen agent may do now, and a rule that the host suggests for it.
+import { computed, signal } from "@preact/signals-core";
+
+import { Button, Name } from "../../lib/ui.tsx";
+import { host } from "../../lib/console/api.ts";
+import type { Suggested } from "../../lib/console/api.ts";
+import { CalmButton } from "../../lib/console/calm.tsx";
+import { agents } from "../../lib/console/calls.ts";
+import type { AgentDetails } from "../../lib/console/calls.ts";
+import { Choice, Failed, Failure, Select } from "../../lib/console/parts.tsx";
+import { Statements } from "../../lib/console/statements.tsx";
+
+/** The chosen live worker. Agents with the same path are told apart by their sessions. */
+const picked = new Choice(() => agents.value.map(({ worker, agent, session }) => [worker, `${agent} (session ${session})`] as const));
+const found = signal<AgentDetails | undefined>(undefined);
+const failure = new Failure();
+
+type Suggestion = NonNullable<Suggested["suggestion"]>;
+/** The last suggestion; `null` if there was none. */
+const suggestion = signal<Suggestion | null | undefined>(undefined);
+const suggesting = new Failure();
+
+const live = computed(() => agents.value.find(({ worker }) => worker === picked.value.value));
+/** The details of the chosen agent, not of the one before. */
+const details = computed(() => (found.value?.agent.worker === picked.value.value ? found.value : undefined));
+
+/** Incremented by each request for an agent, to ignore outdated responses. */
+let turn = 0;
+/** Incremented when another agent is chosen. */
+let round = 0;
+let asked = "";
+let isBusy = false;
+let isDue = false;
+
+async function load(worker: string): Promise<void> {
+  const now = (turn += 1);
+  asked = worker;
+  isBusy = true;
+  isDue = false;
+  try {
+    const came = await host<AgentDetails>(`agent/${worker}`);
+    if (now !== turn) return;
+    failure.error.value = undefined;
+    found.value = came;
+  } catch (error) {
+    if (now === turn) failure.error.value = error;
+  }
+  if (now !== turn) return;
+  isBusy = false;
+  if (isDue) refresh();
+}
+
+/** Loads the statements again; another agent's at once, the same agent's after the request under way. */
+export function refresh(): void {
+  const worker = picked.value.value;
+  if (!worker) return;
+  if (worker !== asked) {
+    round += 1;
+    suggestion.value = undefined;
+    failure.error.value = suggesting.error.value = undefined;
+  } else if (isBusy) return void (isDue = true);
+  void load(worker);
+}
+
+async function suggest(): Promise<void> {
+  const agent = live.value;
+  if (!agent) return;
+  const now = round;
+  const { suggestion: came } = await host<Suggested>("suggestions", { run: agent.run, agent: agent.agent, session: agent.session, worker: agent.worker });
+  if (now === round) suggestion.value = came;
+}
+
+async function add(one: Suggestion): Promise<void> {
+  const { spares: _spares, agent: _agent, covers: _covers, ...body } = one;
+  await host("grant", body);
+  suggestion.value = undefined;
+}
+
+function Suggest() {
+  const one = suggestion.value;
+  return (
+    <div class="chips">
+      {one ? (
+        <>
+          <p>{`You allowed ${one.spares} calls like this. Allow it to `}<Name text={one.covers} most={400} />{" until its session ends?"}</p>
+          <CalmButton press={() => void suggesting.of(add(one))}>Add this rule</CalmButton>
+          <Button press={() => (suggestion.value = undefined)}>No</Button>
+        </>
+      ) : (
+        <>
+          <Button press={() => void suggesting.of(suggest())}>Suggest a rule from your answers</Button>
+          {one === null && <p role="status" class="quiet">No suggestion: you have not allowed it the same kind of call often enough.</p>}
+        </>
+      )}
+      <Failed failure={suggesting} />
+    </div>
+  );
+}
+
+export function May() {
+  return (
+    <section aria-labelledby="may">
+      <h2 id="may">What an agent may do</h2>
+      {agents.value.length === 0 ? (
+        <p class="quiet">No agent is running.</p>
+      ) : (
+        <>
+          <div class="line"><label>Agent <Select choice={picked} change={refresh} /></label></div>
+          <Failed failure={failure} />
+          {details.value ? (
+            <>
+              <Statements all={details.value.may} />
+              <Suggest />
+            </>
+          ) : (
+            failure.error.value === undefined && <p class="quiet">Loading…</p>
+          )}
+        </>
+      )}
+    </section>
+  );
+}

@@ -1,0 +1,196 @@
+// Fake console API for the activity and permissions pages, with sample agents, calls and grants; it records requests.
+import type { Page, Route } from "@playwright/test";
+import type { AxeResults } from "axe-core";
+
+import { barriers, built, expect } from "./fixtures.ts";
+import type { Site } from "./fixtures.ts";
+
+export type Json = Readonly<Record<string, unknown>>;
+
+export const RUN = "00000000000000ab";
+/** 2023-11-14T22:13:20Z */
+export const START = 1_700_000_000_000;
+/** Text that tries to be markup, to reorder lines and to hide characters. */
+export const BAD = `<img src=x onerror="document.title='bad'">\u202E\u200b`;
+
+/** No accessibility violations of any impact, and no horizontal scrolling. */
+export async function expectAccessible(page: Page): Promise<void> {
+  expect(await barriers(page)).toEqual([]);
+  const all = await page.evaluate(() => (window as unknown as { axe: { run(): Promise<AxeResults> } }).axe.run());
+  expect(all.violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => `${id}: ${target.join(" ")}`))).toEqual([]);
+  const wide = await page.evaluate(() => {
+    const out = document.documentElement.scrollWidth > window.innerWidth;
+    return out ? [...document.querySelectorAll("body *")].filter((one) => one.getBoundingClientRect().right > window.innerWidth).map((one) => one.outerHTML.slice(0, 100)) : [];
+  });
+  expect(wide).toEqual([]);
+}
+
+export function agent(number: number, more: Json = {}): Json {
+  const counts = { calls: 0, questions: 0, changed: 0 };
+  const own = { worker: `${RUN}-${number}`, run: RUN, name: `worker-${number}`, agent: `main/worker-${number}`, parent: null, session: "main" };
+  return { ...own, access: "interact", paused: false, ...counts, started_at: START, ...more };
+}
+
+export function call(number: number, more: Json = {}): Json {
+  const at = START + number * 1000;
+  return {
+    call: `${RUN}-${number}`,
+    run: RUN,
+    worker: `${RUN}-1`,
+    agent: "main/worker-1",
+    session: "main",
+    tool: "edit_file",
+    server: null,
+    sentence: `Edit file ${number}`,
+    preview: false,
+    origin: "model",
+    at,
+    ended_at: at + 120,
+    state: "ended",
+    result: "done",
+    code: null,
+    message: null,
+    allowed_by: [{ kind: "policy", text: "allowed by the policy", grant: null }],
+    files: 1,
+    added: 2,
+    removed: 1,
+    kept: true,
+    ...more,
+  };
+}
+
+const file = { kind: "file", hash: "a".repeat(64), bytes: 10 };
+const LINES = [
+  { op: " ", text: "kept\n" },
+  { op: "-", text: "one\n" },
+  { op: "+", text: "two\n" },
+  { op: "+", text: "three\n" },
+];
+export const CHANGE: Json = { path: "/a/b/c.txt", op: "modify", before: file, after: file, hunks: [{ old_start: 1, new_start: 1, lines: LINES }], added: 2, removed: 1, binary: false, large: false, hidden: false };
+
+/** The details of a call. */
+export const details = (row: Json, more: Json = {}): Json => ({
+  row,
+  needs: ["write:file:/a/b/c.txt"],
+  arguments: '{"path":"/a/b/c.txt"}',
+  changes: [CHANGE],
+  output: "Replaced 1 line.",
+  ...more,
+});
+
+export function statement(verdict: string, text: string, more: Json = {}): Json {
+  const source = { kind: "configuration", text: "policy.json" };
+  return { verdict, text, operations: ["read"], path: "/a", source, grant: null, expires_at: null, uses_left: null, ...more };
+}
+
+export function grant(number: number, more: Json = {}): Json {
+  return {
+    grant: `${RUN}-${number}`,
+    run: RUN,
+    pattern: "write:file:/a/b",
+    reach: "beneath",
+    operations: ["create", "change"],
+    covers: "create or change /a/b and everything in it",
+    verb: "write",
+    resource: "file",
+    holder: { agent: "main/tests" },
+    whose: ["agent main/tests"],
+    agent: "main/tests",
+    lifetime: "until you revoke it",
+    given_at: START,
+    descendants: false,
+    uses_left: null,
+    expires_at: null,
+    used: 3,
+    used_at: START,
+    ...more,
+  };
+}
+
+export const SOURCE: Json = { run: RUN, server: "files", roots: ["/a"], templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }], recorded: true };
+
+export class ConsoleFake {
+  state: Record<string, unknown> & { agents: Json[]; grants: Json[]; refusals: Json[] } = {
+    now: 0,
+    sources: [SOURCE],
+    agents: [],
+    questions: [],
+    outcomes: [],
+    grants: [],
+    refusals: [],
+    tallies: [],
+    omitted: { questions: 0, grants: 0, refusals: 0 },
+  };
+  /** The calls, newest first. */
+  calls: Json[] = [];
+  /** Recorded POST requests. */
+  readonly told: { path: string; body: unknown }[] = [];
+  /** Responses by path; a promise delays the response. */
+  readonly answers = new Map<string, unknown>();
+  #version = 1;
+  #wake: () => void = () => undefined;
+
+  /** Opens a page of the console. */
+  async open(page: Page, site: Site, name: "activity" | "permissions"): Promise<void> {
+    site.put(`/${name}`, await built(`${name}.html`));
+    site.put("/", "<title>Questions</title>");
+    await page.route("**/api/**", (route) => this.#serve(route));
+    await page.goto(`${site.origin}/${name}#secret`);
+  }
+
+  /** Notifies the page of a state change. */
+  changed(): void {
+    this.#version += 1;
+    this.#wake();
+  }
+
+  /** Bodies sent to a path. */
+  to(path: string): unknown[] {
+    return this.told.filter((one) => one.path === path).map((one) => one.body);
+  }
+
+  async #serve(route: Route): Promise<void> {
+    const request = route.request();
+    const path = new URL(request.url()).pathname.slice("/api/".length);
+    if (request.headers()["authorization"] !== "Bearer secret") return route.fulfill({ status: 401 });
+    if (request.method() === "POST") this.told.push({ path, body: request.postDataJSON() });
+    if (path.startsWith("events/")) {
+      if (path === `events/${this.#version}`) await new Promise<void>((wake) => (this.#wake = wake));
+      return route.fulfill({ json: { version: this.#version } }).catch(() => undefined);
+    }
+    const answer = await (this.answers.get(path) ?? this.#usual(path, request.postDataJSON() as Json));
+    if (answer instanceof Error) return route.fulfill({ status: 422, json: { code: "DOES_NOT_FIT", message: answer.message } });
+    return route.fulfill({ json: answer });
+  }
+
+  #usual(path: string, body: Json): unknown {
+    if (path === "state") return { version: this.#version, ...this.state };
+    if (path === "activity") return this.#activity(body);
+    if (path === "suggestions") return { suggestion: null };
+    if (path === "would-allow") return { calls: [], count: 0, of: 0 };
+    if (path === "stop-worker") return { unfinished: 0 };
+    const [kind, id] = path.split("/");
+    const row = this.calls.find((one) => one["call"] === id);
+    if (kind === "call") return row ? details(row) : new Error("unknown call");
+    const found = this.state.agents.find((one) => one["worker"] === id);
+    if (kind === "agent") return found ? { agent: found, may: [], changed: [], changed_omitted: 0 } : new Error("unknown worker");
+    return { grants: [] };
+  }
+
+  /** The filters that the tests use. */
+  #activity({ worker, agent, tool, result, text, effects_only, before, limit }: Json): unknown {
+    const all = this.calls.filter(
+      (one) =>
+        (worker === undefined || one["worker"] === worker) &&
+        (agent === undefined || one["agent"] === agent) &&
+        (tool === undefined || one["tool"] === tool) &&
+        (result === undefined || one["result"] === result) &&
+        (text === undefined || String(one["sentence"]).includes(String(text))) &&
+        (!effects_only || Number(one["files"]) > 0),
+    );
+    const from = before === undefined ? 0 : all.findIndex((one) => one["call"] === before) + 1;
+    const calls = all.slice(from, from + Number(limit));
+    const names = (key: string): unknown[] => [...new Set(this.calls.map((one) => one[key]))];
+    return { calls, more: all.length > from + calls.length, agents: names("agent"), tools: names("tool") };
+  }
+}

@@ -1,0 +1,83 @@
+// Where the pages show what the screenshots are of. Each page is described here only, by roles and visible names.
+import type { Locator, Page } from "@playwright/test";
+
+import { expect } from "../fixtures.ts";
+
+/** The console's page with the questions of agents. */
+export const questions = {
+  async open(page: Page, url: string): Promise<void> {
+    await page.goto(url);
+  },
+  /** The shown question, once a person can answer it. */
+  async prompt(page: Page): Promise<Locator> {
+    const prompt = page.locator("permission-prompt");
+    await expect(prompt).toBeVisible();
+    // Presses are ignored at first, and the buttons look different then.
+    await expect(page.locator("permission-prompt[data-early]")).toHaveCount(0);
+    await expect(prompt.getByRole("button", { name: /^Deny/ }).first()).toBeEnabled();
+    await expect(prompt.getByRole("button", { name: /^Allow/ }).first()).toBeVisible();
+    return prompt;
+  },
+  /** Opens the first question of the list, which a narrow page shows alone. */
+  async show(page: Page): Promise<void> {
+    await page.locator("button.row").first().click();
+    await this.prompt(page);
+  },
+  /** The page with this number of questions. */
+  async list(page: Page, count: number): Promise<void> {
+    await expect(page).toHaveTitle(new RegExp(`\\(${count}\\)`));
+    await this.prompt(page);
+  },
+  /** The page without open questions. */
+  async empty(page: Page): Promise<void> {
+    await expect(page.getByText(/No pending requests/)).toBeVisible();
+  },
+};
+
+/** The console's page with the calls of agents. */
+export const activity = {
+  async open(page: Page, url: string): Promise<void> {
+    await sibling(page, url, "Activity");
+    await expect(page.getByText(/limits\.rs/).first()).toBeVisible();
+  },
+  async agent(page: Page, name: string): Promise<void> {
+    await page.getByRole("complementary", { name: "Agents" }).getByRole("button", { name }).first().click();
+    await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
+  },
+};
+
+/** The console's page with what agents may do. */
+export const permissions = {
+  async open(page: Page, url: string): Promise<void> {
+    await sibling(page, url, "Permissions");
+  },
+};
+
+/** Opens another page of the console, whose secret the browser tab keeps. */
+async function sibling(page: Page, url: string, name: string): Promise<void> {
+  await page.goto(url);
+  await page.getByRole("link", { name }).click();
+  await expect(page.getByRole("heading", { name, level: 1 })).toBeVisible();
+  await expect(page.getByText("Loading…")).toHaveCount(0);
+}
+
+/** The page of the test host. */
+export const testHost = {
+  async open(page: Page, url: string): Promise<void> {
+    await page.goto(url);
+    await expect(page.getByRole("status")).toHaveText("Connected");
+  },
+  /** Calls a tool with arguments as JSON, by the button with this name. */
+  async call(page: Page, tool: string, given: object, button: string): Promise<void> {
+    await page.getByLabel("Search tools").fill(tool);
+    await page.getByRole("navigation", { name: "Tools" }).getByRole("button").first().click();
+    await page.getByRole("button", { name: "JSON", exact: true }).click();
+    await page.getByLabel("The arguments as JSON").fill(JSON.stringify(given));
+    await page.getByRole("button", { name: button, exact: true }).click();
+  },
+  async checks(page: Page): Promise<void> {
+    await page.getByRole("button", { name: "Checks", exact: true }).click();
+    await page.getByRole("button", { name: "Run the checks" }).click();
+    await expect(page.getByText("wire.form")).toBeVisible();
+  },
+};
