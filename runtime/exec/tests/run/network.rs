@@ -1,11 +1,4 @@
 //! Runs real programs in the sandbox that connect to a test server through the proxy.
-#![expect(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test fails by panicking, and prepares files"
-)]
 
 use std::collections::{HashMap, VecDeque};
 use std::fs::{self, File};
