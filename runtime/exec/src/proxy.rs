@@ -26,7 +26,7 @@ use request::{Client, Request};
 
 /// Port of the proxy in the sandbox.
 pub(crate) const PORT: u16 = 3128;
-/// Environment variables that make programs use the proxy, and their value.
+/// Environment variables that make programs use the proxy.
 pub(crate) const VARIABLES: [&str; 6] = [
     "HTTP_PROXY",
     "http_proxy",
@@ -73,7 +73,7 @@ pub trait ProxyPolicy: Send + Sync + 'static {
         })
     }
 
-    /// Called when a connection has ended, also when it was refused.
+    /// Called when a connection has ended, including one that was refused.
     fn report(&self, report: ConnectionReport);
 }
 

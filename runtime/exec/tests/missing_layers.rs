@@ -13,8 +13,11 @@ use std::io::Read as _;
 use std::path::Path;
 use std::process::Command;
 
+use std::sync::Arc;
+
 use bailiwick_exec::{
-    ExecError, Helper, Layer, LayerState, Mount, Process, SandboxSpec, Stdio, self_test, spawn,
+    ConnectionReport, Deciding, Decision, ExecError, Helper, Layer, LayerState, Mount, Process,
+    Proxy, ProxyPolicy, SandboxSpec, Stdio, Target, self_test, spawn, spawn_with_proxy,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
 
@@ -63,13 +66,18 @@ fn optional(mut spec: SandboxSpec) -> SandboxSpec {
     spec
 }
 
-async fn start(spec: &SandboxSpec) -> Result<(Process, std::io::PipeReader), ExecError> {
+fn stdio() -> (Stdio, std::io::PipeReader) {
     let (reader, writer) = std::io::pipe().unwrap();
     let stdio = Stdio {
         stdin: File::open("/dev/null").unwrap().into(),
         stdout: writer.try_clone().unwrap().into(),
         stderr: writer.into(),
     };
+    (stdio, reader)
+}
+
+async fn start(spec: &SandboxSpec) -> Result<(Process, std::io::PipeReader), ExecError> {
+    let (stdio, reader) = stdio();
     Ok((spawn(spec, stdio, &helper()).await?, reader))
 }
 
@@ -200,6 +208,39 @@ fn missing_namespaces_are_refused_unless_they_are_optional() {
         process.wait().await.unwrap();
 
         self_test_finds_missing(&missing_without_namespaces()).await;
+    });
+}
+
+/// Allows all connections.
+struct AllowAll;
+
+impl ProxyPolicy for AllowAll {
+    fn decide<'a>(&'a self, _target: &'a Target) -> Deciding<'a> {
+        Box::pin(async { Decision::Allow })
+    }
+
+    fn report(&self, _report: ConnectionReport) {}
+}
+
+#[tokio::test]
+async fn proxy_needs_namespaces_even_if_they_are_optional() {
+    let start = async |spec: &SandboxSpec| {
+        let proxy = Proxy::new(Arc::new(AllowAll));
+        spawn_with_proxy(spec, stdio().0, &helper(), proxy).await
+    };
+    let work = tempfile::tempdir().unwrap();
+    let spec = optional(shell(": > ran", work.path()));
+    start(&spec).await.unwrap().wait().await.unwrap();
+    assert!(work.path().join("ran").exists());
+
+    without(namespaces(), async move || {
+        let work = tempfile::tempdir().unwrap();
+        let spec = optional(shell(": > ran", work.path()));
+        match start(&spec).await {
+            Err(ExecError::Missing { layer, .. }) => assert_eq!(layer, Layer::Namespaces),
+            other => panic!("{other:?}"),
+        }
+        assert!(!work.path().join("ran").exists());
     });
 }
 
