@@ -19,7 +19,7 @@ use bailiwick::permission::{
     QuestionState, Template,
 };
 use bailiwick::scope::Coverage;
-use bailiwick_http::{Connection, RequestGuard, Token, read_all};
+use bailiwick_http::{RequestGuard, Token, authorize, read_all};
 use serde::Serialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -43,18 +43,8 @@ impl IntoResponse for ApiError {
 
 /// Builds the router: the page needs a matching `Host` header, the API also needs the secret.
 pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: Token) -> Router {
-    let page_guard = RequestGuard {
-        origins: host_names
-            .iter()
-            .map(|host| format!("http://{host}"))
-            .collect(),
-        hosts: host_names.to_vec(),
-        token: None,
-    };
-    let api_guard = RequestGuard {
-        token: Some(token),
-        ..page_guard.clone()
-    };
+    let page_guard = RequestGuard::same_origin(host_names, None);
+    let api_guard = RequestGuard::same_origin(host_names, Some(token));
     let api = Router::new()
         .route("/api/state", get(state))
         .route("/api/events/{after}", get(events))
@@ -95,24 +85,6 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
     api.merge(page_routes)
         .layer(middleware::from_fn(page::add_security_headers))
         .with_state(console)
-}
-
-/// Rejects requests that [`RequestGuard`] does not accept.
-async fn authorize(
-    State(guard): State<Arc<RequestGuard>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match guard.check(request.uri(), request.headers()) {
-        Ok(()) => {
-            // The page itself needs no secret, so only an API request makes a connection authorized.
-            if guard.token.is_some() {
-                Connection::authorize(&request);
-            }
-            next.run(request).await
-        }
-        Err(refusal) => refusal.into_response(),
-    }
 }
 
 /// Reads the whole body before the handler runs.

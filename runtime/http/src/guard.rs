@@ -1,8 +1,13 @@
 //! Checks `Host`, `Origin` and the bearer token of requests.
 
+use std::sync::Arc;
+
+use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, Uri, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
+use crate::connections::Connection;
 use crate::token::Token;
 
 /// Accepted `Host` and `Origin` values, and the required token.
@@ -51,7 +56,35 @@ impl IntoResponse for Rejection {
     }
 }
 
+/// Middleware that rejects requests that a guard does not accept. A guard without a token, such as that of a page that
+/// loads its data with a token, does not authorize the connection.
+pub async fn authorize(
+    State(guard): State<Arc<RequestGuard>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    match guard.check(request.uri(), request.headers()) {
+        Ok(()) => {
+            if guard.token.is_some() {
+                Connection::authorize(&request);
+            }
+            next.run(request).await
+        }
+        Err(rejection) => rejection.into_response(),
+    }
+}
+
 impl RequestGuard {
+    /// Accepts requests of the pages that these hosts serve over HTTP.
+    #[must_use]
+    pub fn same_origin(hosts: &[String], token: Option<Token>) -> Self {
+        Self {
+            origins: hosts.iter().map(|host| format!("http://{host}")).collect(),
+            hosts: hosts.to_vec(),
+            token,
+        }
+    }
+
     /// Checks the names and the token of a request.
     ///
     /// # Errors

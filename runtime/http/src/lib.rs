@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 
 pub use body::read_all;
 pub use connections::{Connection, ConnectionLimits, accept_next, serve};
-pub use guard::{Rejection, RequestGuard};
+pub use guard::{Rejection, RequestGuard, authorize};
 pub use token::Token;
 
 /// The `Host` values of clients on this machine that connect to `address`; port 80 may be omitted.

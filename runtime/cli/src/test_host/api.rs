@@ -11,7 +11,7 @@ use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use bailiwick::intent::IntentTemplate;
-use bailiwick_http::{Connection as HttpConnection, RequestGuard, Token, read_all};
+use bailiwick_http::{RequestGuard, Token, authorize, read_all};
 use bailiwick_ui::{MCP_VIEW, PERMISSION_PROMPT, SANDBOX, SANDBOX_POLICY, TEST_HOST};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -34,18 +34,8 @@ const POLL_TIMEOUT: Duration = Duration::from_secs(25);
 
 /// The routes of the page, which need a matching `Host` header, and of its API, which also needs the secret.
 pub(super) fn router(session: Arc<Session>, host_names: &[String], token: Token) -> Router {
-    let page_guard = RequestGuard {
-        origins: host_names
-            .iter()
-            .map(|host| format!("http://{host}"))
-            .collect(),
-        hosts: host_names.to_vec(),
-        token: None,
-    };
-    let api_guard = RequestGuard {
-        token: Some(token),
-        ..page_guard.clone()
-    };
+    let page_guard = RequestGuard::same_origin(host_names, None);
+    let api_guard = RequestGuard::same_origin(host_names, Some(token));
     let api = Router::new()
         .route("/api/{method}", post(handle))
         .layer(from_fn_with_state(Arc::new(api_guard), authorize))
@@ -61,24 +51,6 @@ pub(super) fn router(session: Arc<Session>, host_names: &[String], token: Token)
         .layer(from_fn_with_state(Arc::new(page_guard), authorize))
         .merge(api)
         .layer(from_fn(add_headers))
-}
-
-/// Rejects requests that [`RequestGuard`] does not accept.
-async fn authorize(
-    State(guard): State<Arc<RequestGuard>>,
-    request: Request,
-    next: Next,
-) -> Response {
-    match guard.check(request.uri(), request.headers()) {
-        Ok(()) => {
-            // The page itself needs no secret, so only an API request makes a connection authorized.
-            if guard.token.is_some() {
-                HttpConnection::authorize(&request);
-            }
-            next.run(request).await
-        }
-        Err(rejection) => rejection.into_response(),
-    }
 }
 
 /// Adds headers to every response.
