@@ -1,7 +1,8 @@
 // Tests of the console's activity page.
 import type { Page } from "@playwright/test";
 
-import { BAD, CHANGE, ConsoleFake, RUN, START, agent, call, details, expectAccessible, statement } from "./console-fake.ts";
+import { BAD, CHANGE, ConsoleFake, START, agent, call, details, expectAccessible, statement } from "./console-fake.ts";
+import { RUN } from "./fake-api.ts";
 import { calm, expect, press, test } from "./fixtures.ts";
 
 const rows = (page: Page) => page.getByRole("list", { name: "Calls" }).locator("> .list > [role=listitem]");

@@ -1,13 +1,12 @@
 // Fake console API for the activity and permissions pages, with sample agents, calls and grants; it records requests.
-import type { Page, Route } from "@playwright/test";
+import type { Page } from "@playwright/test";
 import type { AxeResults } from "axe-core";
 
+import { FakeApi, RUN } from "./fake-api.ts";
+import type { Json } from "./fake-api.ts";
 import { barriers, built, expect } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
-export type Json = Readonly<Record<string, unknown>>;
-
-export const RUN = "00000000000000ab";
 /** 2023-11-14T22:13:20Z */
 export const START = 1_700_000_000_000;
 /** Text that tries to be markup, to reorder lines and to hide characters. */
@@ -107,65 +106,20 @@ export function grant(number: number, more: Json = {}): Json {
   };
 }
 
-export const SOURCE: Json = { run: RUN, server: "files", roots: ["/a"], templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }], recorded: true };
-
-export class ConsoleFake {
-  state: Record<string, unknown> & { agents: Json[]; grants: Json[]; refusals: Json[] } = {
-    now: 0,
-    sources: [SOURCE],
-    agents: [],
-    questions: [],
-    outcomes: [],
-    grants: [],
-    refusals: [],
-    tallies: [],
-    omitted: { questions: 0, grants: 0, refusals: 0 },
-  };
+export class ConsoleFake extends FakeApi {
   /** The calls, newest first. */
   calls: Json[] = [];
-  /** Recorded POST requests. */
-  readonly told: { path: string; body: unknown }[] = [];
-  /** Responses by path; a promise delays the response. */
-  readonly answers = new Map<string, unknown>();
-  #version = 1;
-  #wake: () => void = () => undefined;
 
   /** Opens a page of the console. */
   async open(page: Page, site: Site, name: "activity" | "permissions"): Promise<void> {
     site.put(`/${name}`, await built(`${name}.html`));
     site.put("/", "<title>Questions</title>");
-    await page.route("**/api/**", (route) => this.#serve(route));
+    await this.serve(page);
     await page.goto(`${site.origin}/${name}#secret`);
   }
 
-  /** Notifies the page of a state change. */
-  changed(): void {
-    this.#version += 1;
-    this.#wake();
-  }
-
-  /** Bodies sent to a path. */
-  to(path: string): unknown[] {
-    return this.told.filter((one) => one.path === path).map((one) => one.body);
-  }
-
-  async #serve(route: Route): Promise<void> {
-    const request = route.request();
-    const path = new URL(request.url()).pathname.slice("/api/".length);
-    if (request.headers()["authorization"] !== "Bearer secret") return route.fulfill({ status: 401 });
-    if (request.method() === "POST") this.told.push({ path, body: request.postDataJSON() });
-    if (path.startsWith("events/")) {
-      if (path === `events/${this.#version}`) await new Promise<void>((wake) => (this.#wake = wake));
-      return route.fulfill({ json: { version: this.#version } }).catch(() => undefined);
-    }
-    const answer = await (this.answers.get(path) ?? this.#usual(path, request.postDataJSON() as Json));
-    if (answer instanceof Error) return route.fulfill({ status: 422, json: { code: "DOES_NOT_FIT", message: answer.message } });
-    return route.fulfill({ json: answer });
-  }
-
-  #usual(path: string, body: Json): unknown {
-    if (path === "state") return { version: this.#version, ...this.state };
-    if (path === "activity") return this.#activity(body);
+  protected override usual(path: string, body: unknown): unknown {
+    if (path === "activity") return this.#activity(body as Json);
     if (path === "suggestions") return { suggestion: null };
     if (path === "would-allow") return { calls: [], count: 0, of: 0 };
     if (path === "stop-worker") return { unfinished: 0 };

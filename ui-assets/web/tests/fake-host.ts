@@ -1,12 +1,10 @@
 // Fake console API with sample questions and grants; it records the requests.
-import type { Page, Route } from "@playwright/test";
+import type { Page } from "@playwright/test";
 
+import { FakeApi, RUN } from "./fake-api.ts";
+import type { Json } from "./fake-api.ts";
 import { built } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
-
-type Json = Readonly<Record<string, unknown>>;
-
-const RUN = "00000000000000ab";
 
 const exact = { pattern: "write:file:/a/b/c.txt", reach: "exact", operations: ["change"] };
 const choice = (breadth: string, covers: string, pattern: string, more: Json = {}): Json => ({
@@ -110,67 +108,15 @@ export function grant(number: number, more: Json = {}): Json {
   return { ...held, holder: { agent: "main/tests" }, agent: "main/tests", lifetime: "until you revoke it", given_at: 1_700_000_000_000, whose: ["agent main/tests"], descendants: false, uses_left: null, expires_at: null, used: 3, used_at: 1_700_000_000_000, ...more };
 }
 
-export class FakeHost {
-  state: Record<string, unknown> & { questions: Json[]; grants: Json[]; agents: Json[]; outcomes: Json[] } = {
-    now: 1_700_000_000_001,
-    sources: [
-      {
-        run: RUN,
-        server: "files",
-        roots: ["/a"],
-        templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }],
-        recorded: true,
-      },
-    ],
-    agents: [],
-    questions: [],
-    outcomes: [],
-    grants: [],
-    refusals: [],
-    tallies: [],
-    omitted: { questions: 0, grants: 0, refusals: 0 },
-  };
-  /** Recorded POST requests. */
-  readonly told: { path: string; body: unknown }[] = [];
-  /** Responses by path; a promise delays the response. */
-  readonly answers = new Map<string, unknown>();
-  #version = 1;
-  #wake: () => void = () => undefined;
-
+export class FakeHost extends FakeApi {
   /** Opens the console page. */
   async open(page: Page, site: Site): Promise<void> {
     site.put("/", await built("console.html"));
-    await page.route("**/api/**", (route) => this.#serve(route));
+    await this.serve(page);
     await page.goto(`${site.origin}/#secret`);
   }
 
-  /** Notifies the page of a state change. */
-  changed(): void {
-    this.#version += 1;
-    this.#wake();
-  }
-
-  /** Bodies sent to a path. */
-  to(path: string): unknown[] {
-    return this.told.filter((one) => one.path === path).map((one) => one.body);
-  }
-
-  async #serve(route: Route): Promise<void> {
-    const request = route.request();
-    const path = new URL(request.url()).pathname.slice("/api/".length);
-    if (request.headers()["authorization"] !== "Bearer secret") return route.fulfill({ status: 401 });
-    if (request.method() === "POST") this.told.push({ path, body: request.postDataJSON() });
-    if (path.startsWith("events/")) {
-      if (path === `events/${this.#version}`) await new Promise<void>((wake) => (this.#wake = wake));
-      return route.fulfill({ json: { version: this.#version } }).catch(() => undefined);
-    }
-    const answer = await (this.answers.get(path) ?? this.#usual(path, request.postDataJSON()));
-    if (answer instanceof Error) return route.fulfill({ status: 422, json: { code: "DOES_NOT_FIT", message: answer.message } });
-    return route.fulfill({ json: answer });
-  }
-
-  #usual(path: string, body: unknown): unknown {
-    if (path === "state") return { version: this.#version, ...this.state };
+  protected override usual(path: string, body: unknown): unknown {
     if (path.startsWith("review/")) return changes();
     if (path === "suggestions") return { suggestion: null };
     if (path === "answer") return this.#answer(body as { question: string; answer: object });

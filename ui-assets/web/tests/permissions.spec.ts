@@ -1,7 +1,8 @@
 // Tests of the console's permissions page.
 import type { Page } from "@playwright/test";
 
-import { BAD, ConsoleFake, RUN, SOURCE, START, agent, expectAccessible, grant, statement } from "./console-fake.ts";
+import { BAD, ConsoleFake, START, agent, expectAccessible, grant, statement } from "./console-fake.ts";
+import { RUN, SOURCE } from "./fake-api.ts";
 import { calm, expect, press, test } from "./fixtures.ts";
 
 const rules = (page: Page) => page.locator("li.rule");

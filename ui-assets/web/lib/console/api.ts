@@ -79,26 +79,6 @@ export interface Outcome {
   } | null;
 }
 
-export interface Agent {
-  /** `RUN-NUMBER`. */
-  readonly worker: string;
-  readonly run: string;
-  readonly name: string;
-  /** Its path, such as `main/tests`. */
-  readonly agent: string;
-  readonly parent: string | null;
-  readonly session: string;
-  readonly access: "read" | "interact" | "full";
-  readonly paused: boolean;
-  /** Number of open calls. */
-  readonly calls: number;
-  /** Number of open questions. */
-  readonly questions: number;
-  /** Number of changed paths. */
-  readonly changed: number;
-  readonly started_at: number;
-}
-
 export interface Grant {
   readonly grant: string;
   readonly run: string;
