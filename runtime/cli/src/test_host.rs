@@ -69,7 +69,7 @@ impl TestHost {
     /// Serves the page on `listener`. It has no server until [`connect`](Self::connect) starts it or connects to it.
     ///
     /// # Errors
-    /// [`TestHostError`] if the listener is not on a loopback address, or there are no random bytes for the secret.
+    /// [`TestHostError`] if the listener is not on a loopback address, or the operating system has no random bytes for the secret.
     ///
     /// # Panics
     /// Outside of a tokio runtime.

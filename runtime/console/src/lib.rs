@@ -147,7 +147,7 @@ impl Console {
     /// Serves a console on `listener`. It shows nothing until [`add_source`](Self::add_source) adds a source.
     ///
     /// # Errors
-    /// [`ConsoleError`] if the listener is not on a loopback address, or there are no random bytes for the secret.
+    /// [`ConsoleError`] if the listener is not on a loopback address, or the operating system has no random bytes for the secret.
     pub fn serve(listener: TcpListener) -> Result<Self, ConsoleError> {
         let address = listener.local_addr()?;
         if !address.ip().is_loopback() {

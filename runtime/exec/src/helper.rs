@@ -35,7 +35,7 @@ pub(crate) const NAME: &str = "bailiwick-exec";
 pub(crate) const OUTER: &str = "outer";
 /// Argument of the inner helper.
 const INNER: &str = "inner";
-/// Argument of the supervisor, which replaces the inner helper if there are no namespaces.
+/// Argument of the supervisor, which replaces the inner helper where namespaces cannot be created.
 const SUPERVISOR: &str = "supervisor";
 /// Argument of the process that confines itself and becomes the program of the supervisor.
 const CONFINED: &str = "confined";

@@ -104,7 +104,7 @@ pub async fn spawn(
         }
         Err(ExecError::Missing { layer, reason }) => Err(ExecError::Missing {
             layer,
-            reason: format!("{reason}; there are no namespaces, since {why}"),
+            reason: format!("{reason}; namespaces cannot be created: {why}"),
         }),
         Err(error) => Err(error),
     }

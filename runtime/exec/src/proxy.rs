@@ -49,8 +49,8 @@ pub type Resolving<'a> = Pin<Box<dyn Future<Output = io::Result<Vec<IpAddr>>> + 
 
 /// Decides which hosts the programs of a sandbox may connect to.
 ///
-/// The proxy limits where connections go. It does not read what is sent over them: whoever answers at an allowed host,
-/// such as a content delivery network, may pass it on.
+/// The proxy limits where connections go. It does not read what is sent over them, so an allowed host, such as a
+/// content delivery network, may pass it on to others.
 pub trait ProxyPolicy: Send + Sync + 'static {
     /// Decides whether the program may connect to `target`. The program waits meanwhile, so a person can be asked. The
     /// future is dropped when the sandbox ends.

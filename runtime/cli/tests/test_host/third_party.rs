@@ -88,7 +88,7 @@ async fn page_works_with_real_servers_in_a_browser() {
     ]
     .map(|(name, server, argument)| (name, program(server), argument));
     let invalid = invalid_server();
-    // Whoever started the server may grant, and grants by repeating a call or by answering a form.
+    // The user who started the server may grant permissions, by repeating a call or by answering a form.
     // The program rejects variables that are not its own, and the server inherits the variables of the tests.
     let own = ["env", "-u", "BAILIWICK_CASES", "-u", "BAILIWICK_BLESS"];
     let options = ["serve", "--trust=host", "--grantable=write:file"];

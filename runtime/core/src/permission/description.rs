@@ -162,7 +162,7 @@ pub(super) fn changes(request: &Request) -> Option<&[Change]> {
     (!preview.changes.is_empty()).then_some(preview.changes.as_slice())
 }
 
-/// The changes without created directories, unless there are no others.
+/// The changes without created directories, or all changes if every one creates a directory.
 fn changes_of_files(changes: &[Change]) -> Vec<&Change> {
     let others = |change: &&Change| change.op != Op::MakeDirectory;
     let files: Vec<&Change> = changes.iter().filter(others).collect();

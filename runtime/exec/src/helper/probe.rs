@@ -180,7 +180,7 @@ fn system_calls(targets: &Targets, findings: &mut Findings) {
         let created = rustix::net::socket(family, SocketType::DGRAM, None);
         found(created.is_ok(), what, &[Layer::Seccomp]);
     }
-    // Without the filter, there is no such process.
+    // Without the filter, the call fails because the process does not exist.
     let nobody = nix::unistd::Pid::from_raw(i32::MAX);
     found(
         nix::sys::ptrace::attach(nobody) != Err(nix::errno::Errno::EPERM),

@@ -406,7 +406,7 @@ impl Drop for CancelRequestOnDrop<'_> {
         let params = CancelledNotificationParam::new(Some(id), Some("nobody waits".to_owned()));
         let cancelled = CancelledNotification::new(params);
         let peer = self.peer.clone();
-        // Without a runtime, there is no connection either.
+        // The connection ended with the runtime, if that has ended.
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
             runtime.spawn(async move { peer.send_notification(cancelled.into()).await });
         }
