@@ -1,0 +1,210 @@
+//! The arguments of `run_command`, and what a call needs.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bailiwick::config::Namespace;
+use bailiwick::effect::ResourceChange;
+use bailiwick::path::VirtualPath;
+use bailiwick::scope::{ScopeError, Verb};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+use bailiwick::{ActTool, CallError, Code, Reply, Scope, ToolSpec};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tokio::sync::oneshot;
+
+use super::Commands;
+use super::output::{CommandOutput, text};
+use super::run::{Run, input, internal};
+use crate::view;
+
+/// Maximum number and total bytes of arguments and environment variables.
+const MAX_ARGUMENTS: usize = 1000;
+const MAX_ARGUMENT_BYTES: usize = 256 << 10;
+/// Maximum length of standard input, in bytes.
+const MAX_STDIN: usize = 1 << 20;
+/// Time limit of a command unless the call has another.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
+/// The longest time limit of a command.
+const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+
+/// Arguments of `run_command`.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[doc(hidden)]
+pub struct RunCommand {
+    /// The program and its arguments. No shell is involved, so there are no pipes, variables or wildcards.
+    argv: Vec<String>,
+    /// The working directory; the default directory of the worker if absent.
+    cwd: Option<String>,
+    /// Environment variables to set. The command has only these and a few standard ones.
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    /// Text for standard input.
+    #[serde(default)]
+    stdin: String,
+    /// Time limit in milliseconds; 120,000 if absent.
+    timeout_ms: Option<u64>,
+    /// Files and directories that the command must be able to read, if it may not already.
+    #[serde(default)]
+    reads: Vec<String>,
+    /// Files and directories that the command must be able to change, if it may not already.
+    #[serde(default)]
+    writes: Vec<String>,
+}
+
+/// A parsed call of `run_command`.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct Command {
+    pub(super) program: Program,
+    pub(super) argv: Vec<String>,
+    pub(super) cwd: VirtualPath,
+    pub(super) env: BTreeMap<String, String>,
+    pub(super) stdin: String,
+    pub(super) timeout: Duration,
+}
+
+#[derive(Debug)]
+pub(super) enum Program {
+    /// A program in a system directory.
+    System(PathBuf),
+    /// A file in a root.
+    OfRoot(VirtualPath),
+}
+
+impl ActTool for Commands {
+    type Args = RunCommand;
+    type Output = CommandOutput;
+    type Job = Command;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "run_command",
+            "Run a command",
+            "Runs a program without a shell in a sandbox: it sees the files that you may read, can change those that you \
+             may change without a question, and has no network. Returns its exit code and output.",
+        )
+        .scopes(&["execute:command"])
+    }
+
+    fn prepare(&self, args: RunCommand, names: &Namespace) -> Result<Prepared<Command>, CallError> {
+        let invalid = |message: &str| CallError::new(Code::InvalidArguments, message);
+        let name = args.argv.first().filter(|name| !name.is_empty());
+        let name = name.ok_or_else(|| invalid("`argv` must begin with a program"))?;
+        let texts = || {
+            let env = args.env.iter().flat_map(|(name, value)| [name, value]);
+            args.argv.iter().chain(env)
+        };
+        if texts().count() > MAX_ARGUMENTS
+            || texts().map(String::len).sum::<usize>() > MAX_ARGUMENT_BYTES
+            || args.stdin.len() > MAX_STDIN
+        {
+            return Err(CallError::new(
+                Code::TooLarge,
+                "a command has at most 1,000 arguments and variables with 256 KiB in all, and 1 MiB of input",
+            ));
+        }
+        if texts().any(|text| text.contains('\0')) || args.env.keys().any(|name| name.contains('='))
+        {
+            return Err(invalid(
+                "arguments cannot contain NUL, nor names of variables `=`",
+            ));
+        }
+        let (program, scope) = self.program(name, names)?;
+        let mut needs = vec![scope];
+        if let Program::OfRoot(path) = &program {
+            needs.push(Scope::file(Verb::Read, path.clone()));
+        }
+        for (verb, paths) in [(Verb::Read, &args.reads), (Verb::Write, &args.writes)] {
+            for path in paths {
+                needs.push(Scope::file(verb, names.path(path)?).beneath());
+            }
+        }
+        let cwd = names.path(args.cwd.as_deref().unwrap_or("."))?;
+        let timeout = args
+            .timeout_ms
+            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let job = Command {
+            program,
+            argv: args.argv,
+            cwd,
+            env: args.env,
+            stdin: args.stdin,
+            timeout: timeout.min(MAX_TIMEOUT),
+        };
+        Ok(Prepared { needs, job })
+    }
+
+    fn foresee(&self, job: &Command) -> Foreseen {
+        let command = format!("run {:?} in {}", job.argv, job.cwd);
+        let files = "it can change all files that the worker may change without a question";
+        Foreseen::Changes(vec![ResourceChange::new(command, files)])
+    }
+
+    async fn act(
+        &self,
+        job: &Command,
+        permit: ActPermit,
+        progress: ActProgress,
+    ) -> Result<Reply, CallError> {
+        let read = tokio::task::spawn_blocking(move || {
+            let files = view::mounts(permit.reading());
+            (files, permit)
+        });
+        let (files, permit) = read
+            .await
+            .map_err(|_| internal("the roots were not read"))?;
+        let files = files?;
+        let spec = Self::spec(self, job, files.clone());
+        let act = permit.begin()?;
+        let run = Run {
+            spec,
+            files,
+            helper: self.helper.clone(),
+            stdin: input(&job.stdin).map_err(|error| internal(&error.to_string()))?,
+            timeout: job.timeout,
+            progress,
+            act,
+        };
+        // If this future is dropped, the task kills the command, and a revocation waits until it has.
+        let (_cancel, cancelled) = oneshot::channel();
+        let output = tokio::spawn(run.run(cancelled)).await;
+        let output = output.map_err(|_| internal("the command was lost"))??;
+        Ok(Reply::text(text(&output), output))
+    }
+}
+
+impl Commands {
+    /// The program and its scope.
+    fn program(&self, name: &str, names: &Namespace) -> Result<(Program, Scope), CallError> {
+        let invalid = |error: ScopeError| CallError::new(Code::InvalidArguments, error.to_string());
+        let scope = |name: &str| {
+            format!("execute:command:{name}")
+                .parse::<Scope>()
+                .map_err(invalid)
+        };
+        if !name.contains('/') {
+            let found = self.programs.get(name).ok_or_else(|| {
+                let message = format!(
+                    "`{}` is not an installed program",
+                    bailiwick::text::escape(name)
+                );
+                CallError::new(Code::NotFound, message)
+            })?;
+            return Ok((Program::System(found.clone()), scope(name)?));
+        }
+        // A program of the system by its path is the same program as by its name.
+        let by_path = self
+            .programs
+            .iter()
+            .find(|(_, path)| path.to_str() == Some(name));
+        if let Some((name, path)) = by_path {
+            return Ok((Program::System(path.clone()), scope(name)?));
+        }
+        let path = names.path(name)?;
+        let scope = scope(path.as_str())?;
+        Ok((Program::OfRoot(path), scope))
+    }
+}
