@@ -128,6 +128,8 @@
 //! # }
 //! ```
 
+mod files;
+
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
@@ -140,6 +142,7 @@ use crate::resolve::{self, OpenDir};
 use crate::walk::{self, IgnoreRules};
 
 pub use crate::walk::{WalkControl, WalkEntry};
+pub use files::{FilesWriter, NewEntry, NewState, PlannedWrites};
 
 /// A regular file, open for reading.
 #[derive(Debug)]

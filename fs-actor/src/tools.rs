@@ -1,7 +1,7 @@
 //! The file tools.
 
 mod copy;
-mod delete;
+pub(crate) mod delete;
 mod edit_file;
 mod find;
 mod glob;

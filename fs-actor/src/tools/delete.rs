@@ -124,69 +124,82 @@ impl WriteTool for Delete {
     }
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
-        target::reject_root(permit, &job.path)?;
-        let inspected = inspect(permit, &job.path, TemporaryFiles::Included)?;
-        let path = permit.actual(&job.path).clone();
-        target::reject_root(permit, &path)?;
-        let Some(meta) = inspected.meta else {
-            return Err(suggest::not_found(permit, &path).into());
-        };
-        let shown = permit.shows(&path);
-        let directory = meta.kind == Kind::Directory;
-        // The error must not reveal whether a hidden directory is empty.
-        if !job.recursive && directory && !(shown && inspected.items.is_empty()) {
-            let is = if shown { "not empty" } else { "a directory" };
-            let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
-            return Err(CallError::invalid_argument("/recursive", reason).into());
-        }
-        let steps = vec![Step::Remove {
-            path: path.clone(),
-            state: inspected.state.clone(),
-        }];
-        target::check_write_modes(permit, &steps, false)?;
-        target::require_all([
-            target::require_beneath(permit, Operation::Delete, &path, &inspected.items, |path| {
-                Ok(path.clone())
-            }),
-            repository::require(permit, &steps, &inspected.items),
-        ])?;
-        let inverse = restore(permit, &path, &meta, &inspected);
-        let (before, described) = self.0.describe(permit, &path, &inspected)?;
-        let reached = self.0.reached();
-        let reply = reply(
-            &path,
-            described.contents.as_ref().filter(|_| !described.hidden),
-            directory,
-            reached.clone(),
-        );
-        let change = Change {
-            path,
-            op: Op::Delete,
-            to: None,
-            before,
-            after: Entry::Absent,
-            diff: if directory || !shown {
-                described
-            } else {
-                removed_lines(inverse.as_deref())
-            },
-        };
-        Ok(Plan {
-            changes: vec![change],
-            resources: Vec::new(),
-            reply,
-            cost: Cost {
-                bytes: 0,
-                files: inspected.items.len() as u64 + 1,
-            },
-            steps: self.0.change_set(steps, reached),
-            inverse: inverse.map(ChangeSet::from),
-        })
+        plan(&self.0, &job.path, job.recursive, permit)
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
         self.0.apply(&change_set, &permit)
     }
+}
+
+/// Plans to delete a file or directory.
+///
+/// # Errors
+/// As [`WriteTool::plan`].
+pub(crate) fn plan(
+    executor: &StepExecutor,
+    path: &VirtualPath,
+    recursive: bool,
+    permit: &ReadPermit,
+) -> Result<Plan<ChangeSet>, Interrupt> {
+    target::reject_root(permit, path)?;
+    let inspected = inspect(permit, path, TemporaryFiles::Included)?;
+    let path = permit.actual(path).clone();
+    target::reject_root(permit, &path)?;
+    let Some(meta) = inspected.meta else {
+        return Err(suggest::not_found(permit, &path).into());
+    };
+    let shown = permit.shows(&path);
+    let directory = meta.kind == Kind::Directory;
+    // The error must not reveal whether a hidden directory is empty.
+    if !recursive && directory && !(shown && inspected.items.is_empty()) {
+        let is = if shown { "not empty" } else { "a directory" };
+        let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
+        return Err(CallError::invalid_argument("/recursive", reason).into());
+    }
+    let steps = vec![Step::Remove {
+        path: path.clone(),
+        state: inspected.state.clone(),
+    }];
+    target::check_write_modes(permit, &steps, false)?;
+    target::require_all([
+        target::require_beneath(permit, Operation::Delete, &path, &inspected.items, |path| {
+            Ok(path.clone())
+        }),
+        repository::require(permit, &steps, &inspected.items),
+    ])?;
+    let inverse = restore(permit, &path, &meta, &inspected);
+    let (before, described) = executor.describe(permit, &path, &inspected)?;
+    let reached = executor.reached();
+    let reply = reply(
+        &path,
+        described.contents.as_ref().filter(|_| !described.hidden),
+        directory,
+        reached.clone(),
+    );
+    let change = Change {
+        path,
+        op: Op::Delete,
+        to: None,
+        before,
+        after: Entry::Absent,
+        diff: if directory || !shown {
+            described
+        } else {
+            removed_lines(inverse.as_deref())
+        },
+    };
+    Ok(Plan {
+        changes: vec![change],
+        resources: Vec::new(),
+        reply,
+        cost: Cost {
+            bytes: 0,
+            files: inspected.items.len() as u64 + 1,
+        },
+        steps: executor.change_set(steps, reached),
+        inverse: inverse.map(ChangeSet::from),
+    })
 }
 
 /// The content of a deleted file, as removed lines.

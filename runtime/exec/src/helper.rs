@@ -26,7 +26,6 @@ use crate::error::Stage;
 use crate::message::{self, Report, Start, report};
 use crate::spec::Layer;
 
-pub(crate) use network::receive_listener;
 pub(crate) use probe::{Findings, Targets};
 
 /// The name under which a helper is started.

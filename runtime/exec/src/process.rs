@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 use crate::error::{ExecError, Stage};
-use crate::helper::{NAME, OUTER, SELF, receive_listener};
+use crate::helper::{NAME, OUTER, SELF};
 use crate::message::{self, Report, Start};
 use crate::proxy::{Proxy, ProxyTask};
 use crate::spec::{Layer, Network, SandboxSpec};
@@ -61,6 +61,7 @@ pub struct Process {
     layers: Vec<Layer>,
     missing: Vec<(Layer, String)>,
     proxy: Option<ProxyTask>,
+    changes: Option<OwnedFd>,
 }
 
 /// How a program ended.
@@ -137,6 +138,7 @@ async fn start(
 ) -> Result<Process, ExecError> {
     let program = helper.program();
     let name = || program.to_string_lossy().into_owned();
+    let has_overlay = spec.has_overlay();
     let spec = spec.clone();
     let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
     let (ours, theirs) = UnixStream::pair()?;
@@ -162,17 +164,17 @@ async fn start(
         layers: Vec::new(),
         missing: Vec::new(),
         proxy: None,
+        changes: None,
     };
     match process.report().await? {
         Some(Report::Ready) => {}
         _ => return Err(ExecError::NotInitialized { program: name() }),
     }
-    let (proxy, for_listener) = match proxy {
-        Some(proxy) => {
-            let (ours, theirs) = UnixStream::pair()?;
-            (Some((proxy, ours)), Some(theirs))
-        }
-        None => (None, None),
+    let (from_helper, to_host) = if proxy.is_some() || has_overlay {
+        let (ours, theirs) = UnixStream::pair()?;
+        (Some(ours), Some(theirs))
+    } else {
+        (None, None)
     };
     // The helper reads the message at once.
     sender.set_nonblocking(false)?;
@@ -184,7 +186,7 @@ async fn start(
             stderr,
         } = &*stdio;
         let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        fds.extend(for_listener.as_ref().map(|socket| socket.as_fd()));
+        fds.extend(to_host.as_ref().map(|socket| socket.as_fd()));
         message::send(&sender, &body, &fds)
     };
     let sent = tokio::task::spawn_blocking(send).await;
@@ -193,8 +195,20 @@ async fn start(
         Some(Report::Started { layers, missing }) => {
             process.layers = layers;
             process.missing = missing;
-            if let Some((proxy, socket)) = proxy {
-                let listener = receive_listener(&socket)?;
+            let mut received = match from_helper {
+                Some(socket) => {
+                    // The helper has sent them before its report.
+                    socket.set_nonblocking(true)?;
+                    message::receive(&socket)?.1
+                }
+                None => Vec::new(),
+            };
+            if has_overlay {
+                process.changes = Some(received.pop().ok_or(ExecError::Lost)?);
+            }
+            if let Some(proxy) = proxy {
+                let listener = received.pop().ok_or(ExecError::Lost)?;
+                let listener = std::net::TcpListener::from(listener);
                 listener.set_nonblocking(true)?;
                 process.proxy = Some(proxy.serve(TcpListener::from_std(listener)?));
             }
@@ -217,6 +231,16 @@ impl Process {
     #[must_use]
     pub fn missing(&self) -> &[(Layer, String)] {
         &self.missing
+    }
+
+    /// Takes the directory with the changes in overlays, `None` if there are none. It is in memory and exists as long as
+    /// the descriptor.
+    ///
+    /// The changes of overlay N of the mounts, counted from 0, are in `N/upper`, as overlayfs writes them with the option
+    /// [`userxattr`](https://docs.kernel.org/filesystems/overlayfs.html): a deleted entry is a character device with the
+    /// numbers 0 and 0, and a replaced directory has the attribute `user.overlay.opaque`.
+    pub fn changes(&mut self) -> Option<OwnedFd> {
+        self.changes.take()
     }
 
     /// Waits until the program has ended and nothing runs in the sandbox any more.

@@ -19,6 +19,8 @@ pub struct SandboxSpec {
     pub mounts: Vec<Mount>,
     /// Limits of the program and all its children.
     pub limits: Limits,
+    /// The maximum size of all changes in overlays, in bytes.
+    pub overlay_bytes: u64,
     /// The network that it can reach.
     pub network: Network,
     /// Layers that may be missing if this machine does not support them.
@@ -34,6 +36,12 @@ pub struct SandboxSpec {
 }
 
 impl SandboxSpec {
+    /// Whether changes are kept apart.
+    pub(crate) fn has_overlay(&self) -> bool {
+        let mut mounts = self.mounts.iter();
+        mounts.any(|mount| matches!(mount, Mount::Overlay { .. }))
+    }
+
     /// Creates a sandbox without files, environment and network.
     #[must_use]
     pub fn new(argv: Vec<String>, cwd: impl Into<PathBuf>) -> Self {
@@ -43,6 +51,7 @@ impl SandboxSpec {
             cwd: cwd.into(),
             mounts: Vec::new(),
             limits: Limits::default(),
+            overlay_bytes: 512 << 20,
             network: Network::None,
             optional: Vec::new(),
             arg0: None,
@@ -62,6 +71,20 @@ pub enum Mount {
         /// Its path in the sandbox.
         at: PathBuf,
         /// Whether the program may change it.
+        writable: bool,
+        /// The device and inode that the host has checked; another file at `source` fails the start.
+        identity: Option<(u64, u64)>,
+    },
+    /// A directory of the host whose changes are kept apart: the program sees them, the directory stays as it is. They
+    /// are in memory: see [`SandboxSpec::overlay_bytes`] and [`Process::changes`](crate::Process::changes). Needs
+    /// overlayfs, which unprivileged users may mount since Linux 5.11, and extended attributes of files in memory, which
+    /// Linux has since 6.6. Files of other users cannot be changed.
+    Overlay {
+        /// Its path on the host.
+        source: PathBuf,
+        /// Its path in the sandbox.
+        at: PathBuf,
+        /// Whether the program may change what it sees.
         writable: bool,
         /// The device and inode that the host has checked; another file at `source` fails the start.
         identity: Option<(u64, u64)>,

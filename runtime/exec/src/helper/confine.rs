@@ -131,6 +131,9 @@ pub(super) fn landlock(rules: RulesetCreated, spec: &SandboxSpec, files: Files) 
                 Files::Mounted => (open(at)?, *writable),
                 Files::OfHost => (open_source(source, *identity)?, *writable),
             },
+            Mount::Overlay { at, writable, .. } if files == Files::Mounted => {
+                (open(at)?, *writable)
+            }
             Mount::Within { at, writable: true } => match files {
                 Files::Mounted => (open(at)?, true),
                 Files::OfHost => (super::mounts::open_without_links(at)?, true),
@@ -138,6 +141,7 @@ pub(super) fn landlock(rules: RulesetCreated, spec: &SandboxSpec, files: Files) 
             Mount::Temporary { at, .. } if files == Files::Mounted => (open(at)?, true),
             // A rule cannot take rights away; the mounts do.
             Mount::Within { .. }
+            | Mount::Overlay { .. }
             | Mount::Hidden { .. }
             | Mount::Link { .. }
             | Mount::Temporary { .. } => continue,

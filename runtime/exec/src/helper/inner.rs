@@ -1,7 +1,7 @@
 //! The inner helper: process 1 of the sandbox.
 
 use std::io::{self, Read as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
@@ -21,21 +21,21 @@ pub(super) struct Handles {
     pub(super) stdin: OwnedFd,
     pub(super) stdout: OwnedFd,
     pub(super) stderr: OwnedFd,
-    /// Where the host waits for the socket of the proxy, if there is one.
-    proxy: Option<UnixStream>,
+    /// Where the host waits for descriptors of the sandbox, if it needs some.
+    to_host: Option<UnixStream>,
 }
 
 /// Receives the description of the sandbox, the descriptors of the program, and the socket to which to report.
 pub(super) fn receive(socket: &UnixStream) -> Option<(Vec<u8>, Handles, UnixStream)> {
     let (body, mut fds) = message::receive(socket).ok()?;
     let reports = fds.pop()?;
-    let proxy = (fds.len() > 3).then(|| fds.pop()).flatten();
+    let to_host = (fds.len() > 3).then(|| fds.pop()).flatten();
     let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds).ok()?;
     let handles = Handles {
         stdin,
         stdout,
         stderr,
-        proxy: proxy.map(UnixStream::from),
+        to_host: to_host.map(UnixStream::from),
     };
     Some((body, handles, reports.into()))
 }
@@ -60,10 +60,17 @@ pub(super) fn run(socket: UnixStream) -> i32 {
 fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed> {
     let Start { spec, .. } = parse(body)?;
     let mut layers = Layers::new(spec.optional.clone());
-    mounts::build(&spec, &mut layers)?;
-    if let Some(proxy) = &handles.proxy {
-        network::listen(proxy).map_err(Failed::at(Stage::Network))?;
+    let changes = mounts::build(&spec, &mut layers)?;
+    if let Some(to_host) = &handles.to_host {
+        let listener = match spec.network {
+            Network::Proxy => Some(network::listen().map_err(Failed::at(Stage::Network))?),
+            Network::None => None,
+        };
+        let fds = [listener.as_ref(), changes.as_ref()];
+        let fds: Vec<_> = fds.into_iter().flatten().map(OwnedFd::as_fd).collect();
+        message::send(to_host, &[], &fds).map_err(Failed::at(Stage::Descriptors))?;
     }
+    drop(changes);
     confine(&spec, Files::Mounted, &mut layers)?;
     // The kernel does it when this process ends.
     layers.record(Layer::Cleanup, Ok(()))?;

@@ -21,6 +21,10 @@ use crate::spec::{Layer, Mount, SandboxSpec};
 const HOST: &str = "/host";
 /// Where the sandbox is built.
 const NEW: &str = "/new";
+/// Where the changes in overlays are. The mount is detached with the files of the host.
+const CHANGES: &str = "/changes";
+/// Maximum number of files and directories in all changes.
+const MAX_CHANGES: u64 = 200_000;
 /// Flags that open a path without access to its content.
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Devices of the host that the program sees.
@@ -28,8 +32,9 @@ pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urando
 /// Size of the top-level directory, which contains only directories and links.
 const TOP_OPTIONS: &str = "mode=755,size=1m";
 
-/// Builds the file system and moves this process into it.
-pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<(), Failed> {
+/// Builds the file system and moves this process into it. Returns the directory with the changes in overlays, if there
+/// are any: overlay N of the mounts writes into `N/upper`.
+pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Option<OwnedFd>, Failed> {
     let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
     let namespaces = match enter_new_root() {
         // AppArmor allows namespaces on some systems, but nothing in them.
@@ -44,6 +49,10 @@ pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<(), Faile
     })?;
     layers.record(Layer::Namespaces, Ok(()))?;
     let mut tree = Tree::new().map_err(failed)?;
+    let changes = match spec.has_overlay() {
+        true => Some(open_changes(spec.overlay_bytes).map_err(failed)?),
+        false => None,
+    };
     tree.add_all(&spec.mounts).map_err(failed)?;
     if let Some(most) = spec.limits.processes {
         layers.record(Layer::ProcessLimit, limit_processes(most).map_err(failed)?)?;
@@ -52,7 +61,17 @@ pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<(), Faile
     tree.finish().map_err(failed)?;
     leave_host().map_err(failed)?;
     let named = rustix::system::sethostname(b"sandbox");
-    named.map_err(|error| failed(error.into()))
+    named.map_err(|error| failed(error.into()))?;
+    Ok(changes)
+}
+
+/// Creates the directory for the changes in overlays.
+fn open_changes(bytes: u64) -> io::Result<OwnedFd> {
+    fs::create_dir(CHANGES)?;
+    let options = format!("mode=700,size={bytes},nr_inodes={MAX_CHANGES}");
+    tmpfs(Path::new(CHANGES), &options)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(CHANGES, flags, Mode::empty())?)
 }
 
 /// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
@@ -93,6 +112,8 @@ struct Tree {
     own: Vec<u64>,
     /// Directories in memory that the program may not change.
     closed: Vec<OwnedFd>,
+    /// Number of overlays so far.
+    overlays: usize,
 }
 
 impl Tree {
@@ -102,6 +123,7 @@ impl Tree {
             own: vec![device(&root)?],
             root,
             closed: Vec::new(),
+            overlays: 0,
         })
     }
 
@@ -120,6 +142,12 @@ impl Tree {
                 writable,
                 identity,
             } => self.bind(source, at, *writable, *identity),
+            Mount::Overlay {
+                source,
+                at,
+                writable,
+                identity,
+            } => self.overlay(source, at, *writable, *identity),
             Mount::Within { at, writable } => {
                 let found = self.open(at)?;
                 mount_bind_recursive(link(&found), link(&found))?;
@@ -178,6 +206,46 @@ impl Tree {
                 "it does not exist in the directory that is mounted there",
             ))
         }
+    }
+
+    /// Mounts a directory of the host whose changes are kept apart.
+    fn overlay(
+        &mut self,
+        source: &Path,
+        at: &Path,
+        writable: bool,
+        identity: Option<(u64, u64)>,
+    ) -> io::Result<()> {
+        let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
+        let found = open_source(&source, identity)?;
+        let place = self.directory(at)?;
+        let changes = format!("{CHANGES}/{}", self.overlays);
+        self.overlays += 1;
+        let (upper, work) = (format!("{changes}/upper"), format!("{changes}/work"));
+        for path in [&changes, &upper, &work] {
+            fs::create_dir(path)?;
+        }
+        // The directory itself is that of the changes, with the mode of the other.
+        let mode = Mode::from_raw_mode(rustix::fs::fstat(&found)?.st_mode & 0o777);
+        rustix::fs::chmod(&upper, mode)?;
+        let lower = link(&found);
+        let options = format!(
+            "userxattr,lowerdir={},upperdir={upper},workdir={work}",
+            lower.display()
+        );
+        let flags = MountFlags::NOSUID | MountFlags::NODEV;
+        let options = CString::new(options)?;
+        mount(
+            "overlay",
+            link(&place),
+            "overlay",
+            flags,
+            options.as_c_str(),
+        )
+        .map_err(|error| {
+            io::Error::new(error.kind(), format!("no overlay is possible: {error}"))
+        })?;
+        restrict(&link(&self.open(at)?), writable)
     }
 
     /// Mounts a file or directory of the host.
@@ -428,6 +496,7 @@ fn mount_proc(at: &Path, options: &CStr) -> io::Result<Result<(), String>> {
 
 fn with_path(error: &io::Error, one: &Mount) -> io::Error {
     let (Mount::Host { at, .. }
+    | Mount::Overlay { at, .. }
     | Mount::Within { at, .. }
     | Mount::Hidden { at }
     | Mount::Temporary { at, .. }

@@ -2,35 +2,23 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::fd::{AsFd as _, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::fd::OwnedFd;
 
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with,
 };
 
-use crate::message;
 use crate::proxy::PORT;
 
 /// Index of the loopback interface of each namespace.
 const LOOPBACK: i32 = 1;
 
-/// Listens on the loopback interface and sends the socket to the host.
-pub(super) fn listen(host: &UnixStream) -> io::Result<()> {
+/// Listens on the loopback interface. The socket is for the proxy of the host.
+pub(super) fn listen() -> io::Result<OwnedFd> {
     raise_loopback()?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, PORT))?;
-    message::send(host, &[], &[listener.as_fd()])
-}
-
-/// Receives the socket of [`listen`], which must have been sent.
-pub(crate) fn receive_listener(helper: &UnixStream) -> io::Result<TcpListener> {
-    helper.set_nonblocking(true)?;
-    let (_, fds) = message::receive(helper)?;
-    match <[OwnedFd; 1]>::try_from(fds) {
-        Ok([listener]) => Ok(listener.into()),
-        Err(_) => Err(io::ErrorKind::InvalidData.into()),
-    }
+    Ok(listener.into())
 }
 
 /// Raises the loopback interface with a message of the routing protocol of netlink.

@@ -140,6 +140,7 @@ fn check_mounts(spec: &SandboxSpec) -> io::Result<Result<(), String>> {
         };
         match one {
             Mount::Hidden { at } => return refused("cannot be hidden", at),
+            Mount::Overlay { at, .. } => return refused("cannot be kept unchanged", at),
             Mount::Host { source, at, .. } if source != at => {
                 return refused("cannot be at another path than on the host", at);
             }

@@ -10,4 +10,5 @@ mod commands;
 mod network;
 #[cfg(feature = "interop")]
 mod other_programs;
+mod overlay;
 mod sandbox;

@@ -1,0 +1,332 @@
+//! Changes of several files in one call.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use bailiwick::effect::Cost;
+use bailiwick::scope::Operation;
+use bailiwick::text::escape;
+use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, Verdict, VirtualPath};
+
+use crate::change::put::Put;
+use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, target};
+use crate::replace::Durability;
+use crate::resolve::Meta;
+use crate::tools::delete;
+
+/// What a path is to become.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NewState {
+    /// A file with this content.
+    File {
+        /// The whole content.
+        content: Vec<u8>,
+        /// Whether a new file can be executed. A replaced file keeps its mode.
+        executable: bool,
+    },
+    /// A directory.
+    Directory,
+    /// Nothing: what is there is deleted.
+    Absent {
+        /// Whether to delete a directory with its contents.
+        recursive: bool,
+    },
+}
+
+/// The new state of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct NewEntry {
+    /// The path, which contains no links.
+    pub path: VirtualPath,
+    /// What it becomes.
+    pub state: NewState,
+    /// Whether the new state was derived from an existing file or directory.
+    pub existed: bool,
+    /// When the new state was derived, as the time since 1970. What has changed since is not overwritten.
+    pub derived_at: Duration,
+}
+
+impl NewEntry {
+    /// Creates an entry for a path that did not exist at `derived_at`.
+    #[must_use]
+    pub fn new(path: VirtualPath, state: NewState, derived_at: Duration) -> Self {
+        Self {
+            path,
+            state,
+            existed: false,
+            derived_at,
+        }
+    }
+
+    /// Sets whether the path existed at `derived_at`.
+    #[must_use]
+    pub fn existed(mut self, existed: bool) -> Self {
+        self.existed = existed;
+        self
+    }
+
+    /// What the call must be allowed to do.
+    #[must_use]
+    pub fn need(&self) -> Scope {
+        let need = Scope::doing(self.operation(), self.path.clone());
+        match self.state {
+            NewState::Absent { recursive: true } => need.beneath(),
+            NewState::Absent { recursive: false } | NewState::File { .. } | NewState::Directory => {
+                need
+            }
+        }
+    }
+
+    fn operation(&self) -> Operation {
+        match (&self.state, self.existed) {
+            (NewState::Absent { .. }, _) => Operation::Delete,
+            (_, true) => Operation::Change,
+            (_, false) => Operation::Create,
+        }
+    }
+
+    /// Checks that nothing has changed since the new state was derived.
+    fn check(&self, found: Option<&Meta>) -> Result<(), CallError> {
+        let unchanged = match found {
+            None => !self.existed,
+            Some(meta) => self.existed && changed_at(meta) <= self.derived_at,
+        };
+        if unchanged {
+            return Ok(());
+        }
+        Err(changed(&self.path))
+    }
+}
+
+fn changed(path: &VirtualPath) -> CallError {
+    let path = escape(path.as_str());
+    let message = format!("`{path}` has changed since its new state was derived");
+    CallError::new(Code::Conflict, message)
+}
+
+/// When the content or the attributes of an entry changed, since 1970.
+fn changed_at(meta: &Meta) -> Duration {
+    u64::try_from(meta.changed).map_or(Duration::ZERO, |seconds| {
+        Duration::new(seconds, meta.changed_nanos)
+    })
+}
+
+/// Steps of a [`FilesWriter`].
+#[derive(Debug)]
+pub struct PlannedWrites {
+    change_set: ChangeSet,
+    /// What the call that applies it must be allowed to do.
+    needs: Vec<Scope>,
+}
+
+/// Creates, replaces and deletes several files in one call: one plan, one question.
+///
+/// Each change is atomic. If one fails, the later ones are not made, and the error has their number: `details.done` is
+/// the number of steps that were carried out.
+///
+/// A tool uses one writer for all its calls.
+#[derive(Debug, Default)]
+pub struct FilesWriter(StepExecutor);
+
+impl FilesWriter {
+    /// Creates a writer with this durability.
+    #[must_use]
+    pub fn new(durability: Durability) -> Self {
+        Self(StepExecutor::new(durability))
+    }
+
+    /// Plans to give all paths their new states. Missing directories above them are created. The plan has the diff and
+    /// the cost of every change; a file that has the new content already is left out.
+    ///
+    /// # Errors
+    /// [`Interrupt::Needs`] and the like if more must be judged, once for all entries; `CONFLICT` if an entry has changed
+    /// since its new state was derived; `PERMISSION_DENIED` if the worker may not make one of the changes; `TOO_LARGE` if
+    /// the policy allows less.
+    pub fn plan(
+        &self,
+        permit: &ReadPermit,
+        entries: Vec<NewEntry>,
+        reply: Reply,
+    ) -> Result<Plan<PlannedWrites>, Interrupt> {
+        let mut whole = Whole::default();
+        let mut needs = Vec::new();
+        let mut checks = Vec::new();
+        for entry in entries {
+            permit.checkpoint()?;
+            let need = entry.need();
+            checks.push(match permit.judge_need(&need) {
+                Verdict::Allow => Ok(()),
+                Verdict::Ask => Err(Interrupt::Needs(vec![need.clone()])),
+                Verdict::Deny => Err(denied(&entry.path).into()),
+            });
+            needs.push(need);
+            match self.plan_one(permit, entry) {
+                Ok(plan) => whole.add(plan),
+                Err(Interrupt::Moved { from, .. }) => return Err(changed(&from).into()),
+                Err(interrupt) => checks.push(Err(interrupt)),
+            }
+        }
+        target::require_all(checks)?;
+        let reached = self.0.reached();
+        Ok(Plan {
+            changes: whole.changes,
+            resources: Vec::new(),
+            reply,
+            cost: whole.cost,
+            steps: PlannedWrites {
+                change_set: self.0.change_set(whole.steps, reached),
+                needs: needs.clone(),
+            },
+            inverse: whole.inverse.map(|steps| PlannedWrites {
+                change_set: steps.into(),
+                needs,
+            }),
+        })
+    }
+
+    fn plan_one(&self, permit: &ReadPermit, entry: NewEntry) -> Result<Plan<ChangeSet>, Interrupt> {
+        target::reject_temporary_name(&entry.path)?;
+        let found = inspect(permit, &entry.path, TemporaryFiles::Included)?;
+        entry.check(found.meta.as_ref())?;
+        let path = entry.path.clone();
+        match entry.state {
+            NewState::Absent { recursive } => {
+                for item in &found.items {
+                    entry.check(Some(&item.meta))?;
+                }
+                delete::plan(&self.0, &path, recursive, permit)
+            }
+            NewState::Directory => {
+                let mut steps = target::missing_parents(permit, &path, true)?;
+                steps.push(Step::MakeDirectory {
+                    path: path.clone(),
+                    mode: None,
+                });
+                target::require_put(permit, &path, &steps, false)?;
+                let changes = target::directory_changes(&steps);
+                let inverse = target::undo_directories(&steps);
+                Ok(Plan {
+                    cost: Cost {
+                        bytes: 0,
+                        files: changes.len() as u64,
+                    },
+                    changes,
+                    resources: Vec::new(),
+                    reply: Reply::text("", ()),
+                    inverse: Some(inverse.into()),
+                    steps: steps.into(),
+                })
+            }
+            NewState::File {
+                content,
+                executable,
+            } => {
+                let old = target::read_old(permit, &path)?;
+                let put = Put::new(&self.0, permit, path.clone(), old, content.into(), true)?;
+                let mut plan = put.plan(&self.0, |_, _, _| Reply::text("", ()));
+                if executable && let Some(Step::Write { mode, .. }) = plan.steps.steps.last_mut() {
+                    *mode = Some(0o755);
+                }
+                target::require_put(permit, &path, &plan.steps.steps, false)?;
+                Ok(plan)
+            }
+        }
+    }
+
+    /// Carries out a plan. Returns the durability that was reached, which the file system may lower; `None` if there was
+    /// nothing to change.
+    ///
+    /// # Errors
+    /// `PERMISSION_DENIED` if the call of `permit` may not make these changes; `STALE_PREVIEW` or `CONFLICT` if a file has
+    /// changed since the plan; `CANCELLED` or `DEADLINE` if the call must stop; codes such as `IO` for system errors.
+    /// `details.done` is the number of changes that were made before.
+    pub fn apply(
+        &self,
+        planned: PlannedWrites,
+        permit: &WritePermit,
+    ) -> Result<Option<Durability>, CallError> {
+        let PlannedWrites { change_set, needs } = planned;
+        let allowed = |need| permit.reading().judge_need(need) == Verdict::Allow;
+        if !needs.iter().all(allowed) {
+            let message = "the plan belongs to a call with other permissions";
+            return Err(CallError::new(Code::PermissionDenied, message));
+        }
+        self.0.apply(&change_set, permit)?;
+        Ok(change_set
+            .reached
+            .get()
+            .filter(|_| !change_set.steps.is_empty()))
+    }
+}
+
+fn denied(path: &VirtualPath) -> CallError {
+    let message = format!("this worker may not change `{}`", escape(path.as_str()));
+    CallError::new(Code::PermissionDenied, message)
+}
+
+/// The plans of all entries as one.
+struct Whole {
+    changes: Vec<bailiwick::Change>,
+    cost: Cost,
+    steps: Vec<Step>,
+    /// `None` if one of them cannot be undone.
+    inverse: Option<Vec<Step>>,
+    /// Directories that are created, each once.
+    made: BTreeSet<VirtualPath>,
+}
+
+impl Default for Whole {
+    fn default() -> Self {
+        Self {
+            changes: Vec::new(),
+            cost: Cost::default(),
+            steps: Vec::new(),
+            inverse: Some(Vec::new()),
+            made: BTreeSet::new(),
+        }
+    }
+}
+
+impl Whole {
+    /// Adds the plan of an entry, without the directories that an earlier entry creates.
+    fn add(&mut self, plan: Plan<ChangeSet>) {
+        let Plan {
+            changes,
+            cost,
+            steps,
+            inverse,
+            ..
+        } = plan;
+        // A file that has the content already.
+        if changes.is_empty() {
+            return;
+        }
+        let steps = steps.steps;
+        let repeated: BTreeSet<VirtualPath> = steps
+            .iter()
+            .filter_map(Step::created_directory)
+            .filter(|path| self.made.contains(*path))
+            .cloned()
+            .collect();
+        let is_repeated = |step: &Step| match step {
+            Step::MakeDirectory { path, .. } | Step::Remove { path, .. } => repeated.contains(path),
+            Step::Write { .. } | Step::Transfer { .. } => false,
+        };
+        let made = steps.iter().filter_map(Step::created_directory);
+        self.made.extend(made.cloned());
+        self.steps
+            .extend(steps.into_iter().filter(|step| !is_repeated(step)));
+        let changes = changes.into_iter();
+        self.changes
+            .extend(changes.filter(|change| !repeated.contains(&change.path)));
+        self.cost.bytes += cost.bytes;
+        self.cost.files += cost.files - repeated.len() as u64;
+        self.inverse = self.inverse.take().zip(inverse).map(|(later, first)| {
+            let first = first.steps.into_iter().filter(|step| !is_repeated(step));
+            first.chain(later).collect()
+        });
+    }
+}
