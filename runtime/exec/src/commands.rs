@@ -7,12 +7,15 @@ mod tool;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use bailiwick::ToolSet;
+
+use crate::overlay::{ApplyChanges, Store};
 use crate::process::Helper;
 use crate::programs;
 use crate::spec::{Limits, Mount, SandboxSpec};
 use tool::{Command, Program};
 
-pub use output::CommandOutput;
+pub use output::{ChangedFile, CommandChanges, CommandOutput};
 
 /// Size of `/tmp`, which is in memory.
 const TEMPORARY_BYTES: u64 = 512 << 20;
@@ -47,6 +50,8 @@ pub struct Commands {
     env: BTreeMap<String, String>,
     limits: Limits,
     programs: BTreeMap<String, PathBuf>,
+    /// Changes that are kept apart, if there is a tool that applies them.
+    kept: Option<Store>,
 }
 
 impl Default for Commands {
@@ -67,7 +72,24 @@ impl Commands {
             path,
             env: BTreeMap::new(),
             limits: Limits::default(),
+            kept: None,
         }
+    }
+
+    /// Returns the tools `run_command` and `apply_changes`, which applies the changes of commands that were kept apart.
+    ///
+    /// A command in the mode `overlay` runs on a view of the roots: it can change what its worker may change at all, with
+    /// or without a question, and nothing changes in the roots. The reply lists the changes. A call of `apply_changes`
+    /// applies them, or some of them: the policy judges every file, a person sees all diffs in one question, and what
+    /// somebody else has changed since the command started is not overwritten.
+    ///
+    /// The changes of the last 16 commands are kept in memory, with at most 1 GiB in all. This needs Linux 6.6 or newer;
+    /// otherwise commands in this mode are not started.
+    #[must_use]
+    pub fn tools(mut self) -> ToolSet {
+        let store = Store::default();
+        self.kept = Some(store.clone());
+        ToolSet::new().actor(self).writer(ApplyChanges::new(store))
     }
 
     /// Sets the program that runs as the helper.

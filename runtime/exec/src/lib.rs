@@ -29,6 +29,7 @@ mod error;
 mod helper;
 mod message;
 mod output;
+mod overlay;
 mod process;
 mod programs;
 mod proxy;
@@ -36,9 +37,10 @@ mod self_test;
 mod spec;
 mod view;
 
-pub use commands::{CommandOutput, Commands};
+pub use commands::{ChangedFile, CommandChanges, CommandOutput, Commands};
 pub use error::{ExecError, Stage};
 pub use helper::init;
+pub use overlay::{AppliedChanges, ApplyChanges, ChangeKind, DroppedChange};
 pub use process::{Exit, Helper, Process, Stdio, spawn, spawn_with_proxy};
 pub use proxy::{
     ConnectionReport, Deciding, Decision, Outcome, Proxy, ProxyLimits, ProxyPolicy, Resolving,

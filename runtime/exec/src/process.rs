@@ -129,18 +129,10 @@ pub async fn spawn_with_proxy(
     start(&spec, &Arc::new(stdio), helper, true, Some(proxy)).await
 }
 
-async fn start(
-    spec: &SandboxSpec,
-    stdio: &Arc<Stdio>,
-    helper: &Helper,
-    namespaces: bool,
-    proxy: Option<Proxy>,
-) -> Result<Process, ExecError> {
+/// Starts the helper. Returns the socket to it.
+async fn launch(helper: &Helper) -> Result<(Process, UnixStream), ExecError> {
     let program = helper.program();
     let name = || program.to_string_lossy().into_owned();
-    let has_overlay = spec.has_overlay();
-    let spec = spec.clone();
-    let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(&program)
         .arg0(NAME)
@@ -170,6 +162,20 @@ async fn start(
         Some(Report::Ready) => {}
         _ => return Err(ExecError::NotInitialized { program: name() }),
     }
+    Ok((process, sender))
+}
+
+async fn start(
+    spec: &SandboxSpec,
+    stdio: &Arc<Stdio>,
+    helper: &Helper,
+    namespaces: bool,
+    proxy: Option<Proxy>,
+) -> Result<Process, ExecError> {
+    let has_overlay = spec.has_overlay();
+    let spec = spec.clone();
+    let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
+    let (mut process, sender) = launch(helper).await?;
     let (from_helper, to_host) = if proxy.is_some() || has_overlay {
         let (ours, theirs) = UnixStream::pair()?;
         (Some(ours), Some(theirs))

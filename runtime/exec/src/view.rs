@@ -27,6 +27,15 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// What happens to the changes of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Changes {
+    /// It changes the roots.
+    Live,
+    /// Its changes are kept apart, and judged afterwards.
+    Apart,
+}
+
 /// What a command may do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
@@ -35,17 +44,21 @@ enum Rights {
     Write,
 }
 
-/// Returns the mounts of everything that the call may read without a further question; directories and files that it may
-/// also change in every way are writable. Blocks.
+/// Returns the mounts of everything that the call may read without a further question. Directories and files are writable
+/// if the call may also change them in every way, or, if changes are kept apart, unless every change is denied. Blocks.
 ///
 /// # Errors
 /// `TOO_LARGE` if the rights differ at too many places; `INTERNAL` if a root cannot be read.
-pub(crate) fn mounts(permit: &ReadPermit) -> Result<Vec<Mount>, CallError> {
+pub(crate) fn mounts(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>, CallError> {
+    let mut modes = WriteMode::ALL.into_iter();
+    let allows = |mode| permit.allows_write_mode(mode);
     let mut view = View {
         permit,
-        may_write: WriteMode::ALL
-            .into_iter()
-            .all(|mode| permit.allows_write_mode(mode)),
+        changes,
+        may_write: match changes {
+            Changes::Live => modes.all(allows),
+            Changes::Apart => modes.any(allows),
+        },
         open: permit
             .open_folders()
             .into_iter()
@@ -68,7 +81,9 @@ pub(crate) fn mounts(permit: &ReadPermit) -> Result<Vec<Mount>, CallError> {
 
 struct View<'p> {
     permit: &'p ReadPermit,
-    /// Whether the policy allows every way of writing. A sandbox cannot tell them apart.
+    changes: Changes,
+    /// Whether the policy allows every way of writing, which a sandbox cannot tell apart; if changes are kept apart,
+    /// whether it allows one.
     may_write: bool,
     open: Vec<VirtualPath>,
     mounts: Vec<Mount>,
@@ -84,8 +99,14 @@ struct Place<'r> {
 
 impl View<'_> {
     fn rights(&self, path: &VirtualPath) -> Rights {
-        let allows = |verb| self.permit.judge(verb, path) == Verdict::Allow;
-        match (allows(Verb::Read), self.may_write && allows(Verb::Write)) {
+        let verdict = |verb| self.permit.judge(verb, path);
+        let may_read = verdict(Verb::Read) == Verdict::Allow;
+        let may_write = self.may_write
+            && match self.changes {
+                Changes::Live => verdict(Verb::Write) == Verdict::Allow,
+                Changes::Apart => verdict(Verb::Write) != Verdict::Deny,
+            };
+        match (may_read, may_write) {
             (false, _) => Rights::None,
             (true, false) => Rights::Read,
             (true, true) => Rights::Write,
@@ -101,12 +122,8 @@ impl View<'_> {
             self.push(Mount::Hidden { at })?;
         }
         if rights != Rights::None {
-            self.push(Mount::Host {
-                source: root.host_path().to_owned(),
-                at: path.as_str().into(),
-                writable: rights == Rights::Write,
-                identity: Some(root.identity()),
-            })?;
+            let source = root.host_path().to_owned();
+            self.push(self.mount(source, path, rights, root.identity(), true))?;
         }
         let place = Place {
             root,
@@ -180,7 +197,9 @@ impl View<'_> {
         if kind.is_symlink() {
             return Ok(());
         }
-        let foreign = stat.st_dev != place.device && !place.root.crosses_mounts();
+        // An overlay does not contain other file systems.
+        let crosses = place.root.crosses_mounts() && self.changes == Changes::Live;
+        let foreign = stat.st_dev != place.device && !crosses;
         let linked = kind.is_file() && stat.st_nlink > 1 && self.permit.strict_hardlinks();
         let rights = if foreign || linked {
             Rights::None
@@ -191,12 +210,11 @@ impl View<'_> {
         if rights != outer {
             self.push(match (outer, rights) {
                 (_, Rights::None) => Mount::Hidden { at: at() },
-                (Rights::None, _) => Mount::Host {
-                    source: host_path(place.root, path),
-                    at: at(),
-                    writable: rights == Rights::Write,
-                    identity: Some((stat.st_dev, stat.st_ino)),
-                },
+                (Rights::None, _) => {
+                    let source = host_path(place.root, path);
+                    let identity = (stat.st_dev, stat.st_ino);
+                    self.mount(source, path, rights, identity, kind.is_dir())
+                }
                 _ => Mount::Within {
                     at: at(),
                     writable: rights == Rights::Write,
@@ -214,6 +232,34 @@ impl View<'_> {
             self.add_entries(place, inner.as_fd(), path, rights, depth + 1)?;
         }
         Ok(())
+    }
+
+    /// A mount of an entry. A file in a directory that the call may not read is never writable if changes are kept apart.
+    fn mount(
+        &self,
+        source: PathBuf,
+        path: &VirtualPath,
+        rights: Rights,
+        identity: (u64, u64),
+        is_directory: bool,
+    ) -> Mount {
+        let at = PathBuf::from(path.as_str());
+        let writable = rights == Rights::Write;
+        let identity = Some(identity);
+        match self.changes {
+            Changes::Apart if is_directory => Mount::Overlay {
+                source,
+                at,
+                writable,
+                identity,
+            },
+            Changes::Live | Changes::Apart => Mount::Host {
+                source,
+                at,
+                writable: writable && self.changes == Changes::Live,
+                identity,
+            },
+        }
     }
 
     fn push(&mut self, mount: Mount) -> Result<(), CallError> {

@@ -1,7 +1,10 @@
 //! The result of a command.
 
+use bailiwick::text::escape;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::overlay::{ChangeKind, DroppedChange, KeptChanges};
 
 /// Result of `run_command`.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
@@ -25,8 +28,106 @@ pub struct CommandOutput {
     /// that do not exist when the command starts. At most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub created_protected: Vec<String>,
+    /// The changes that were kept apart; absent if the command changed the files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub changes: Option<CommandChanges>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
+}
+
+/// Maximum number of paths in each list of [`CommandChanges`].
+const MAX_LISTED: usize = 100;
+
+/// Changes of a command that were kept apart.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct CommandChanges {
+    /// The argument of `apply_changes` that applies them; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<String>,
+    /// The changes that can be applied, in the order of their paths. At most 100.
+    pub files: Vec<ChangedFile>,
+    /// Number of changes that can be applied.
+    pub total: usize,
+    /// The changes that cannot be applied. At most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub dropped: Vec<DroppedChange>,
+    /// Number of changes that cannot be applied.
+    pub dropped_total: usize,
+}
+
+/// A change of a command that was kept apart.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[non_exhaustive]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: String,
+    /// What the command did.
+    pub change: ChangeKind,
+    /// Its length in bytes; 0 for a deletion or a directory.
+    pub bytes: u64,
+}
+
+impl CommandChanges {
+    pub(super) fn new(kept: Option<&KeptChanges>, mut dropped: Vec<DroppedChange>) -> Self {
+        let changes = kept.map(|kept| kept.changes.as_slice()).unwrap_or_default();
+        let files = changes.iter().take(MAX_LISTED).map(|change| ChangedFile {
+            path: change.path.to_string(),
+            change: change.kind,
+            bytes: change.bytes,
+        });
+        let dropped_total = dropped.len();
+        dropped.truncate(MAX_LISTED);
+        Self {
+            id: kept.map(|kept| kept.id.clone()),
+            files: files.collect(),
+            total: changes.len(),
+            dropped,
+            dropped_total,
+        }
+    }
+
+    fn text(&self) -> String {
+        let Some(id) = &self.id else {
+            return match self.dropped_total {
+                0 => "It changed no files.".to_owned(),
+                _ => format!("Its changes were dropped:{}", self.dropped()),
+            };
+        };
+        let mut text = format!(
+            "Its {} changes are kept apart. To apply them, call `apply_changes` with the id {id}:",
+            self.total
+        );
+        for file in &self.files {
+            let change = match file.change {
+                ChangeKind::Created => "created",
+                ChangeKind::Changed => "changed",
+                ChangeKind::Deleted => "deleted",
+                ChangeKind::DirectoryCreated => "created directory",
+            };
+            text.push_str(&format!("\n{change} {}", escape(&file.path)));
+        }
+        if self.total > self.files.len() {
+            text.push_str(&format!("\nand {} more", self.total - self.files.len()));
+        }
+        if self.dropped_total > 0 {
+            text.push_str("\n\nThese changes were dropped:");
+            text.push_str(&self.dropped());
+        }
+        text
+    }
+
+    fn dropped(&self) -> String {
+        let mut text = String::new();
+        for dropped in &self.dropped {
+            text.push_str(&format!("\n{}: {}", escape(&dropped.path), dropped.reason));
+        }
+        if self.dropped_total > self.dropped.len() {
+            let more = self.dropped_total - self.dropped.len();
+            text.push_str(&format!("\nand {more} more"));
+        }
+        text
+    }
 }
 
 /// The result as text.
@@ -49,6 +150,10 @@ pub(super) fn text(output: &CommandOutput) -> String {
     if !output.created_protected.is_empty() {
         text.push_str("\n\nIt created names that you may not change: ");
         text.push_str(&output.created_protected.join(", "));
+    }
+    if let Some(changes) = &output.changes {
+        text.push_str("\n\n");
+        text.push_str(&changes.text());
     }
     text
 }

@@ -7,17 +7,18 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use bailiwick::tool::{Act, ActProgress};
-use bailiwick::{CallError, Code};
+use bailiwick::{CallError, Code, VirtualPath};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
 
-use super::output::CommandOutput;
+use super::output::{CommandChanges, CommandOutput};
 use crate::error::ExecError;
 use crate::output::Excerpt;
+use crate::overlay::{self, Store};
 use crate::process::{Exit, Helper, Process, Stdio, spawn};
 use crate::spec::{Mount, SandboxSpec};
-use crate::view;
+use crate::view::{self, Changes};
 
 /// Maximum number of names in [`CommandOutput::created_protected`].
 const MAX_CREATED: usize = 100;
@@ -29,6 +30,8 @@ pub(super) struct Run {
     pub(super) spec: SandboxSpec,
     /// The mounts of the roots.
     pub(super) files: Vec<Mount>,
+    /// Where the changes are kept if they are kept apart.
+    pub(super) kept: Option<Store>,
     pub(super) helper: Helper,
     pub(super) stdin: OwnedFd,
     pub(super) timeout: Duration,
@@ -45,6 +48,7 @@ impl Run {
         let Self {
             spec,
             files,
+            kept,
             helper,
             stdin,
             timeout,
@@ -59,15 +63,35 @@ impl Run {
             stdout: stdout_end,
             stderr: stderr_end,
         };
+        let started = match &kept {
+            Some(_) => overlay::start_of_changes().await,
+            None => Duration::ZERO,
+        };
         let spawned = spawn(&spec, stdio, &helper).await;
         let mut process = spawned.map_err(|error| not_started(&error))?;
+        let directory = process.changes();
         let exit = Self::wait(&mut process, timeout, cancelled).await;
         drop(process);
         // The streams end with the sandbox.
         let (stdout, stderr) = (stdout.await, stderr.await);
-        let unjudged = tokio::task::spawn_blocking(move || unjudged(&files, &act)).await;
-        let unjudged = unjudged.map_err(|_| internal("the roots were not read"))?;
         let exit = exit?;
+        let after = tokio::task::spawn_blocking(move || match (kept, directory) {
+            (Some(store), Some(directory)) => {
+                let overlays = overlays(&files)?;
+                let collected = overlay::collect(directory, &overlays, started, act.reading());
+                let (kept, dropped) = collected?;
+                let changes = CommandChanges::new(kept.as_ref(), dropped);
+                if let Some(kept) = kept {
+                    store.add(kept);
+                }
+                Ok((Vec::new(), Some(changes)))
+            }
+            _ => Ok((unjudged(&files, &act)?, None)),
+        });
+        let after: Result<_, CallError> = after
+            .await
+            .map_err(|_| internal("the roots were not read"))?;
+        let (created_protected, changes) = after?;
         let status = exit.map(|exit| exit.status);
         let excerpt =
             |stream: Result<Excerpt, _>| stream.map_err(|_| internal("the output was lost"));
@@ -83,7 +107,8 @@ impl Run {
             stderr_bytes: stderr.total(),
             stdout: stdout.text(),
             stderr: stderr.text(),
-            created_protected: unjudged?,
+            created_protected,
+            changes,
             duration_ms: u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
         })
     }
@@ -120,11 +145,23 @@ fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
         _ => None,
     };
     let before: BTreeSet<PathBuf> = before.iter().filter_map(restricted).collect();
-    let after = view::mounts(act.reading())?;
+    let after = view::mounts(act.reading(), Changes::Live)?;
     let new = after.iter().filter_map(restricted);
     let new = new.filter(|at| !before.contains(at));
     let names = new.map(|at| at.to_string_lossy().into_owned());
     Ok(names.take(MAX_CREATED).collect())
+}
+
+/// The paths of the overlays.
+fn overlays(files: &[Mount]) -> Result<Vec<VirtualPath>, CallError> {
+    let overlays = files.iter().filter_map(|mount| match mount {
+        Mount::Overlay { at, .. } => at.to_str(),
+        _ => None,
+    });
+    let paths = overlays.map(|at| VirtualPath::parse(at, None));
+    paths
+        .collect::<Result<_, _>>()
+        .map_err(|error| internal(&error.to_string()))
 }
 
 /// Reads a stream of the command until its end.

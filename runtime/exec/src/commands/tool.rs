@@ -7,8 +7,9 @@ use std::time::Duration;
 use bailiwick::config::Namespace;
 use bailiwick::effect::ResourceChange;
 use bailiwick::path::VirtualPath;
+use bailiwick::policy::Verdict;
 use bailiwick::scope::{ScopeError, Verb};
-use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, ReadPermit};
 use bailiwick::{ActTool, CallError, Code, Reply, Scope, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -17,7 +18,7 @@ use tokio::sync::oneshot;
 use super::Commands;
 use super::output::{CommandOutput, text};
 use super::run::{Run, input, internal};
-use crate::view;
+use crate::view::{self, Changes};
 
 /// Maximum number and total bytes of arguments and environment variables.
 const MAX_ARGUMENTS: usize = 1000;
@@ -46,12 +47,23 @@ pub struct RunCommand {
     stdin: String,
     /// Time limit in milliseconds; 120,000 if absent.
     timeout_ms: Option<u64>,
+    /// `live`: the command changes the files. `overlay`: its changes are kept apart until `apply_changes` applies them.
+    /// The default is `overlay` if changes in `cwd` need a person's answer, else `live`.
+    mode: Option<Mode>,
     /// Files and directories that the command must be able to read, if it may not already.
     #[serde(default)]
     reads: Vec<String>,
     /// Files and directories that the command must be able to change, if it may not already.
     #[serde(default)]
     writes: Vec<String>,
+}
+
+/// What happens to the changes of a command.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Mode {
+    Live,
+    Overlay,
 }
 
 /// A parsed call of `run_command`.
@@ -61,6 +73,7 @@ pub struct Command {
     pub(super) program: Program,
     pub(super) argv: Vec<String>,
     pub(super) cwd: VirtualPath,
+    pub(super) mode: Option<Mode>,
     pub(super) env: BTreeMap<String, String>,
     pub(super) stdin: String,
     pub(super) timeout: Duration,
@@ -130,6 +143,7 @@ impl ActTool for Commands {
             program,
             argv: args.argv,
             cwd,
+            mode: args.mode,
             env: args.env,
             stdin: args.stdin,
             timeout: timeout.min(MAX_TIMEOUT),
@@ -139,7 +153,16 @@ impl ActTool for Commands {
 
     fn foresee(&self, job: &Command) -> Foreseen {
         let command = format!("run {:?} in {}", job.argv, job.cwd);
-        let files = "it can change all files that the worker may change without a question";
+        let files = match job.mode {
+            Some(Mode::Live) => {
+                "it can change all files that the worker may change without a question"
+            }
+            Some(Mode::Overlay) => "its changes are kept apart until a call applies them",
+            None => {
+                "it can change all files that the worker may change without a question, or its changes are kept apart \
+                 until a call applies them"
+            }
+        };
         Foreseen::Changes(vec![ResourceChange::new(command, files)])
     }
 
@@ -149,8 +172,9 @@ impl ActTool for Commands {
         permit: ActPermit,
         progress: ActProgress,
     ) -> Result<Reply, CallError> {
+        let changes = self.changes(job, permit.reading())?;
         let read = tokio::task::spawn_blocking(move || {
-            let files = view::mounts(permit.reading());
+            let files = view::mounts(permit.reading(), changes);
             (files, permit)
         });
         let (files, permit) = read
@@ -162,6 +186,10 @@ impl ActTool for Commands {
         let run = Run {
             spec,
             files,
+            kept: match changes {
+                Changes::Live => None,
+                Changes::Apart => self.kept.clone(),
+            },
             helper: self.helper.clone(),
             stdin: input(&job.stdin).map_err(|error| internal(&error.to_string()))?,
             timeout: job.timeout,
@@ -177,6 +205,20 @@ impl ActTool for Commands {
 }
 
 impl Commands {
+    /// What happens to the changes of a command.
+    fn changes(&self, job: &Command, permit: &ReadPermit) -> Result<Changes, CallError> {
+        let asks = || permit.judge(Verb::Write, &job.cwd) == Verdict::Ask;
+        match (job.mode, &self.kept) {
+            (Some(Mode::Overlay), None) => Err(CallError::new(
+                Code::InvalidArguments,
+                "changes cannot be kept apart here, since there is no tool that applies them",
+            )),
+            (Some(Mode::Overlay), Some(_)) => Ok(Changes::Apart),
+            (None, Some(_)) if asks() => Ok(Changes::Apart),
+            (Some(Mode::Live) | None, _) => Ok(Changes::Live),
+        }
+    }
+
     /// The program and its scope.
     fn program(&self, name: &str, names: &Namespace) -> Result<(Program, Scope), CallError> {
         let invalid = |error: ScopeError| CallError::new(Code::InvalidArguments, error.to_string());

@@ -5,6 +5,7 @@
     reason = "tests prepare files, and fail by panicking"
 )]
 
+mod changes;
 mod commands;
 #[cfg(feature = "interop")]
 mod network;

@@ -1,0 +1,328 @@
+//! Changes of commands that are kept apart, and `apply_changes`.
+
+use std::fs;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use bailiwick::effect::Op;
+use bailiwick::permission::Deciding;
+use bailiwick::{Answer, Approver, CallError, Code, Policy, Question, Runtime, Worker};
+use bailiwick_exec::{AppliedChanges, ChangeKind, CommandChanges, CommandOutput};
+use serde_json::json;
+
+use crate::commands::{commands, run, worker};
+
+/// What a person saw of a question: each change as its operation and path, and the number of added lines.
+type Seen = Vec<(Op, String, usize)>;
+
+/// Allows every question once, and keeps what it showed.
+#[derive(Clone, Default)]
+struct Allows {
+    seen: Arc<Mutex<Vec<Seen>>>,
+    /// The protected files of all questions.
+    protected: Arc<Mutex<Vec<String>>>,
+}
+
+impl Approver for Allows {
+    fn decide<'q>(&'q self, question: &'q Question) -> Deciding<'q> {
+        let preview = question.request.preview.as_ref();
+        let changes = preview.map(|preview| preview.changes.iter());
+        let seen = changes
+            .into_iter()
+            .flatten()
+            .map(|change| (change.op, change.path.to_string(), change.diff.added));
+        self.seen.lock().unwrap().push(seen.collect());
+        let protected = question.request.protected.iter();
+        let protected = protected.filter_map(|need| Some(need.path()?.to_string()));
+        self.protected.lock().unwrap().extend(protected);
+        Box::pin(std::future::ready(Answer::ONCE))
+    }
+
+    fn is_person(&self, _: &Answer) -> bool {
+        true
+    }
+}
+
+impl Allows {
+    /// The questions since the last call.
+    fn take(&self) -> Vec<Seen> {
+        std::mem::take(&mut self.seen.lock().unwrap())
+    }
+}
+
+struct Stage {
+    root: tempfile::TempDir,
+    person: Allows,
+    runtime: Runtime,
+}
+
+impl Stage {
+    /// A runtime with the files `a` and `old/b`.
+    async fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        let person = Allows::default();
+        let builder = Runtime::builder()
+            .root("repo", root.path())
+            .tools(commands().tools())
+            .allow("execute:command")
+            .approver(person.clone());
+        let runtime = builder.build().await.unwrap().0;
+        fs::create_dir(root.path().join("old")).unwrap();
+        for name in ["a", "old/b"] {
+            fs::write(root.path().join(name), "text\n").unwrap();
+        }
+        Self {
+            root,
+            person,
+            runtime,
+        }
+    }
+
+    async fn worker(&self, policy: Policy) -> Worker {
+        worker(&self.runtime, policy).await
+    }
+
+    fn path(&self, name: impl AsRef<Path>) -> std::path::PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap()
+    }
+}
+
+/// A worker that must ask before it changes something.
+fn asks() -> Policy {
+    Policy::nothing()
+        .allow("read:file")
+        .ask("write:file")
+        .allow("execute:command")
+}
+
+/// Runs a shell script in `/repo` whose changes are kept apart.
+async fn apart(worker: &Worker, script: &str) -> CommandChanges {
+    let argv = ["sh", "-c", script];
+    let arguments = json!({ "argv": argv, "cwd": "/repo", "mode": "overlay" });
+    run(worker, arguments).await.unwrap().changes.unwrap()
+}
+
+async fn apply(worker: &Worker, arguments: serde_json::Value) -> Result<AppliedChanges, CallError> {
+    let outcome = worker.call("apply_changes", arguments).await?;
+    Ok(outcome.output::<AppliedChanges>().unwrap().clone())
+}
+
+#[tokio::test]
+async fn changes_are_applied_after_one_question_with_all_diffs() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let script = "echo more >> a; rm -r old; mkdir -p new/er; echo n > new/er/n; chmod +x new/er/n";
+    let changes = apart(&worker, script).await;
+    let listed: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file.change))
+        .collect();
+    let expected = [
+        ("/repo/a", ChangeKind::Changed),
+        ("/repo/new", ChangeKind::DirectoryCreated),
+        ("/repo/new/er", ChangeKind::DirectoryCreated),
+        ("/repo/new/er/n", ChangeKind::Created),
+        ("/repo/old", ChangeKind::Deleted),
+    ];
+    assert_eq!(listed, expected);
+    assert_eq!((changes.total, changes.dropped_total), (5, 0));
+    assert_eq!(stage.text("a"), "text\n");
+    assert_eq!(stage.person.take(), [] as [Seen; 0]);
+
+    let id = changes.id.unwrap();
+    let preview = worker.preview("apply_changes", json!({ "id": id })).await;
+    assert_eq!(preview.unwrap().changes.len(), 5);
+    assert_eq!(stage.text("a"), "text\n");
+    stage.person.take();
+
+    let applied = apply(&worker, json!({ "id": id })).await.unwrap();
+    let counts = (
+        applied.created,
+        applied.changed,
+        applied.deleted,
+        applied.directories,
+    );
+    assert_eq!(counts, (1, 1, 1, 2));
+    let seen = |op, path: &str, added| (op, path.to_owned(), added);
+    let expected = vec![
+        seen(Op::Modify, "/repo/a", 1),
+        seen(Op::MakeDirectory, "/repo/new", 0),
+        seen(Op::MakeDirectory, "/repo/new/er", 0),
+        seen(Op::Create, "/repo/new/er/n", 1),
+        seen(Op::Delete, "/repo/old", 0),
+    ];
+    assert_eq!(stage.person.take(), [expected]);
+    assert_eq!(stage.text("a"), "text\nmore\n");
+    assert_eq!(stage.text("new/er/n"), "n\n");
+    assert!(!stage.path("old").exists());
+    use std::os::unix::fs::PermissionsExt as _;
+    let mode = fs::metadata(stage.path("new/er/n"))
+        .unwrap()
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o111, 0o111);
+
+    let again = apply(&worker, json!({ "id": id })).await.unwrap_err();
+    assert_eq!(again.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn some_of_the_changes_are_applied() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "echo x > x; echo y > y; mkdir d; echo z > d/z").await;
+    let id = changes.id.unwrap();
+    apply(
+        &worker,
+        json!({ "id": id, "paths": ["/repo/d", "/repo/x"] }),
+    )
+    .await
+    .unwrap();
+    assert!(stage.path("d/z").exists() && stage.path("x").exists() && !stage.path("y").exists());
+    let unknown = apply(&worker, json!({ "id": id, "paths": ["/repo/a"] })).await;
+    assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
+    apply(&worker, json!({ "id": id, "paths": ["/repo/y"] }))
+        .await
+        .unwrap();
+    assert_eq!(stage.text("y"), "y\n");
+    let unknown = apply(&worker, json!({ "id": "0123" })).await;
+    assert_eq!(unknown.unwrap_err().code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn changes_that_the_policy_denies_are_dropped() {
+    let stage = Stage::new().await;
+    let policy = asks().deny("write:file:/repo/a").deny_glob("*.env");
+    let worker = stage.worker(policy).await;
+    let changes = apart(
+        &worker,
+        "echo x > a; echo x > b; echo x > b.env; ln -s b link",
+    )
+    .await;
+    let kept: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(kept, ["/repo/b"]);
+    let mut dropped: Vec<_> = changes
+        .dropped
+        .iter()
+        .map(|dropped| dropped.path.as_str())
+        .collect();
+    dropped.sort_unstable();
+    assert_eq!(dropped, ["/repo/b.env", "/repo/link"]);
+    apply(&worker, json!({ "id": changes.id.unwrap() }))
+        .await
+        .unwrap();
+    assert_eq!(
+        (stage.text("a"), stage.text("b")),
+        ("text\n".to_owned(), "x\n".to_owned())
+    );
+    assert!(!stage.path("b.env").exists() && !stage.path("link").exists());
+}
+
+#[tokio::test]
+async fn file_that_changed_after_the_command_began_is_not_overwritten() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "echo mine >> a; echo x > x; rm old/b").await;
+    let id = changes.id.unwrap();
+    fs::write(stage.path("a"), "theirs\n").unwrap();
+    let refused = apply(&worker, json!({ "id": id })).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Conflict);
+    assert!(refused.message().contains("/repo/a"), "{refused}");
+    assert!(!stage.path("x").exists());
+
+    fs::write(stage.path("x"), "theirs\n").unwrap();
+    let refused = apply(&worker, json!({ "id": id, "paths": ["/repo/x"] })).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Conflict);
+    apply(&worker, json!({ "id": id, "paths": ["/repo/old"] }))
+        .await
+        .unwrap();
+    assert!(!stage.path("old/b").exists());
+    assert_eq!(
+        (stage.text("a"), stage.text("x")),
+        ("theirs\n".to_owned(), "theirs\n".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn replaced_directory_loses_what_the_new_one_does_not_have() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "rm -r old; mkdir old; echo c > old/c").await;
+    let listed: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| (file.path.as_str(), file.change))
+        .collect();
+    let expected = [
+        ("/repo/old/b", ChangeKind::Deleted),
+        ("/repo/old/c", ChangeKind::Created),
+    ];
+    assert_eq!(listed, expected);
+    apply(&worker, json!({ "id": changes.id.unwrap() }))
+        .await
+        .unwrap();
+    assert!(!stage.path("old/b").exists());
+    assert_eq!(stage.text("old/c"), "c\n");
+}
+
+#[tokio::test]
+async fn hook_that_a_build_plants_is_shown_in_the_question() {
+    let stage = Stage::new().await;
+    fs::create_dir_all(stage.path(".git/hooks")).unwrap();
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "echo evil > .git/hooks/pre-commit; echo x > x").await;
+    assert_eq!(changes.total, 2, "{changes:?}");
+    apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    let hook = "/repo/.git/hooks/pre-commit";
+    let expected = vec![
+        (Op::Create, hook.to_owned(), 1),
+        (Op::Create, "/repo/x".to_owned(), 1),
+    ];
+    assert_eq!(stage.person.take(), [expected]);
+    let protected = stage.person.protected.lock().unwrap().clone();
+    assert_eq!(protected, [hook]);
+}
+
+#[tokio::test]
+async fn changes_are_kept_apart_by_default_if_they_would_ask() {
+    let stage = Stage::new().await;
+    let script = json!({ "argv": ["sh", "-c", "echo x > made"], "cwd": "/repo" });
+    let kept_apart = async |policy: Policy, arguments| {
+        let worker = stage.worker(policy).await;
+        let output: CommandOutput = run(&worker, arguments).await.unwrap();
+        output.changes.is_some()
+    };
+    let reads = Policy::nothing()
+        .allow("read:file")
+        .allow("execute:command");
+    assert!(kept_apart(asks(), script.clone()).await);
+    assert!(!kept_apart(reads.clone(), script.clone()).await);
+    assert!(!stage.path("made").exists());
+    let mut live = script.clone();
+    live["mode"] = json!("live");
+    assert!(!kept_apart(asks(), live).await);
+    assert!(!stage.path("made").exists());
+    assert!(!kept_apart(reads.allow("write:file"), script).await);
+    assert!(stage.path("made").exists());
+}
+
+#[tokio::test]
+async fn overlay_is_refused_without_a_tool_that_applies_changes() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = crate::commands::runtime(root.path()).await;
+    let worker = worker(&runtime, asks()).await;
+    let arguments = json!({ "argv": ["true"], "cwd": "/repo", "mode": "overlay" });
+    let refused = run(&worker, arguments).await.unwrap_err();
+    assert_eq!(refused.code(), Code::InvalidArguments);
+    let live = json!({ "argv": ["true"], "cwd": "/repo" });
+    assert!(run(&worker, live).await.unwrap().changes.is_none());
+}
