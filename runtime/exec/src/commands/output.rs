@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Result of `run_command`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CommandOutput {
     /// The exit code, unless a signal ended the command.
@@ -25,6 +25,9 @@ pub struct CommandOutput {
     /// that do not exist when the command starts. At most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub created_protected: Vec<String>,
+    /// Hosts and ports to which it could not connect because they are not allowed. At most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied_hosts: Vec<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
 }
@@ -49,6 +52,10 @@ pub(super) fn text(output: &CommandOutput) -> String {
     if !output.created_protected.is_empty() {
         text.push_str("\n\nIt created names that you may not change: ");
         text.push_str(&output.created_protected.join(", "));
+    }
+    if !output.denied_hosts.is_empty() {
+        text.push_str("\n\nIt could not connect to hosts that are not allowed: ");
+        text.push_str(&output.denied_hosts.join(", "));
     }
     text
 }

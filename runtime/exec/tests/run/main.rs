@@ -5,6 +5,8 @@
     reason = "tests prepare files, and fail by panicking"
 )]
 
+#[cfg(feature = "interop")]
+mod command_network;
 mod commands;
 #[cfg(feature = "interop")]
 mod network;
