@@ -136,6 +136,11 @@ pub enum Step {
         /// Files and directories to change.
         files: u64,
     },
+    /// Details of an effect that its tool recorded, such as the exit status of a command.
+    Recorded {
+        /// The details.
+        details: Box<Value>,
+    },
     /// The effect is complete.
     Applied {
         /// The plan.

@@ -4,12 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::id::ToolName;
 use crate::requests::CallRequests;
+use crate::text::{abbreviated, escape};
 
 /// Who wrote a message. It is set by the entry point that received it, never read from the message.
 #[derive(
@@ -68,18 +70,38 @@ impl Call {
 
 /// Progress counter of a call. Clones share the count.
 #[derive(Clone, Debug, Default)]
-pub struct Progress(Arc<AtomicU64>);
+pub struct Progress(Arc<ProgressState>);
+
+#[derive(Debug, Default)]
+struct ProgressState {
+    done: AtomicU64,
+    message: Mutex<Option<Box<str>>>,
+}
+
+/// Maximum length of a progress message, in characters.
+const MAX_PROGRESS_MESSAGE: usize = 200;
 
 impl Progress {
     /// Returns how many units of work are done; the total is unknown.
     #[must_use]
     pub fn done(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
+        self.0.done.load(Ordering::Relaxed)
     }
 
     #[doc(hidden)]
     pub fn step(&self) {
-        self.0.fetch_add(1, Ordering::Relaxed);
+        self.0.done.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the latest message that describes the progress, in one line without control characters.
+    #[must_use]
+    pub fn message(&self) -> Option<Box<str>> {
+        self.0.message.lock().clone()
+    }
+
+    pub(crate) fn set_message(&self, text: &str) {
+        let shown = abbreviated(&escape(text), MAX_PROGRESS_MESSAGE).into();
+        *self.0.message.lock() = Some(shown);
     }
 }
 

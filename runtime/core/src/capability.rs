@@ -8,15 +8,19 @@ mod remote;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::call::Progress;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Flag, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
-use crate::scope::{Coverage, Operation, Scope, Verb};
+use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
-pub use act::{Act, ActPermit, ActProgress};
+pub(crate) use act::ActRecords;
+pub use act::{Act, ActPermit, ActProgress, OutputStream};
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub use meter::BudgetExceeded;
 pub(crate) use meter::{Charge, Meter};
@@ -47,6 +51,8 @@ pub(crate) struct StopFlag {
     /// Number of steps of the effect that the tool reported as completed.
     steps: AtomicU64,
     progress: Option<Progress>,
+    /// When the deadline passes.
+    deadline: Mutex<Option<Instant>>,
 }
 
 impl StopFlag {
@@ -87,6 +93,23 @@ impl StopFlag {
     /// Whether the effect began elsewhere.
     pub(crate) fn was_sent(&self) -> bool {
         self.sent.load(Ordering::SeqCst)
+    }
+
+    /// Sets how much time the call has from now on.
+    pub(crate) fn set_time(&self, left: Duration) {
+        *self.deadline.lock() = Instant::now().checked_add(left);
+    }
+
+    fn time_left(&self) -> Option<Duration> {
+        let deadline = *self.deadline.lock();
+        Some(deadline?.saturating_duration_since(Instant::now()))
+    }
+
+    /// Sets the message that describes the progress.
+    fn message(&self, text: &str) {
+        if let Some(progress) = &self.progress {
+            progress.set_message(text);
+        }
     }
 
     /// Counts a completed step of the effect.
@@ -274,6 +297,13 @@ impl ReadPermit {
     #[must_use]
     pub fn judge_need(&self, need: &Scope) -> Verdict {
         self.scope.authority.judge(need, &self.scope.granted)
+    }
+
+    /// Returns whether there may be a need that `pattern` covers and that is not denied. If this is not certain, it
+    /// returns true.
+    #[must_use]
+    pub fn may_need(&self, pattern: &ScopePattern) -> bool {
+        self.scope.authority.may_need(pattern)
     }
 
     /// Returns whether an entry at `path` is visible.

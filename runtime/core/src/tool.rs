@@ -21,8 +21,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use crate::capability::{
-    Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, ReadPermit,
-    WritePermit,
+    Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, OutputStream,
+    ReadPermit, WritePermit,
 };
 pub use crate::id::ToolName;
 pub(crate) use acting::ActJob;
@@ -36,6 +36,22 @@ pub(crate) use remote::Tools;
 pub use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE, RemoteFuture};
 #[doc(hidden)]
 pub use remote::{Remote, RemoteContext, RemoteJob, RemoteReply, RemoteServers, RemoteTools};
+
+/// A function that returns the sentence about a call from its arguments; see [`ToolSpec::sentence`].
+#[derive(Clone, Copy)]
+pub struct Sentence(pub(crate) fn(&Value) -> Option<String>);
+
+impl PartialEq for Sentence {
+    fn eq(&self, other: &Self) -> bool {
+        std::ptr::fn_addr_eq(self.0, other.0)
+    }
+}
+
+impl fmt::Debug for Sentence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sentence").finish_non_exhaustive()
+    }
+}
 
 /// Specification of a tool. Its schemas are derived from its types.
 ///
@@ -59,6 +75,8 @@ pub struct ToolSpec {
     /// An [`IntentTemplate`](crate::intent::IntentTemplate) for the sentence that people see, such as `Edit {path}`. If
     /// it is empty, people see the title and the paths.
     pub intent: Cow<'static, str>,
+    /// Returns that sentence from the arguments, if a template cannot express it; see [`ToolSpec::sentence`].
+    pub sentence: Option<Sentence>,
     /// Whether it may destroy data.
     pub destructive: bool,
     /// Whether repeating a call has no further effect.
@@ -131,6 +149,7 @@ impl ToolSpec {
             title: title.into(),
             description: description.into(),
             intent: Cow::Borrowed(""),
+            sentence: None,
             destructive: false,
             idempotent: false,
             open_world: false,
@@ -157,6 +176,24 @@ impl ToolSpec {
     #[must_use]
     pub fn intent(mut self, template: impl Into<Cow<'static, str>>) -> Self {
         self.intent = template.into();
+        self
+    }
+
+    /// Sets a function that returns the sentence that people see from the arguments of a call, instead of an intent
+    /// template. Deceptive characters are escaped, and a long sentence is cut. If the function returns `None`, the
+    /// template is used.
+    ///
+    /// ```
+    /// use bailiwick::ToolSpec;
+    /// let spec = ToolSpec::new("ring", "Ring", "Rings the bell.").sentence(|arguments| {
+    ///     let times = arguments.get("times")?.as_u64()?;
+    ///     Some(format!("Ring the bell {times} times"))
+    /// });
+    /// assert!(spec.sentence.is_some());
+    /// ```
+    #[must_use]
+    pub const fn sentence(mut self, sentence: fn(&Value) -> Option<String>) -> Self {
+        self.sentence = Some(Sentence(sentence));
         self
     }
 

@@ -1,30 +1,46 @@
 //! The tool `run_command` and its settings.
 
+mod network;
 mod output;
+mod preview;
+mod program;
+mod record;
 mod run;
 mod tool;
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bailiwick::ToolSet;
 
+use crate::error::ExecError;
 use crate::overlay::{ApplyChanges, Store};
 use crate::process::Helper;
 use crate::programs;
-use crate::spec::{Limits, Mount, SandboxSpec};
-use tool::{Command, Program};
+use crate::self_test::SelfTest;
+use crate::spec::{Layer, Limits, Mount, SandboxSpec};
+use program::{Hashed, Programs};
+use tool::Command;
 
 pub use output::{ChangedFile, CommandChanges, CommandOutput};
 
 /// Size of `/tmp`, which is in memory.
 const TEMPORARY_BYTES: u64 = 512 << 20;
+/// Number of commands that run at the same time by default.
+const DEFAULT_CONCURRENT: u32 = 4;
 
 /// Runs commands of workers in sandboxes.
 ///
 /// A command may touch what its worker may read and change without a question, and nothing else: see
-/// [`Commands::system`] for the directories of the system that it can read. Add the tool with
-/// [`ToolSet::actor`](bailiwick::ToolSet::actor):
+/// [`Commands::system`] for the directories of the system that it can read.
+///
+/// It has no network unless the policy of the worker allows a scope of `execute:network`, such as
+/// `execute:network:crates.io` or `execute:network:crates.io:443`. Then a [`Proxy`](crate::Proxy) makes its connections to
+/// the allowed hosts. Names are in lower case and do not cover other names below them. The proxy does not connect to IPv6
+/// addresses that a program names itself, and to addresses that are not public, see [`Commands::private_address`].
+///
+/// Add the tool with [`ToolSet::actor`](bailiwick::ToolSet::actor):
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -49,7 +65,11 @@ pub struct Commands {
     path: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     limits: Limits,
-    programs: BTreeMap<String, PathBuf>,
+    programs: Programs,
+    private: Vec<SocketAddr>,
+    max_concurrent: u32,
+    optional: Vec<Layer>,
+    tested: Option<SelfTest>,
     /// Changes that are kept apart, if there is a tool that applies them.
     kept: Option<Store>,
 }
@@ -68,11 +88,15 @@ impl Commands {
         Self {
             helper: Helper::default(),
             system: programs::SYSTEM.iter().map(PathBuf::from).collect(),
-            programs: programs::programs(&path),
+            programs: Programs::new(&path),
             path,
             env: BTreeMap::new(),
             limits: Limits::default(),
             kept: None,
+            private: Vec::new(),
+            max_concurrent: DEFAULT_CONCURRENT,
+            optional: Vec::new(),
+            tested: None,
         }
     }
 
@@ -114,7 +138,7 @@ impl Commands {
     #[must_use]
     pub fn search(mut self, directory: impl Into<PathBuf>) -> Self {
         self.path.insert(0, directory.into());
-        self.programs = programs::programs(&self.path);
+        self.programs = Programs::new(&self.path);
         self
     }
 
@@ -132,15 +156,66 @@ impl Commands {
         self
     }
 
+    /// Sets the layers of the sandbox that may be missing if this machine does not support them; see
+    /// [`SandboxSpec::optional`]. By default all are required, and a command is refused if one is missing.
+    #[must_use]
+    pub fn optional(mut self, layers: &[Layer]) -> Self {
+        self.optional = layers.to_vec();
+        self
+    }
+
+    /// Sets the result of the [`self_test`](crate::self_test). Previews then name the layers of the sandbox, and if a layer
+    /// is broken or a required one missing, commands are refused before anybody is asked about them.
+    #[must_use]
+    pub fn tested(mut self, result: SelfTest) -> Self {
+        self.tested = Some(result);
+        self
+    }
+
+    /// Checks that the layers that the self-test found suffice.
+    fn require_layers(&self) -> Result<(), ExecError> {
+        let tested = self.tested.as_ref();
+        tested.map_or(Ok(()), |tested| tested.require(&self.optional))
+    }
+
+    /// Allows connections to this address although it is not public, if the policy allows the host that is there: for
+    /// example a package registry in a private network.
+    #[must_use]
+    pub fn private_address(mut self, address: SocketAddr) -> Self {
+        self.private.push(address);
+        self
+    }
+
+    /// Sets how many commands run at the same time in a runtime, by default 4. Further ones wait, for as long as a call
+    /// may take; see [`ToolSpec::max_concurrent_calls`](bailiwick::ToolSpec::max_concurrent_calls).
+    #[must_use]
+    pub fn max_concurrent(mut self, commands: u32) -> Self {
+        self.max_concurrent = commands;
+        self
+    }
+
     /// The sandbox of a command.
-    fn spec(&self, job: &Command, files: Vec<Mount>) -> SandboxSpec {
-        let program = match &job.program {
-            Program::System(path) => path.to_string_lossy().into_owned(),
-            Program::OfRoot(path) => path.as_str().to_owned(),
-        };
+    fn spec(&self, job: &Command, program: Hashed, files: Vec<Mount>) -> SandboxSpec {
         let arguments = job.argv.iter().skip(1).cloned();
-        let argv = std::iter::once(program).chain(arguments).collect();
+        let argv = std::iter::once(job.program.path())
+            .chain(arguments)
+            .collect();
         let mut spec = SandboxSpec::new(argv, job.cwd.as_str());
+        spec.program = Some(program.identity);
+        spec.optional = self.optional.clone();
+        spec.env = self.variables(job).into_iter().collect();
+        spec.mounts = programs::mounts(&self.system);
+        spec.mounts.push(Mount::Temporary {
+            at: "/tmp".into(),
+            bytes: TEMPORARY_BYTES,
+        });
+        spec.mounts.extend(files);
+        spec.limits = self.limits.clone();
+        spec
+    }
+
+    /// The environment of a command.
+    fn variables(&self, job: &Command) -> BTreeMap<String, String> {
         let path: Vec<_> = self
             .path
             .iter()
@@ -154,14 +229,6 @@ impl Commands {
         ]);
         env.extend(self.env.clone());
         env.extend(job.env.clone());
-        spec.env = env.into_iter().collect();
-        spec.mounts = programs::mounts(&self.system);
-        spec.mounts.push(Mount::Temporary {
-            at: "/tmp".into(),
-            bytes: TEMPORARY_BYTES,
-        });
-        spec.mounts.extend(files);
-        spec.limits = self.limits.clone();
-        spec
+        env
     }
 }

@@ -41,6 +41,11 @@ impl Excerpt {
         self.total
     }
 
+    /// Whether nothing was left out.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.total == (self.head.len() + self.tail.len()) as u64
+    }
+
     /// The kept text, with a line that says how much was left out.
     pub(crate) fn text(mut self) -> String {
         let omitted = self.total - (self.head.len() + self.tail.len()) as u64;

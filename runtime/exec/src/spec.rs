@@ -1,5 +1,8 @@
 //! Description of a sandbox.
 
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +36,8 @@ pub struct SandboxSpec {
     pub optional: Vec<Layer>,
     /// The name of the program that it gets as its first argument, if it is not its path.
     pub(crate) arg0: Option<String>,
+    /// The file that the program must be. It is checked immediately before the program starts.
+    pub(crate) program: Option<FileIdentity>,
 }
 
 impl SandboxSpec {
@@ -55,7 +60,34 @@ impl SandboxSpec {
             network: Network::None,
             optional: Vec::new(),
             arg0: None,
+            program: None,
         }
+    }
+}
+
+/// Identifies a file and its state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FileIdentity {
+    device: u64,
+    inode: u64,
+    /// Its size.
+    pub(crate) bytes: u64,
+    /// When its content and its attributes were changed, in seconds and nanoseconds.
+    changed: [(i64, i64); 2],
+}
+
+impl FileIdentity {
+    pub(crate) fn of(file: &File) -> io::Result<Self> {
+        let data = file.metadata()?;
+        Ok(Self {
+            device: data.dev(),
+            inode: data.ino(),
+            bytes: data.size(),
+            changed: [
+                (data.mtime(), data.mtime_nsec()),
+                (data.ctime(), data.ctime_nsec()),
+            ],
+        })
     }
 }
 

@@ -32,10 +32,21 @@ pub(crate) enum Kind {
     Json,
     /// The data of the review page again or, with a query, some of its rows.
     Rows,
+    /// Standard output of a program.
+    Stdout,
+    /// Standard error of a program.
+    Stderr,
 }
 
 impl Kind {
-    const ALL: &[Self] = &[Self::Review, Self::Diff, Self::Json, Self::Rows];
+    const ALL: &[Self] = &[
+        Self::Review,
+        Self::Diff,
+        Self::Json,
+        Self::Rows,
+        Self::Stdout,
+        Self::Stderr,
+    ];
 
     /// Its name, title, media type and the suffix of its URI after the id.
     const fn labels(self) -> [&'static str; 4] {
@@ -44,6 +55,8 @@ impl Kind {
             Self::Diff => ["diff", "Diff", "text/x-diff", ".diff"],
             Self::Json => ["json", "Changes", "application/json", ".json"],
             Self::Rows => ["rows", "Rows", "application/json", ".rows"],
+            Self::Stdout => ["stdout", "Standard output", "text/plain", ".stdout"],
+            Self::Stderr => ["stderr", "Standard error", "text/plain", ".stderr"],
         }
     }
 }

@@ -1,9 +1,61 @@
 //! Permit of calls whose outcome is known only afterwards.
 
+use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use parking_lot::Mutex;
+use serde::Serialize;
+use serde_json::Value;
 
 use super::{Gate, Pass, PermitScope, ReadPermit, revoked};
-use crate::error::CallError;
+use crate::error::{CallError, Code};
+
+/// Maximum size of the details of one record, as JSON in bytes.
+const MAX_DETAILS: usize = 64 << 10;
+
+/// An output stream of a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(
+    clippy::exhaustive_enums,
+    reason = "a program has exactly these output streams"
+)]
+pub enum OutputStream {
+    /// Standard output.
+    Stdout,
+    /// Standard error.
+    Stderr,
+}
+
+/// Audits details of an effect.
+type Recorder = Box<dyn Fn(Value) -> Result<(), CallError> + Send + Sync>;
+
+/// What an effect leaves behind besides its reply: records in the audit, and output for artifacts.
+pub(crate) struct ActRecords {
+    recorder: Recorder,
+    kept: Mutex<Vec<(OutputStream, Bytes)>>,
+}
+
+impl ActRecords {
+    pub(crate) fn new(recorder: Recorder) -> Self {
+        Self {
+            recorder,
+            kept: Mutex::default(),
+        }
+    }
+
+    /// Takes the output to store as artifacts.
+    pub(crate) fn take_kept(&self) -> Vec<(OutputStream, Bytes)> {
+        std::mem::take(&mut *self.kept.lock())
+    }
+}
+
+impl fmt::Debug for ActRecords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ActRecords").finish_non_exhaustive()
+    }
+}
 
 /// Proof that a call was authorised and may act; only the pipeline creates it, and it is used once.
 ///
@@ -22,12 +74,22 @@ use crate::error::CallError;
 #[derive(Debug)]
 pub struct ActPermit {
     read: ReadPermit,
+    records: Option<Arc<ActRecords>>,
 }
 
 impl ActPermit {
     pub(crate) fn mint(scope: Arc<PermitScope>) -> Self {
         Self {
             read: ReadPermit::mint(scope),
+            records: None,
+        }
+    }
+
+    /// Sets where the effect is recorded.
+    pub(crate) fn recording(self, records: Arc<ActRecords>) -> Self {
+        Self {
+            records: Some(records),
+            ..self
         }
     }
 
@@ -35,6 +97,13 @@ impl ActPermit {
     #[must_use]
     pub fn reading(&self) -> &ReadPermit {
         &self.read
+    }
+
+    /// Returns how much time is left until the deadline of the call; `None` if it has none. A tool that ends before the
+    /// deadline can reply with what it has.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        self.read.scope.stop.time_left()
     }
 
     /// Returns the counter of completed steps.
@@ -53,7 +122,7 @@ impl ActPermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
     pub fn begin(self) -> Result<Act, CallError> {
-        let Self { read } = self;
+        let Self { read, records } = self;
         read.scope.stop.send()?;
         let Some(passes) = read.scope.passes() else {
             read.scope.stop.unsend();
@@ -61,6 +130,7 @@ impl ActPermit {
         };
         Ok(Act {
             read,
+            records,
             _passes: passes,
         })
     }
@@ -70,6 +140,7 @@ impl ActPermit {
 #[derive(Debug)]
 pub struct Act {
     read: ReadPermit,
+    records: Option<Arc<ActRecords>>,
     _passes: Vec<Pass>,
 }
 
@@ -91,6 +162,33 @@ impl Act {
         }
         Ok(())
     }
+
+    /// Records details of the effect in the audit, as a step [`Recorded`](crate::audit::Step::Recorded) of the call: what
+    /// is known only once the effect has begun, such as the exit status of a command. At most 64 KiB as JSON.
+    ///
+    /// # Errors
+    /// `TOO_LARGE`, or `INTERNAL` if the details cannot be written as JSON; the error of the audit if it cannot record
+    /// them.
+    pub fn record(&self, details: &impl Serialize) -> Result<(), CallError> {
+        let internal = |error: serde_json::Error| CallError::new(Code::Internal, error.to_string());
+        let details = serde_json::to_value(details).map_err(internal)?;
+        if details.to_string().len() > MAX_DETAILS {
+            let message = "the details of an effect have at most 64 KiB";
+            return Err(CallError::new(Code::TooLarge, message));
+        }
+        match &self.records {
+            Some(records) => (records.recorder)(details),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps output of a program as an artifact of the call, which people can read. Output that is kept after the call
+    /// has ended is dropped.
+    pub fn keep_output(&self, stream: OutputStream, text: impl Into<Bytes>) {
+        if let Some(records) = &self.records {
+            records.kept.lock().push((stream, text.into()));
+        }
+    }
 }
 
 /// Reports the progress of an [`ActTool`](crate::ActTool) to the host, and in the error of a call that ends without a
@@ -102,5 +200,11 @@ impl ActProgress {
     /// Counts one more step as completed.
     pub fn step(&self) {
         self.0.stop.step();
+    }
+
+    /// Sets the message that describes the progress, such as the last line of the output of a program. Control characters
+    /// are escaped, and a long message is cut.
+    pub fn message(&self, text: &str) {
+        self.0.stop.message(text);
     }
 }

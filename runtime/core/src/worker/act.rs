@@ -8,7 +8,7 @@ use super::future::{passes, while_open};
 use super::jobs::{artifacts, planned_step};
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
-use crate::capability::StopReason;
+use crate::capability::{ActRecords, StopReason};
 use crate::effect::Outcome;
 use crate::error::CallError;
 use crate::pipeline::{Cleared, Step};
@@ -24,6 +24,14 @@ impl Shared {
         let planned = step.planned(job, plan)?;
         let (info, token) = (Arc::clone(planned.info()), planned.token());
         let (job, plan, permit) = planned.permit();
+        let records = Arc::new(ActRecords::new(Box::new({
+            let (shared, info) = (Arc::clone(self), Arc::clone(&info));
+            move |details| {
+                let details = Box::new(details);
+                shared.audit(&info, AuditStep::Recorded { details })
+            }
+        })));
+        let permit = permit.recording(Arc::clone(&records));
         let gates = permit.gates();
         let _passes = passes(&gates)?;
         permit.reading().checkpoint()?;
@@ -56,7 +64,7 @@ impl Shared {
             tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
         }
         Ok(Done::Outcome(Outcome {
-            artifacts: artifacts(self, &info, &plan, Mode::Apply),
+            artifacts: artifacts(self, &info, &plan, Mode::Apply, records.take_kept()),
             reply,
             changes: plan.changes,
             resources: plan.resources,

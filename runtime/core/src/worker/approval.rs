@@ -17,12 +17,14 @@ use crate::permission::{
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern};
-use crate::text::listed;
-use crate::tool::Remote;
+use crate::text::{abbreviated, escape, listed};
+use crate::tool::{Remote, Sentence};
 
 /// Maximum number of permissions in one question, and of bytes of their text. Each is shown in full.
 const MOST_NEEDS: usize = 20;
 const MOST_NEED_BYTES: usize = 8 << 10;
+/// Maximum number of characters of a sentence that a function of the tool returns.
+const MOST_SENTENCE: usize = 1024;
 
 impl Shared {
     pub(super) fn requester(&self) -> Requester {
@@ -203,6 +205,11 @@ impl Shared {
     pub(super) fn intent(&self, info: &CallInfo, needs: &[Scope]) -> String {
         let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
+        if let Some(Sentence(sentence)) = entry.and_then(|entry| entry.spec.sentence)
+            && let Some(sentence) = sentence(&info.arguments)
+        {
+            return abbreviated(&escape(&sentence), MOST_SENTENCE).into_owned();
+        }
         let template = entry.and_then(|entry| entry.intent.as_ref());
         let sentence = template.and_then(|template| template.render_quoted(&info.arguments));
         let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);

@@ -516,6 +516,7 @@ impl Caller {
     fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
         if self.deadline_guard.is_none() {
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
+            stop.set_time(self.limit);
             self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
                 // The job sees the flag at its next checkpoint, even while the mailbox is busy.
                 stop.raise(StopReason::Expired);

@@ -7,11 +7,12 @@ use crate::artifact::{Kind, OldTexts, Parts, Review};
 use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Mode;
-use crate::capability::{BudgetExceeded, Interrupt, ReadPermit, revoked};
+use crate::capability::{BudgetExceeded, Interrupt, OutputStream, ReadPermit, revoked};
 use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::pipeline::{CallInfo, Cleared, Planned, Step, Work, token_of, unplannable};
 use crate::tool::{AnyPlan, WriteJob};
+use bytes::Bytes;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -200,7 +201,7 @@ pub(super) fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
 }
 
 fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
-    let artifacts = artifacts(shared, info, plan, Mode::Preview);
+    let artifacts = artifacts(shared, info, plan, Mode::Preview, Vec::new());
     Preview {
         intent: shared.intent(info, &[]),
         base: shared.base(&plan.changes),
@@ -250,7 +251,7 @@ fn apply(
     if let Err(error) = &recorded {
         tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
     }
-    let by_products = || artifacts(shared, info, &plan, Mode::Apply);
+    let by_products = || artifacts(shared, info, &plan, Mode::Apply, Vec::new());
     let artifacts = catch_unwind(AssertUnwindSafe(by_products)).unwrap_or_default();
     Ok(Outcome {
         reply: plan.reply,
@@ -278,12 +279,13 @@ fn actual_cost(cost: Cost, error: &CallError) -> Cost {
     }
 }
 
-/// Stores the diff for people. If it cannot be stored, the reason is audited and the call succeeds without it.
+/// Stores the diff and the output of programs for people. If it cannot be stored, the reason is audited and the call succeeds without it.
 pub(super) fn artifacts(
     shared: &Shared,
     info: &CallInfo,
     plan: &AnyPlan,
     mode: Mode,
+    output: Vec<(OutputStream, Bytes)>,
 ) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() && plan.resources.is_empty() {
         return Vec::new();
@@ -292,8 +294,12 @@ pub(super) fn artifacts(
     let diff = artifact::diff(changes, resources, &shared.base(changes));
     let diff = (Kind::Diff, diff.into());
     let json = artifact::json(changes, resources).map(|json| (Kind::Json, json.into()));
+    let output = output.into_iter().map(|(stream, text)| match stream {
+        OutputStream::Stdout => (Kind::Stdout, text),
+        OutputStream::Stderr => (Kind::Stderr, text),
+    });
     let parts = Parts {
-        kept: std::iter::once(diff).chain(json).collect(),
+        kept: std::iter::once(diff).chain(json).chain(output).collect(),
         // The review page shows files only.
         review: (!changes.is_empty()).then(|| review(shared, info, plan, mode)),
     };

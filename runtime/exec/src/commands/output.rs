@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::overlay::{ChangeKind, DroppedChange, KeptChanges};
 
 /// Result of `run_command`.
-#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[non_exhaustive]
 pub struct CommandOutput {
     /// The exit code, unless a signal ended the command.
@@ -31,6 +31,9 @@ pub struct CommandOutput {
     /// The changes that were kept apart; absent if the command changed the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<CommandChanges>,
+    /// Hosts and ports to which it could not connect because they are not allowed. At most 100.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub denied_hosts: Vec<String>,
     /// Duration in milliseconds.
     pub duration_ms: u64,
 }
@@ -154,6 +157,10 @@ pub(super) fn text(output: &CommandOutput) -> String {
     if let Some(changes) = &output.changes {
         text.push_str("\n\n");
         text.push_str(&changes.text());
+    }
+    if !output.denied_hosts.is_empty() {
+        text.push_str("\n\nIt could not connect to hosts that are not allowed: ");
+        text.push_str(&output.denied_hosts.join(", "));
     }
     text
 }

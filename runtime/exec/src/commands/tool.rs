@@ -1,14 +1,14 @@
 //! The arguments of `run_command`, and what a call needs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::ResourceChange;
+use bailiwick::effect::{ContentHash, ResourceChange};
 use bailiwick::path::VirtualPath;
 use bailiwick::policy::Verdict;
-use bailiwick::scope::{ScopeError, Verb};
+use bailiwick::scope::Verb;
 use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, ReadPermit};
 use bailiwick::{ActTool, CallError, Code, Reply, Scope, ToolSpec};
 use schemars::JsonSchema;
@@ -17,7 +17,9 @@ use tokio::sync::oneshot;
 
 use super::Commands;
 use super::output::{CommandOutput, text};
-use super::run::{Run, input, internal};
+use super::program::Program;
+use super::run::{Apart, Run, input, internal};
+use super::{network, preview};
 use crate::view::{self, Changes};
 
 /// Maximum number and total bytes of arguments and environment variables.
@@ -25,10 +27,14 @@ const MAX_ARGUMENTS: usize = 1000;
 const MAX_ARGUMENT_BYTES: usize = 256 << 10;
 /// Maximum length of standard input, in bytes.
 const MAX_STDIN: usize = 1 << 20;
+/// Maximum number of names in `reads`, `writes` and `network`, each.
+const MAX_DECLARED: usize = 100;
 /// Time limit of a command unless the call has another.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
 /// The longest time limit of a command.
 const MAX_TIMEOUT: Duration = Duration::from_secs(3600);
+/// Time before the deadline of the call in which a command is ended and its output collected.
+const END_TIME: Duration = Duration::from_secs(2);
 
 /// Arguments of `run_command`.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -45,7 +51,7 @@ pub struct RunCommand {
     /// Text for standard input.
     #[serde(default)]
     stdin: String,
-    /// Time limit in milliseconds; 120,000 if absent.
+    /// Time limit in milliseconds; 120,000 if absent. The command ends before the time limit of the call.
     timeout_ms: Option<u64>,
     /// `live`: the command changes the files. `overlay`: its changes are kept apart until `apply_changes` applies them.
     /// The default is `overlay` if changes in `cwd` need a person's answer, else `live`.
@@ -56,6 +62,9 @@ pub struct RunCommand {
     /// Files and directories that the command must be able to change, if it may not already.
     #[serde(default)]
     writes: Vec<String>,
+    /// Hosts that the command must be able to connect to, if it may not already, such as `crates.io` or `crates.io:443`.
+    #[serde(default)]
+    network: Vec<String>,
 }
 
 /// What happens to the changes of a command.
@@ -77,14 +86,11 @@ pub struct Command {
     pub(super) env: BTreeMap<String, String>,
     pub(super) stdin: String,
     pub(super) timeout: Duration,
-}
-
-#[derive(Debug)]
-pub(super) enum Program {
-    /// A program in a system directory.
-    System(PathBuf),
-    /// A file in a root.
-    OfRoot(VirtualPath),
+    /// The declared files and directories that it must be able to change, and the declared hosts.
+    pub(super) writes: Vec<String>,
+    pub(super) network: Vec<String>,
+    /// The hash of the program that people see in the preview.
+    pub(super) previewed: OnceLock<ContentHash>,
 }
 
 impl ActTool for Commands {
@@ -97,9 +103,12 @@ impl ActTool for Commands {
             "run_command",
             "Run a command",
             "Runs a program without a shell in a sandbox: it sees the files that you may read, can change those that you \
-             may change without a question, and has no network. Returns its exit code and output.",
+             may change without a question, and reaches only hosts that you may connect to, through an HTTP proxy. \
+             Returns its exit code and output.",
         )
         .scopes(&["execute:command"])
+        .sentence(preview::sentence)
+        .max_concurrent_calls(self.max_concurrent)
     }
 
     fn prepare(&self, args: RunCommand, names: &Namespace) -> Result<Prepared<Command>, CallError> {
@@ -125,7 +134,16 @@ impl ActTool for Commands {
                 "arguments cannot contain NUL, nor names of variables `=`",
             ));
         }
-        let (program, scope) = self.program(name, names)?;
+        if [&args.reads, &args.writes, &args.network]
+            .iter()
+            .any(|declared| declared.len() > MAX_DECLARED)
+        {
+            let message = "at most 100 files, directories and hosts can be declared";
+            return Err(CallError::new(Code::TooLarge, message));
+        }
+        self.require_layers()
+            .map_err(|error| CallError::new(Code::Io, format!("no command is run: {error}")))?;
+        let (program, scope) = self.programs.find(name, names)?;
         let mut needs = vec![scope];
         if let Program::OfRoot(path) = &program {
             needs.push(Scope::file(Verb::Read, path.clone()));
@@ -135,6 +153,7 @@ impl ActTool for Commands {
                 needs.push(Scope::file(verb, names.path(path)?).beneath());
             }
         }
+        needs.extend(network::needs(&args.network)?);
         let cwd = names.path(args.cwd.as_deref().unwrap_or("."))?;
         let timeout = args
             .timeout_ms
@@ -147,23 +166,36 @@ impl ActTool for Commands {
             env: args.env,
             stdin: args.stdin,
             timeout: timeout.min(MAX_TIMEOUT),
+            writes: args.writes,
+            network: args.network,
+            previewed: OnceLock::new(),
         };
         Ok(Prepared { needs, job })
     }
 
     fn foresee(&self, job: &Command) -> Foreseen {
-        let command = format!("run {:?} in {}", job.argv, job.cwd);
-        let files = match job.mode {
-            Some(Mode::Live) => {
-                "it can change all files that the worker may change without a question"
+        let sha256 = self.programs.preview(&job.program);
+        if let Some(sha256) = sha256 {
+            // The same job is previewed once, so none is set.
+            let _ = job.previewed.set(sha256);
+        }
+        let details = preview::details(self, job, sha256);
+        let command =
+            ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
+        let files = match (job.mode, &self.kept) {
+            (Some(Mode::Live), _) | (None, None) => {
+                "can change all files that the worker may change without a question"
             }
-            Some(Mode::Overlay) => "its changes are kept apart until a call applies them",
-            None => {
-                "it can change all files that the worker may change without a question, or its changes are kept apart \
-                 until a call applies them"
+            (Some(Mode::Overlay), _) => "changes are kept apart until a call applies them",
+            (None, Some(_)) => {
+                "can change all files that the worker may change without a question, unless changes in this directory \
+                 need an answer: then all are kept apart until a call applies them"
             }
         };
-        Foreseen::Changes(vec![ResourceChange::new(command, files)])
+        Foreseen::Changes(vec![
+            command.after(details),
+            ResourceChange::new("files", files).after(job.writes.join("\n")),
+        ])
     }
 
     async fn act(
@@ -173,28 +205,43 @@ impl ActTool for Commands {
         progress: ActProgress,
     ) -> Result<Reply, CallError> {
         let changes = self.changes(job, permit.reading())?;
+        let (programs, program) = (self.programs.clone(), job.program.clone());
         let read = tokio::task::spawn_blocking(move || {
             let files = view::mounts(permit.reading(), changes);
-            (files, permit)
+            let program = programs.check(&program, permit.reading());
+            (files, program, permit)
         });
-        let (files, permit) = read
+        let (files, program, permit) = read
             .await
             .map_err(|_| internal("the roots were not read"))?;
-        let files = files?;
-        let spec = Self::spec(self, job, files.clone());
+        let (files, program) = (files?, program?);
+        if job
+            .previewed
+            .get()
+            .is_some_and(|seen| *seen != program.sha256)
+        {
+            let message = "the program was replaced since it was previewed";
+            return Err(CallError::new(Code::StalePreview, message));
+        }
+        let spec = Self::spec(self, job, program, files.clone());
+        let left = permit.time_left().unwrap_or(MAX_TIMEOUT);
+        let timeout = job.timeout.min(left.saturating_sub(END_TIME.min(left / 4)));
+        let apart = match (changes, &self.kept) {
+            (Changes::Apart, Some(store)) => Some(Apart::begin(store).await),
+            (Changes::Live | Changes::Apart, _) => None,
+        };
         let act = permit.begin()?;
         let run = Run {
             spec,
+            program: program.sha256,
             files,
-            kept: match changes {
-                Changes::Live => None,
-                Changes::Apart => self.kept.clone(),
-            },
+            apart,
             helper: self.helper.clone(),
             stdin: input(&job.stdin).map_err(|error| internal(&error.to_string()))?,
-            timeout: job.timeout,
+            timeout,
             progress,
-            act,
+            act: Arc::new(act),
+            private: self.private.clone(),
         };
         // If this future is dropped, the task kills the command, and a revocation waits until it has.
         let (_cancel, cancelled) = oneshot::channel();
@@ -217,36 +264,5 @@ impl Commands {
             (None, Some(_)) if asks() => Ok(Changes::Apart),
             (Some(Mode::Live) | None, _) => Ok(Changes::Live),
         }
-    }
-
-    /// The program and its scope.
-    fn program(&self, name: &str, names: &Namespace) -> Result<(Program, Scope), CallError> {
-        let invalid = |error: ScopeError| CallError::new(Code::InvalidArguments, error.to_string());
-        let scope = |name: &str| {
-            format!("execute:command:{name}")
-                .parse::<Scope>()
-                .map_err(invalid)
-        };
-        if !name.contains('/') {
-            let found = self.programs.get(name).ok_or_else(|| {
-                let message = format!(
-                    "`{}` is not an installed program",
-                    bailiwick::text::escape(name)
-                );
-                CallError::new(Code::NotFound, message)
-            })?;
-            return Ok((Program::System(found.clone()), scope(name)?));
-        }
-        // A program of the system by its path is the same program as by its name.
-        let by_path = self
-            .programs
-            .iter()
-            .find(|(_, path)| path.to_str() == Some(name));
-        if let Some((name, path)) = by_path {
-            return Ok((Program::System(path.clone()), scope(name)?));
-        }
-        let path = names.path(name)?;
-        let scope = scope(path.as_str())?;
-        Ok((Program::OfRoot(path), scope))
     }
 }

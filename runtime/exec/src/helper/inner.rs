@@ -6,6 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus, set_dumpable_behavior, wait};
 
 use super::confine::{self, Files};
@@ -14,7 +15,7 @@ use super::{Failed, mounts, network, parse};
 use crate::error::Stage;
 use crate::message::{self, Report, Start, report};
 use crate::proxy;
-use crate::spec::{Layer, Network, SandboxSpec};
+use crate::spec::{FileIdentity, Layer, Network, SandboxSpec};
 
 /// Descriptors of the program, and the socket to the host.
 pub(super) struct Handles {
@@ -104,6 +105,9 @@ pub(super) fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<Comman
     let Some((name, arguments)) = spec.argv.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "argv is empty"));
     };
+    if let Some(expected) = spec.program {
+        check_program(name, expected)?;
+    }
     let mut program = Command::new(name);
     program
         .arg0(spec.arg0.as_ref().unwrap_or(name))
@@ -116,6 +120,19 @@ pub(super) fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<Comman
         .stdout(handles.stdout)
         .stderr(handles.stderr);
     Ok(program)
+}
+
+/// Checks that the program is the file that the host has hashed.
+fn check_program(path: &str, expected: FileIdentity) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::open(path, flags, Mode::empty())?;
+    if FileIdentity::of(&found.into())? == expected {
+        Ok(())
+    } else {
+        Err(io::Error::other(
+            "it was replaced since the host checked it",
+        ))
+    }
 }
 
 /// Environment variables that make programs use the proxy.

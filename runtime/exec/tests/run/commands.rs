@@ -2,23 +2,51 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
+use bailiwick::call::Progress;
+use bailiwick::effect::ContentHash;
 use bailiwick::permission::DenyAll;
-use bailiwick::{CallError, Code, Policy, Runtime, ToolSet, Worker, WorkerSpec};
-use bailiwick_exec::{CommandOutput, Commands, Helper};
+use bailiwick::{
+    Answer, Call, CallError, CallMeta, Code, MemoryAudit, Policy, Runtime, RuntimeBuilder,
+    Scripted, ToolSet, Worker, WorkerSpec,
+};
+use bailiwick_exec::{CommandOutput, Commands, Helper, LayerState, self_test};
 use serde_json::{Value, json};
 
+fn helper() -> Helper {
+    Helper::At(env!("CARGO_BIN_EXE_bailiwick-exec-helper").into())
+}
+
 pub(crate) fn commands() -> Commands {
-    Commands::new().helper(Helper::At(
-        env!("CARGO_BIN_EXE_bailiwick-exec-helper").into(),
-    ))
+    Commands::new().helper(helper())
 }
 
 pub(crate) async fn runtime(root: &Path) -> Runtime {
-    let tools = ToolSet::new().actor(commands());
+    runtime_with(root, commands(), |builder| builder).await
+}
+
+async fn runtime_with(
+    root: &Path,
+    commands: Commands,
+    configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
+) -> Runtime {
+    let tools = ToolSet::new().actor(commands);
     let builder = Runtime::builder().root("repo", root).tools(tools);
-    let builder = builder.allow("execute:command");
-    builder.approver(DenyAll).build().await.unwrap().0
+    let builder = builder.allow("execute:command").approver(DenyAll);
+    configure(builder).build().await.unwrap().0
+}
+
+/// The details that were recorded about commands.
+pub(crate) async fn records(runtime: &Runtime, audit: &MemoryAudit) -> Vec<Value> {
+    runtime.flush_audit().await.unwrap();
+    let records = audit.records();
+    let events = records.iter().map(|record| {
+        let line: Value = serde_json::from_str(record.line()).unwrap();
+        line.pointer("/event/details").cloned().unwrap_or_default()
+    });
+    events.filter(Value::is_object).collect()
 }
 
 pub(crate) async fn worker(runtime: &Runtime, policy: Policy) -> Worker {
@@ -216,14 +244,7 @@ async fn revocation_returns_when_nothing_of_the_command_runs() {
     let runtime = runtime(root.path()).await;
     let worker = worker(&runtime, everything()).await;
     let fifo = root.path().join("up");
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &fifo,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::RWXU,
-        0,
-    )
-    .unwrap();
+    self::fifo(&fifo);
     let script = "(setsid sh -c 'while true; do echo x >> log; done' &) ; echo up > up; sleep 1000";
     let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo" });
     let call = {
@@ -241,4 +262,255 @@ async fn revocation_returns_when_nothing_of_the_command_runs() {
     assert_eq!(first, second);
     assert!(call.await.unwrap().is_err());
     assert_eq!(length(), first);
+}
+
+#[tokio::test]
+async fn preview_describes_the_command_and_runs_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let commands = commands().tested(self_test(&helper()).await);
+    let runtime = runtime_with(root.path(), commands, |builder| builder).await;
+    let worker = worker(&runtime, everything()).await;
+    let arguments = json!({
+        "argv": ["touch", "a file"], "cwd": "/repo", "env": { "TOKEN": "secret value" }, "writes": ["/repo/target"],
+    });
+    let preview = worker.preview("run_command", arguments).await.unwrap();
+    assert_eq!(preview.intent, "Run `touch 'a file'` in /repo");
+    let [command, files] = preview.resources.as_slice() else {
+        panic!("{preview:?}");
+    };
+    let details = command.after.as_deref().unwrap();
+    let program = fs::canonicalize("/usr/bin/touch").unwrap();
+    let hash = ContentHash::of(&fs::read(program).unwrap());
+    for part in [
+        r#"arguments: ["touch", "a file"]"#,
+        "working directory: /repo",
+        "environment: HOME, LANG, PATH, TMPDIR, TOKEN",
+        "sandbox: namespaces, ",
+        "time limit: 120000 ms",
+        &format!("sha256 of the program: {hash}"),
+    ] {
+        assert!(details.contains(part), "{part}: {details}");
+    }
+    assert!(!preview.diff().contains("secret value"));
+    assert_eq!(files.after.as_deref(), Some("/repo/target"));
+    assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn missing_layer_refuses_commands_unless_it_is_optional() {
+    let root = tempfile::tempdir().unwrap();
+    let mut tested = self_test(&helper()).await;
+    let (layer, state) = &mut tested.layers[1];
+    let layer = *layer;
+    *state = LayerState::Missing("it is forbidden here".to_owned());
+    let strict = commands().tested(tested.clone());
+    let lenient = commands().tested(tested).optional(&[layer]);
+    let arguments = json!({ "argv": ["true"] });
+    let runtime = runtime_with(root.path(), strict, |builder| builder).await;
+    let refused = run(&worker(&runtime, everything()).await, arguments.clone()).await;
+    let message = refused.unwrap_err().to_string();
+    assert!(message.contains("it is forbidden here"), "{message}");
+    let runtime = runtime_with(root.path(), lenient, |builder| builder).await;
+    let worker = worker(&runtime, everything()).await;
+    assert_eq!(run(&worker, arguments).await.unwrap().exit_code, Some(0));
+}
+
+/// The sentences of the questions that were asked.
+type Asked = Arc<Mutex<Vec<String>>>;
+
+/// An approver that allows everything once.
+fn allows_all(asked: &Asked) -> Scripted {
+    let asked = Arc::clone(asked);
+    Scripted::new().rule(move |question| {
+        let mut asked = asked.lock().unwrap();
+        asked.push(question.request.intent.clone());
+        Some(Answer::ONCE)
+    })
+}
+
+#[tokio::test]
+async fn first_use_of_a_program_asks_unless_the_policy_allows_it() {
+    let root = tempfile::tempdir().unwrap();
+    let asked = Asked::default();
+    let approver = allows_all(&asked);
+    let configure = |builder: RuntimeBuilder| builder.approver(approver);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let policy = Policy::nothing()
+        .allow("read:file")
+        .ask("execute:command:echo")
+        .allow("execute:command:true");
+    let worker = worker(&runtime, policy).await;
+    run(&worker, json!({ "argv": ["true"] })).await.unwrap();
+    assert!(asked.lock().unwrap().is_empty());
+    let arguments = json!({ "argv": ["echo", "a b"], "cwd": "/repo" });
+    let output = run(&worker, arguments).await.unwrap();
+    assert_eq!(output.stdout, "a b\n");
+    assert_eq!(*asked.lock().unwrap(), ["Run `echo 'a b'` in /repo"]);
+}
+
+#[tokio::test]
+async fn program_that_is_replaced_after_its_preview_does_not_run() {
+    let root = tempfile::tempdir().unwrap();
+    // A command has a `/tmp` of its own.
+    let tools = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tool = tools.path().join("tool");
+    let write = |path: &Path, text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    };
+    write(&tool, "echo first");
+    let replaced = Arc::new(Mutex::new(None));
+    let commands = commands().system(tools.path()).search(tools.path());
+    let approver = {
+        let (tool, replaced) = (tool.clone(), Arc::clone(&replaced));
+        Scripted::new().rule(move |_| {
+            if let Some(text) = replaced.lock().unwrap().take() {
+                write(&tool, text);
+            }
+            Some(Answer::ONCE)
+        })
+    };
+    let configure = |builder: RuntimeBuilder| builder.approver(approver);
+    let runtime = runtime_with(root.path(), commands, configure).await;
+    let policy = Policy::nothing().allow("read:file").ask("execute:command");
+    let worker = worker(&runtime, policy).await;
+    let arguments = json!({ "argv": ["tool"] });
+    let output = run(&worker, arguments.clone()).await.unwrap();
+    assert_eq!(output.stdout, "first\n");
+    *replaced.lock().unwrap() = Some("echo second");
+    let stale = run(&worker, arguments.clone()).await.unwrap_err();
+    assert_eq!(stale.code(), Code::StalePreview);
+    // The next question is about the new program.
+    let output = run(&worker, arguments).await.unwrap();
+    assert_eq!(output.stdout, "second\n");
+}
+
+#[tokio::test]
+async fn audit_records_the_program_the_layers_and_the_end() {
+    let root = tempfile::tempdir().unwrap();
+    let audit = MemoryAudit::new(100);
+    let sink = audit.clone();
+    let configure = |builder: RuntimeBuilder| builder.audit(sink);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let worker = worker(&runtime, everything()).await;
+    shell(&worker, "echo out; exit 3").await;
+    let records = records(&runtime, &audit).await;
+    let [started, ended] = records.as_slice() else {
+        panic!("{records:?}");
+    };
+    let (started, ended) = (&started["started"], &ended["ended"]);
+    assert_eq!(started["argv"][1], "-c");
+    assert_eq!(started["cwd"], "/repo");
+    let program = fs::canonicalize("/usr/bin/sh").unwrap();
+    let hash = ContentHash::of(&fs::read(program).unwrap());
+    assert_eq!(started["program_sha256"], hash.to_string());
+    assert_eq!(started["layers"].as_array().unwrap().len(), 7);
+    assert_eq!(
+        (&ended["exit_code"], &ended["stdout_bytes"]),
+        (&json!(3), &json!(4))
+    );
+    assert_eq!(ended["changed_files"], "not known in live mode");
+    assert_eq!(ended["without_result"], false);
+}
+
+#[tokio::test]
+async fn output_that_was_cut_is_an_artifact_for_people() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let outputs = async |script: &str| {
+        let arguments = json!({ "argv": ["sh", "-c", script] });
+        let outcome = worker.call("run_command", arguments).await.unwrap();
+        let artifacts = outcome.artifacts.into_iter();
+        let mut streams = artifacts.filter(|it| ["stdout", "stderr"].contains(&it.name));
+        let texts = streams.by_ref().map(|it| {
+            let artifact = runtime.artifact(&it.uri).unwrap();
+            assert_eq!(artifact.mime, "text/plain");
+            (it.name, String::from_utf8(artifact.bytes.to_vec()).unwrap())
+        });
+        texts.collect::<Vec<_>>()
+    };
+    assert!(outputs("echo short; echo short >&2").await.is_empty());
+    let long = outputs("seq 1 20000").await;
+    let [("stdout", text)] = long.as_slice() else {
+        panic!("{long:?}");
+    };
+    let whole: String = (1..=20_000).map(|number| format!("{number}\n")).collect();
+    assert!(*text == whole);
+    // It is bounded.
+    let longer = outputs("seq 1 1000000 >&2").await;
+    let [("stderr", text)] = longer.as_slice() else {
+        panic!("{longer:?}");
+    };
+    assert!(text.len() < (1 << 20) + 100 && text.ends_with("\n1000000\n"));
+    assert!(text.contains("bytes left out"));
+}
+
+#[tokio::test]
+async fn progress_has_the_last_line_of_the_output() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let progress = Progress::default();
+    let arguments = json!({ "argv": ["printf", "first\nlast \u{1b}[1mline\n\n"] });
+    let call = Call::new("run_command", arguments).meta(CallMeta {
+        progress: Some(progress.clone()),
+        ..CallMeta::default()
+    });
+    worker.submit(call).await.unwrap();
+    assert_eq!(&*progress.message().unwrap(), "last \\u{1b}[1mline");
+    assert!(progress.done() > 0);
+}
+
+#[tokio::test]
+async fn command_ends_before_the_time_limit_of_its_call_with_its_output() {
+    let root = tempfile::tempdir().unwrap();
+    let configure = |builder: RuntimeBuilder| builder.call_limit(Duration::from_secs(2));
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let worker = worker(&runtime, everything()).await;
+    let output = shell(&worker, "echo out; sleep 1000").await;
+    assert!(output.timed_out, "{output:?}");
+    assert_eq!(output.stdout, "out\n");
+}
+
+/// Creates a FIFO.
+fn fifo(path: &Path) {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
+}
+
+#[tokio::test]
+async fn command_beyond_the_limit_waits_and_its_worker_can_be_revoked() {
+    let root = tempfile::tempdir().unwrap();
+    let commands = commands().max_concurrent(1);
+    let runtime = runtime_with(root.path(), commands, |builder| builder).await;
+    let (up, go) = (root.path().join("up"), root.path().join("go"));
+    fifo(&up);
+    fifo(&go);
+    let call = |worker: &Worker, script: &'static str| {
+        let worker = worker.clone();
+        tokio::spawn(async move {
+            let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo" });
+            run(&worker, arguments).await
+        })
+    };
+    let [running, revoked, last] = [
+        worker(&runtime, everything()).await,
+        worker(&runtime, everything()).await,
+        worker(&runtime, everything()).await,
+    ];
+    let running = call(&running, "echo up > up; cat go; touch first");
+    let is_up = tokio::task::spawn_blocking(move || fs::read_to_string(up));
+    assert_eq!(is_up.await.unwrap().unwrap(), "up\n");
+    let waiting = call(&revoked, "touch revoked");
+    let last = call(&last, "test -e first");
+    revoked.revoke().await;
+    assert_eq!(waiting.await.unwrap().unwrap_err().code(), Code::Cancelled);
+    assert!(!last.is_finished() && !running.is_finished());
+    fs::write(go, "").unwrap();
+    assert_eq!(running.await.unwrap().unwrap().exit_code, Some(0));
+    // It ran after the first.
+    assert_eq!(last.await.unwrap().unwrap().exit_code, Some(0));
+    assert!(!root.path().join("revoked").exists());
 }

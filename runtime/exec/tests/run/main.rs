@@ -6,6 +6,8 @@
 )]
 
 mod changes;
+#[cfg(feature = "interop")]
+mod command_network;
 mod commands;
 #[cfg(feature = "interop")]
 mod network;

@@ -153,7 +153,7 @@ impl ProxyPolicy for TestPolicy {
 }
 
 /// A server that answers each request with its name and the head of the request.
-async fn server(name: &'static str) -> SocketAddr {
+pub(crate) async fn server(name: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     tokio::spawn(async move {

@@ -523,7 +523,8 @@ async fn report_progress(
                 clippy::cast_precision_loss,
                 reason = "MCP counts in floating point; a count beyond 2^53 may be rounded"
             )]
-            let update = ProgressNotificationParam::new(token.clone(), done as f64);
+            let mut update = ProgressNotificationParam::new(token.clone(), done as f64);
+            update.message = progress.message().map(String::from);
             // A failure to send shows when the answer is sent.
             let _ = context.peer.notify_progress(update).await;
         }

@@ -1,0 +1,113 @@
+//! What the audit records about a command.
+
+use bailiwick::effect::ContentHash;
+use serde::Serialize;
+
+use super::network::Connections;
+use super::output::CommandOutput;
+use crate::spec::{Layer, SandboxSpec};
+
+/// Maximum number and total bytes of arguments that are recorded, and of names of environment variables.
+const MAX_WORDS: usize = 100;
+const MAX_WORD_BYTES: usize = 16 << 10;
+/// Files are changed in place, and only their names and times would show it.
+const UNKNOWN: &str = "not known in live mode";
+
+/// Details of the effect of a command.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Record<'r> {
+    /// The command was started.
+    Started(Started<'r>),
+    /// Nothing of the command runs any more.
+    Ended(Ended<'r>),
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Started<'r> {
+    /// The first arguments.
+    argv: Vec<String>,
+    /// The number of arguments.
+    arguments: usize,
+    program_sha256: ContentHash,
+    cwd: String,
+    /// The first names of environment variables.
+    environment: Vec<String>,
+    layers: &'r [Layer],
+    missing: &'r [(Layer, String)],
+    /// Whether it can connect to allowed hosts.
+    network: bool,
+}
+
+impl<'r> Started<'r> {
+    pub(super) fn new(
+        spec: &SandboxSpec,
+        program_sha256: ContentHash,
+        (layers, missing): (&'r [Layer], &'r [(Layer, String)]),
+        network: bool,
+    ) -> Self {
+        Self {
+            argv: first(spec.argv.iter()),
+            arguments: spec.argv.len(),
+            program_sha256,
+            cwd: spec.cwd.to_string_lossy().into_owned(),
+            environment: first(spec.env.iter().map(|(name, _)| name)),
+            layers,
+            missing,
+            network,
+        }
+    }
+}
+
+#[derive(Debug, Default, Serialize)]
+pub(super) struct Ended<'r> {
+    exit_code: Option<i32>,
+    signal: Option<i32>,
+    timed_out: bool,
+    /// Whether the call has no result, because it was cancelled, its authority was revoked, or it failed.
+    without_result: bool,
+    duration_ms: u64,
+    stdout_bytes: u64,
+    stderr_bytes: u64,
+    created_protected: &'r [String],
+    changed_files: &'static str,
+    connections: Option<&'r Connections>,
+}
+
+impl<'r> Ended<'r> {
+    pub(super) fn new(
+        output: Option<&'r CommandOutput>,
+        duration_ms: u64,
+        connections: Option<&'r Connections>,
+    ) -> Self {
+        let ended = Self {
+            without_result: output.is_none(),
+            duration_ms,
+            changed_files: UNKNOWN,
+            connections,
+            ..Self::default()
+        };
+        match output {
+            None => ended,
+            Some(output) => Self {
+                exit_code: output.exit_code,
+                signal: output.signal,
+                timed_out: output.timed_out,
+                stdout_bytes: output.stdout_bytes,
+                stderr_bytes: output.stderr_bytes,
+                created_protected: &output.created_protected,
+                ..ended
+            },
+        }
+    }
+}
+
+/// The first of `words`, as far as they fit.
+pub(super) fn first<'w>(words: impl Iterator<Item = &'w String>) -> Vec<String> {
+    let mut left = MAX_WORD_BYTES;
+    let fitting = words.take(MAX_WORDS).map_while(|word| {
+        left = left.checked_sub(word.len())?;
+        Some(word.clone())
+    });
+    fitting.collect()
+}
