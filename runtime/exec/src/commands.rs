@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::error::ExecError;
 use crate::output::Excerpt;
@@ -71,6 +72,7 @@ pub struct Commands {
     env: BTreeMap<String, String>,
     limits: Limits,
     programs: BTreeMap<String, PathBuf>,
+    inherit_stdio: bool,
 }
 
 impl Default for Commands {
@@ -91,6 +93,7 @@ impl Commands {
             path,
             env: BTreeMap::new(),
             limits: Limits::default(),
+            inherit_stdio: false,
         }
     }
 
@@ -131,6 +134,14 @@ impl Commands {
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
+        self
+    }
+
+    /// Connects commands to the standard streams of this process: their output is not recorded, and they have no time
+    /// limit other than that of the call and of the runtime. For programs that run the command of a person.
+    #[must_use]
+    pub fn inherit_stdio(mut self) -> Self {
+        self.inherit_stdio = true;
         self
     }
 
@@ -318,16 +329,19 @@ impl ActTool for Commands {
             }
         }
         let cwd = names.path(args.cwd.as_deref().unwrap_or("."))?;
-        let timeout = args
-            .timeout_ms
-            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let unless_set = if self.inherit_stdio {
+            Duration::MAX
+        } else {
+            DEFAULT_TIMEOUT
+        };
+        let timeout = args.timeout_ms.map(Duration::from_millis);
         let job = Command {
             program,
             argv: args.argv,
             cwd,
             env: args.env,
             stdin: args.stdin,
-            timeout: timeout.min(MAX_TIMEOUT),
+            timeout: timeout.map_or(unless_set, |timeout| timeout.min(MAX_TIMEOUT)),
         };
         Ok(Prepared { needs, job })
     }
@@ -358,9 +372,9 @@ impl ActTool for Commands {
             spec,
             files,
             helper: self.helper.clone(),
-            stdin: input(&job.stdin).map_err(|error| internal(&error.to_string()))?,
+            streams: Streams::new(self.inherit_stdio, &job.stdin, &progress)
+                .map_err(|error| io_error(&error))?,
             timeout: job.timeout,
-            progress,
             act,
         };
         // If this future is dropped, the task kills the command, and a revocation waits until it has.
@@ -377,9 +391,8 @@ struct Run {
     /// The mounts of the roots.
     files: Vec<Mount>,
     helper: Helper,
-    stdin: OwnedFd,
+    streams: Streams,
     timeout: Duration,
-    progress: ActProgress,
     act: Act,
 }
 
@@ -390,19 +403,16 @@ impl Run {
             spec,
             files,
             helper,
-            stdin,
+            streams,
             timeout,
-            progress,
             act,
         } = self;
         let began = Instant::now();
-        let (stdout, stdout_end) = stream(progress.clone()).map_err(|error| io_error(&error))?;
-        let (stderr, stderr_end) = stream(progress).map_err(|error| io_error(&error))?;
-        let stdio = Stdio {
-            stdin,
-            stdout: stdout_end,
-            stderr: stderr_end,
-        };
+        let Streams {
+            stdio,
+            stdout,
+            stderr,
+        } = streams;
         let spawned = spawn(&spec, stdio, &helper).await;
         let mut process = spawned.map_err(|error| not_started(&error))?;
         let exit = Self::wait(&mut process, timeout, cancelled).await;
@@ -471,8 +481,43 @@ fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
     Ok(names.take(MAX_CREATED).collect())
 }
 
+/// The standard streams of a command, and the tasks that record its output.
+struct Streams {
+    stdio: Stdio,
+    stdout: JoinHandle<Excerpt>,
+    stderr: JoinHandle<Excerpt>,
+}
+
+impl Streams {
+    fn new(inherit: bool, stdin: &str, progress: &ActProgress) -> io::Result<Self> {
+        let (stdin, (stdout, stdout_end), (stderr, stderr_end)) = if inherit {
+            let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+            (stdin, unrecorded(io::stdout())?, unrecorded(io::stderr())?)
+        } else {
+            let stdin = input(stdin)?;
+            (stdin, stream(progress.clone())?, stream(progress.clone())?)
+        };
+        let stdio = Stdio {
+            stdin,
+            stdout: stdout_end,
+            stderr: stderr_end,
+        };
+        Ok(Self {
+            stdio,
+            stdout,
+            stderr,
+        })
+    }
+}
+
+/// A stream of this process, of which nothing is recorded.
+fn unrecorded(stream: impl AsFd) -> io::Result<(JoinHandle<Excerpt>, OwnedFd)> {
+    let stream = stream.as_fd().try_clone_to_owned()?;
+    Ok((tokio::spawn(async { Excerpt::new(0) }), stream))
+}
+
 /// Reads a stream of the command until its end.
-fn stream(progress: ActProgress) -> io::Result<(tokio::task::JoinHandle<Excerpt>, OwnedFd)> {
+fn stream(progress: ActProgress) -> io::Result<(JoinHandle<Excerpt>, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     let mut reader = pipe::Receiver::from_owned_fd(reader.into())?;
     let read = async move {
@@ -534,5 +579,9 @@ fn not_started(error: &ExecError) -> CallError {
     if let Some(cause) = std::error::Error::source(error) {
         message.push_str(&format!(": {cause}"));
     }
-    CallError::new(Code::Io, message)
+    let failed = CallError::new(Code::Io, message);
+    match error {
+        ExecError::Setup { stage, .. } => failed.with("stage", stage.name()),
+        _ => failed,
+    }
 }
