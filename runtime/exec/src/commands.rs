@@ -198,11 +198,12 @@ impl Commands {
         env.extend(self.env.clone());
         env.extend(job.env.clone());
         spec.env = env.into_iter().collect();
-        spec.mounts = programs::mounts(&self.system);
+        // Before the others, which may be in it.
         spec.mounts.push(Mount::Temporary {
             at: "/tmp".into(),
             bytes: TEMPORARY_BYTES,
         });
+        spec.mounts.extend(programs::mounts(&self.system));
         spec.mounts.extend(files);
         spec.limits = self.limits.clone();
         spec
