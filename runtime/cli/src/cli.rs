@@ -7,6 +7,7 @@ mod doctor;
 mod durability;
 mod grants;
 mod http;
+mod run;
 mod servers;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,7 @@ mod when;
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -27,14 +29,17 @@ use serde_json::json;
 pub(crate) use audit::{HistoryCommand, VerifyCommand};
 pub(crate) use command::{Ask, ServeFlags};
 pub(crate) use grants::{GrantsCommand, TemplatesCommand};
+use run::RunFlags;
 pub(crate) use servers::{INPUT_PREFIX, ServersOptions, input_variable_suffix};
 pub(crate) use when::format_time;
 
 use crate::bounded_file::{self, ReadError};
+use crate::run::RunOptions;
 use bailiwick::config::{ConfigError, ConfigSource, ConfigSources, Key};
 use bailiwick::describe::UnknownSection;
 use bailiwick::{Config, VirtualPath};
 use bailiwick_cli::check::{Connection, Target, UrlError};
+use bailiwick_exec::Commands;
 use bailiwick_fs::Durability;
 use bailiwick_mcp::gateway::{Rate, Trust};
 
@@ -75,6 +80,8 @@ pub(crate) enum Invocation {
     },
     /// Report what this machine can enforce for the roots of this configuration.
     Doctor { config: Box<Config>, json: bool },
+    /// Run a command in a sandbox.
+    Run(Box<RunOptions>),
     /// Serve MCP.
     Serve(Box<Options>),
 }
@@ -94,6 +101,8 @@ pub(crate) struct Options {
     pub(crate) token: Option<String>,
     /// Third-party servers whose tools are offered, too.
     pub(crate) servers: Option<ServersOptions>,
+    /// The tool that runs commands, if it is offered.
+    pub(crate) commands: Option<Commands>,
 }
 
 /// Invalid arguments, environment variables or configuration file.
@@ -130,6 +139,10 @@ pub(crate) enum CliError {
          to connect to one over HTTP"
     )]
     NoServer(&'static str),
+    #[error("invalid --toolchain `{}`", .path.display())]
+    Toolchain { path: PathBuf, source: io::Error },
+    #[error("invalid --env `{0}`: must be NAME=VALUE, or the name of a variable that is set")]
+    Env(String),
     #[error("the environment variable `{0}` (--bearer-env) is not set")]
     NoBearer(String),
     #[error(transparent)]
@@ -193,6 +206,11 @@ pub(crate) fn parse(
             approve: flags.approve,
             json: flags.json,
         },
+        Some(CliCommand::Run(flags)) => {
+            let keys = matches.subcommand_matches(command::RUN);
+            let keys = keys.map(key_flags).unwrap_or_default();
+            Invocation::Run(Box::new(run_options(flags, keys, variables, current_dir)?))
+        }
         Some(CliCommand::Serve(flags)) => match flags.print.text(flags.rate)? {
             Some(text) => Invocation::Print(text),
             None => {
@@ -218,6 +236,10 @@ fn serve_options(
     current_dir: Option<&VirtualPath>,
 ) -> Result<Options, CliError> {
     let (environment, mut variables) = servers::Environment::read(variables)?;
+    let commands = flags
+        .exec
+        .then(|| flags.commands.add_to(Commands::new(), &variables));
+    let commands = commands.transpose()?;
     let (mut sources, durability) = read_file(flags.config.as_deref())?;
     let token = variables::take_token(&mut variables)?;
     http::complete(&mut flags, &mut variables)?;
@@ -245,12 +267,49 @@ fn serve_options(
         durability,
         token,
         servers,
+        commands,
+    })
+}
+
+/// Completes the flags of `bailiwick run` as those of `bailiwick serve`. The root is the current directory by default.
+fn run_options(
+    flags: RunFlags,
+    mut keys: BTreeMap<&'static str, Vec<String>>,
+    variables: impl IntoIterator<Item = (OsString, OsString)>,
+    current_dir: Option<&VirtualPath>,
+) -> Result<RunOptions, CliError> {
+    let (_, mut variables) = servers::Environment::read(variables)?;
+    let term = variables.iter().find(|(name, _)| name == "TERM");
+    let mut commands = Commands::new();
+    if let Some(term) = term.and_then(|(_, value)| value.to_str()) {
+        commands = commands.env("TERM", term);
+    }
+    let commands = flags.commands.add_to(commands, &variables)?;
+    let (sources, _) = read_file(flags.config.as_deref())?;
+    variables::drop_serve_only(&mut variables);
+    let texts = variables::field_values(variables)?;
+    let mut sources = sources.with_texts(ConfigSource::Environment, &texts, current_dir)?;
+    let roots = roots(flags.root);
+    if !roots.is_empty() {
+        keys.insert("roots", roots);
+    }
+    if !keys.contains_key("roots") && sources.effective()?.config.roots.is_empty() {
+        keys.insert("roots", vec![json!(["."]).to_string()]);
+    }
+    sources = sources.with_texts(ConfigSource::Flags, &keys, current_dir)?;
+    Ok(RunOptions {
+        sources,
+        config: flags.config,
+        commands,
+        argv: flags.argv,
+        current_dir: current_dir.cloned(),
     })
 }
 
 /// Reads the configuration file and the durability that it sets.
 fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>), CliError> {
-    let sources = ConfigSources::new().tools(bailiwick_fs::tools().names());
+    let tools = bailiwick_fs::tools().actor(Commands::new());
+    let sources = ConfigSources::new().tools(tools.names());
     let Some(path) = path else {
         return Ok((sources, None));
     };
@@ -275,7 +334,8 @@ fn default_trust(http: Option<SocketAddr>) -> Trust {
 /// The values of the flags of configuration keys.
 fn key_flags(matches: &ArgMatches) -> BTreeMap<&'static str, Vec<String>> {
     let given = |field: &Key| {
-        let texts = matches.get_many::<String>(&field.flag());
+        // `bailiwick run` does not have all of them.
+        let texts = matches.try_get_many::<String>(&field.flag()).ok()?;
         texts.map(|texts| texts.cloned().collect())
     };
     Key::settable()

@@ -4,4 +4,4 @@ pub mod check;
 mod server_doc;
 pub mod test_host;
 
-pub use server_doc::{description, server_doc};
+pub use server_doc::{description, server_doc, server_doc_with_commands};

@@ -6,6 +6,7 @@ mod cli;
 mod doctor;
 mod grants;
 mod logging;
+mod run;
 mod serve;
 mod servers;
 mod signals;
@@ -18,14 +19,16 @@ use std::io::Write as _;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use bailiwick::config::ConfigSources;
 use cli::{Invocation, Options};
+use run::{RunError, RunOptions};
 use serve::ServeError;
 use signals::StopSignals;
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use bailiwick::text::escape;
-use bailiwick::{BuildFault, Config, VirtualPath};
+use bailiwick::{BuildError, BuildFault, Config, VirtualPath};
 use bailiwick_cli::check::{self, Connection, Outcome, ServerError, Target};
 use bailiwick_cli::test_host::{TestHost, TestHostError};
 use tokio::net::TcpListener;
@@ -71,7 +74,10 @@ fn main() -> ExitCode {
             port,
         }) => test_host(target, connection, port),
         Ok(Invocation::Doctor { config, json }) => doctor(*config, json),
+        Ok(Invocation::Run(options)) => run(*options),
         Ok(Invocation::Serve(options)) => serve(*options),
+        // Other codes belong to the command.
+        Err(error) if is_run() => fail(&error, run::NOT_RUN),
         Err(error) => fail(&error, USAGE_ERROR),
     }
 }
@@ -182,6 +188,32 @@ fn doctor(config: Config, json: bool) -> ExitCode {
     }
 }
 
+/// Whether the arguments are those of `bailiwick run`.
+fn is_run() -> bool {
+    std::env::args_os().nth(1).is_some_and(|name| name == "run")
+}
+
+/// Runs a command; returns its exit status.
+fn run(options: RunOptions) -> ExitCode {
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(&error, run::NOT_RUN),
+    };
+    let sources = options.sources.clone();
+    match runtime.block_on(run::run(options)) {
+        Ok(ended) => {
+            if !ended.created_protected.is_empty() {
+                let names = ended.created_protected.join(", ");
+                let message = format!("the command created protected files: {names}");
+                print_error(&message, ended.status);
+            }
+            ExitCode::from(ended.status)
+        }
+        Err(RunError::Input(error)) => fail_build(&error, &sources, run::NOT_RUN),
+        Err(error) => fail(&error, error.exit_status()),
+    }
+}
+
 fn serve(options: Options) -> ExitCode {
     let log = match logging::LogWriter::start(std::io::stderr()) {
         Ok(log) => log,
@@ -206,18 +238,7 @@ fn serve(options: Options) -> ExitCode {
     log.flush_within(SHUTDOWN_TIMEOUT);
     match served {
         Ok(()) => ExitCode::SUCCESS,
-        Err(ServeError::Input(error)) => {
-            for fault in error.faults() {
-                let message = match fault {
-                    BuildFault::Configured { field, source } => {
-                        format!("invalid {}: {}", sources.place(field), error_chain(source))
-                    }
-                    fault => error_chain(fault),
-                };
-                print_error(&message, USAGE_ERROR);
-            }
-            ExitCode::from(USAGE_ERROR)
-        }
+        Err(ServeError::Input(error)) => fail_build(&error, &sources, USAGE_ERROR),
         Err(
             error @ (ServeError::Audit(_)
             | ServeError::Grants(_)
@@ -226,6 +247,20 @@ fn serve(options: Options) -> ExitCode {
         ) => fail(&error, USAGE_ERROR),
         Err(error) => fail(&error, 1),
     }
+}
+
+/// Prints the faults of a configuration; returns the exit code.
+fn fail_build(error: &BuildError, sources: &ConfigSources, code: u8) -> ExitCode {
+    for fault in error.faults() {
+        let message = match fault {
+            BuildFault::Configured { field, source } => {
+                format!("invalid {}: {}", sources.place(field), error_chain(source))
+            }
+            fault => error_chain(fault),
+        };
+        print_error(&message, code);
+    }
+    ExitCode::from(code)
 }
 
 /// Prints an error with its causes; returns the exit code.

@@ -31,10 +31,11 @@ use bailiwick::audit::AuditFileError;
 use bailiwick::config::{ConfigSource, RootConfig, config_schema};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
-    BuildError, Config, Deferred, JsonLines, MemoryAudit, Policy, Runtime, RuntimeBuilder,
+    BuildError, Config, Deferred, JsonLines, MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet,
     WorkerSpec,
 };
 use bailiwick_console::{Console, ConsoleAudit, ConsoleError};
+use bailiwick_exec::{ExecError, Helper, self_test};
 use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
     HttpError, ServeError as StreamError, Token,
@@ -42,6 +43,9 @@ use bailiwick_mcp::gateway::{
 
 /// The number of audit records kept in memory without an audit file.
 const MEMORY_AUDIT_RECORDS: usize = 4096;
+
+/// The time limit of calls if commands can be run.
+const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
 /// How long a question waits for an answer.
 const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
@@ -61,6 +65,9 @@ pub(crate) enum ServeError {
     /// Third-party servers cannot be started.
     #[error(transparent)]
     Servers(#[from] ServerSetupError),
+    /// The sandbox of commands does not work on this machine.
+    #[error("cannot offer `run_command` (--exec); `bailiwick doctor` reports what is missing")]
+    Sandbox(#[from] ExecError),
     /// The connection failed.
     #[error(transparent)]
     Stream(#[from] StreamError),
@@ -255,6 +262,13 @@ fn runtime_builder(
     }
     if has_files {
         builder = builder.tools(bailiwick_fs::tools_with(options.durability));
+        if let Some(commands) = &options.commands {
+            let tools = ToolSet::new().actor(commands.clone());
+            builder = builder.tools(tools).call_limit(COMMAND_LIMIT);
+        }
+    }
+    if no_grantable && options.commands.is_some() {
+        builder = builder.grantable("execute:command");
     }
     if no_grantable && options.servers.is_some() {
         builder = SERVER_SCOPES
@@ -285,6 +299,9 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
     preflight(&options, servers.as_ref()).await?;
+    if options.commands.is_some() {
+        self_test(&Helper::CurrentExe).await.require(&[])?;
+    }
     let options = Arc::new(options);
     let routes = ApprovalRoutes::of(&options);
     let (console, address) = if routes.page {
@@ -310,10 +327,14 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
         .map_err(BuildError::from)?
         .config;
     let has_files = has_files(&options, &config);
-    let about = match &servers {
+    let mut about = match &servers {
         None => about(),
         Some(servers) => about_with_servers(servers, has_files),
     };
+    if has_files && options.commands.is_some() {
+        about.instructions +=
+            " `run_command` runs programs on these files in a sandbox without a network.";
+    }
     let opener = RuntimeOpener {
         options: Arc::clone(&options),
         files: Arc::default(),
@@ -354,7 +375,11 @@ fn with_options(gateway: GatewayBuilder, options: &Options, config: &Config) -> 
                 read: "read_file",
                 list: "list_directory",
             })
-            .manual(bailiwick_cli::server_doc());
+            .manual(if options.commands.is_some() {
+                bailiwick_cli::server_doc_with_commands()
+            } else {
+                bailiwick_cli::server_doc()
+            });
     }
     if has_files && options.flags.http.is_none() && config.roots.is_empty() {
         gateway = gateway.client_roots();

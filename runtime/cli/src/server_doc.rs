@@ -62,6 +62,17 @@ pub const fn server_doc() -> ServerDoc {
     }
 }
 
+/// The documentation of a server that also has the tool [`run_command`](bailiwick_exec::Commands).
+#[must_use]
+pub const fn server_doc_with_commands() -> ServerDoc {
+    let mut doc = server_doc();
+    // The first item says that commands need another tool.
+    if let Some((_, others)) = doc.not_for.split_first() {
+        doc.not_for = others;
+    }
+    doc
+}
+
 const TROUBLESHOOTING: &[Troubleshooting] = &[
     Troubleshooting {
         sign: "`PERMISSION_DENIED` for a file that exists",

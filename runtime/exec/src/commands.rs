@@ -6,6 +6,7 @@ mod preview;
 mod program;
 mod record;
 mod run;
+mod streams;
 mod tool;
 
 use std::collections::BTreeMap;
@@ -70,6 +71,7 @@ pub struct Commands {
     max_concurrent: u32,
     optional: Vec<Layer>,
     tested: Option<SelfTest>,
+    inherit_stdio: bool,
     /// Changes that are kept apart, if there is a tool that applies them.
     kept: Option<Store>,
 }
@@ -97,6 +99,7 @@ impl Commands {
             max_concurrent: DEFAULT_CONCURRENT,
             optional: Vec::new(),
             tested: None,
+            inherit_stdio: false,
         }
     }
 
@@ -156,6 +159,14 @@ impl Commands {
         self
     }
 
+    /// Connects commands to the standard streams of this process: their output is not recorded, and they have no time
+    /// limit other than that of the call and of the runtime. For programs that run the command of a person.
+    #[must_use]
+    pub fn inherit_stdio(mut self) -> Self {
+        self.inherit_stdio = true;
+        self
+    }
+
     /// Sets the layers of the sandbox that may be missing if this machine does not support them; see
     /// [`SandboxSpec::optional`]. By default all are required, and a command is refused if one is missing.
     #[must_use]
@@ -204,11 +215,12 @@ impl Commands {
         spec.program = Some(program.identity);
         spec.optional = self.optional.clone();
         spec.env = self.variables(job).into_iter().collect();
-        spec.mounts = programs::mounts(&self.system);
+        // Before the others, which may be in it.
         spec.mounts.push(Mount::Temporary {
             at: "/tmp".into(),
             bytes: TEMPORARY_BYTES,
         });
+        spec.mounts.extend(programs::mounts(&self.system));
         spec.mounts.extend(files);
         spec.limits = self.limits.clone();
         spec

@@ -83,6 +83,13 @@ pub enum Stage {
     Program,
 }
 
+impl Stage {
+    /// Its name in the details of an error of `run_command`.
+    pub(crate) fn name(self) -> serde_json::Value {
+        serde_json::to_value(self).unwrap_or_default()
+    }
+}
+
 impl std::fmt::Display for Stage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {

@@ -16,6 +16,7 @@ use super::audit::{HistoryCommand, VerifyCommand};
 use super::check::{CheckFlags, TestHostFlags};
 use super::doctor::DoctorFlags;
 use super::grants::{GrantsCommand, TemplatesCommand};
+use super::run::{CommandFlags, RunFlags};
 use super::servers::{PinFlags, ServersFlags};
 use super::{CliError, durability, http};
 
@@ -34,6 +35,7 @@ const EXAMPLES: &str = "\
 Examples:
   bailiwick serve ./my-repo                          serve the file tools for a directory over stdio
   bailiwick serve --servers mcp.json ./my-repo       add third-party MCP servers under the same policy
+  bailiwick run -- make test                         run a command in a sandbox
   bailiwick check node server.js                     check an MCP server
   bailiwick test-host node server.js                 try an MCP server on a local web page
   bailiwick doctor ./my-repo                         report what this machine can enforce
@@ -47,10 +49,14 @@ Examples:
   bailiwick serve --http 127.0.0.1:8080 ./my-repo      serve it over HTTP on this machine
   bailiwick serve --servers mcp.json --allow read:mcp:notes ./my-repo
                                                        add third-party servers under the same policy
+  bailiwick serve --exec --allow execute:command:make ./my-repo
+                                                       also let agents run make, in a sandbox
   claude mcp add files -- bailiwick serve ./my-repo    add it to Claude Code";
 
 /// The name of the command `serve`.
 pub(super) const SERVE: &str = "serve";
+/// The name of the command `run`.
+pub(super) const RUN: &str = "run";
 
 /// Runs tools of LLM agents under a policy, and asks people to approve other calls
 #[derive(Debug, Parser)]
@@ -74,6 +80,7 @@ pub(super) enum CliCommand {
     /// Serve file tools and third-party MCP servers over MCP
     #[command(long_about = SERVE_ABOUT, after_help = SERVE_EXAMPLES)]
     Serve(Box<ServeFlags>),
+    Run(RunFlags),
     Check(CheckFlags),
     TestHost(TestHostFlags),
     Doctor(DoctorFlags),
@@ -144,6 +151,13 @@ pub(crate) struct ServeFlags {
     /// read:mcp:NAME
     #[arg(long, value_name = "FILE")]
     pub(super) servers: Option<PathBuf>,
+    /// Also offer the tool `run_command`, which runs commands in a sandbox that sees the files a client may read, can change
+    /// those it may change without a question, and has no network. Commands need approval unless --allow covers
+    /// them, such as execute:command:make. The program exits if this machine cannot confine commands
+    #[arg(long)]
+    pub(crate) exec: bool,
+    #[command(flatten)]
+    pub(super) commands: CommandFlags,
     #[command(flatten)]
     pub(super) pins: PinFlags,
     #[command(flatten)]
@@ -227,8 +241,15 @@ impl PrintFlags {
 
 /// The whole command line.
 pub(super) fn command() -> Command {
-    Cli::command().mut_subcommand(SERVE, |serve| {
+    let command = Cli::command().mut_subcommand(RUN, |run| {
+        let keys = Key::settable().filter(|key| key.key != "roots");
+        run.next_help_heading("Configuration keys")
+            .args(keys.map(field_flag))
+    });
+    command.mut_subcommand(SERVE, |serve| {
         serve
+            .mut_arg("toolchain", |arg| arg.requires("exec"))
+            .mut_arg("env", |arg| arg.requires("exec"))
             .mut_arg("pins", |arg| arg.requires("servers"))
             .mut_arg("start_timeout", |arg| arg.requires("servers"))
             .next_help_heading("Configuration keys")
@@ -264,6 +285,7 @@ fn conflicts_with_attach() -> impl Iterator<Item = clap::Id> {
         "grants",
         "ask",
         "durability",
+        "exec",
         "rate",
         "servers",
         "root",

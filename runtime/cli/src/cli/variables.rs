@@ -17,6 +17,14 @@ pub(super) type Variables = Vec<(OsString, OsString)>;
 /// The variable of the bearer token.
 const TOKEN: &str = "BAILIWICK_TOKEN";
 
+/// Variables of `bailiwick serve` that are not configuration keys.
+const SERVE_ONLY: [&str; 4] = [
+    TOKEN,
+    "BAILIWICK_ALLOW_HOST",
+    "BAILIWICK_ALLOW_ORIGIN",
+    "BAILIWICK_DURABILITY",
+];
+
 /// Removes the bearer token. It is not a configuration key, since it must not be in a file or flag.
 pub(super) fn take_token(variables: &mut Variables) -> Result<Option<String>, CliError> {
     let token = take(variables, TOKEN).map_err(|_| CliError::Token(TOKEN))?;
@@ -37,6 +45,11 @@ pub(super) fn take(
         .map(|(_, value)| value.into_string())
         .transpose()
         .map_err(|_| CliError::NotUtf8(variable.to_owned()))
+}
+
+/// Removes the variables that only `bailiwick serve` uses.
+pub(super) fn drop_serve_only(variables: &mut Variables) {
+    variables.retain(|(name, _)| !SERVE_ONLY.iter().any(|known| name == known));
 }
 
 /// Collects the variables of configuration keys. Unknown variables with the prefix are rejected, since they may be misspelled

@@ -15,6 +15,7 @@ mod browse;
 mod calls;
 mod client_roots;
 mod clients;
+mod commands;
 mod edge;
 mod ends;
 mod eras;

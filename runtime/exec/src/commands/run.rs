@@ -1,7 +1,7 @@
 //! Runs a command and collects its output.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write as _};
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
@@ -10,32 +10,24 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bailiwick::effect::ContentHash;
-use bailiwick::tool::{Act, ActProgress, OutputStream};
+use bailiwick::tool::{Act, OutputStream};
 use bailiwick::{CallError, Code, VirtualPath};
-use tokio::io::AsyncReadExt as _;
-use tokio::net::unix::pipe;
 use tokio::sync::oneshot;
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 
 use super::network::WorkerNetwork;
 use super::output::{CommandChanges, CommandOutput};
 use super::record::{Ended, Record, Started};
+use super::streams::{Output, Streams};
 use crate::error::ExecError;
-use crate::output::Excerpt;
 use crate::overlay::{self, Store};
-use crate::process::{Exit, Helper, Process, Stdio, spawn, spawn_with_proxy};
+use crate::process::{Exit, Helper, Process, spawn, spawn_with_proxy};
 use crate::proxy::Proxy;
 use crate::spec::{Mount, SandboxSpec};
 use crate::view::{self, Changes};
 
 /// Maximum number of names in [`CommandOutput::created_protected`].
 const MAX_CREATED: usize = 100;
-/// Bytes of each output stream that are kept at its beginning, and at its end.
-const KEPT_OUTPUT: usize = 16 << 10;
-/// The same for the artifacts that people can read.
-const LONG_OUTPUT: usize = 512 << 10;
-/// Maximum length of a line in a progress message, in bytes.
-const MAX_LINE: usize = 1 << 10;
 
 /// A command that is about to run.
 pub(super) struct Run {
@@ -47,9 +39,8 @@ pub(super) struct Run {
     /// Set if the changes are kept apart.
     pub(super) apart: Option<Apart>,
     pub(super) helper: Helper,
-    pub(super) stdin: OwnedFd,
+    pub(super) streams: Streams,
     pub(super) timeout: Duration,
-    pub(super) progress: ActProgress,
     pub(super) act: Arc<Act>,
     /// Addresses that it may connect to although they are not public.
     pub(super) private: Vec<SocketAddr>,
@@ -67,20 +58,17 @@ impl Run {
             files,
             apart,
             helper,
-            stdin,
+            streams,
             timeout,
-            progress,
             act,
             private,
         } = self;
         let began = Instant::now();
-        let (stdout, stdout_end) = stream(progress.clone()).map_err(|error| io_error(&error))?;
-        let (stderr, stderr_end) = stream(progress).map_err(|error| io_error(&error))?;
-        let stdio = Stdio {
-            stdin,
-            stdout: stdout_end,
-            stderr: stderr_end,
-        };
+        let Streams {
+            stdio,
+            stdout,
+            stderr,
+        } = streams;
         let network = WorkerNetwork::new(&act, &private).map(Arc::new);
         let spawned = match &network {
             Some(network) => {
@@ -215,44 +203,6 @@ fn overlays(files: &[Mount]) -> Result<Vec<VirtualPath>, CallError> {
         .map_err(|error| internal(&error.to_string()))
 }
 
-/// The beginning and the end of an output stream.
-struct Output {
-    /// For the reply.
-    short: Excerpt,
-    /// For people.
-    long: Excerpt,
-}
-
-/// Reads a stream of the command until its end.
-fn stream(progress: ActProgress) -> io::Result<(JoinHandle<Output>, OwnedFd)> {
-    let (reader, writer) = io::pipe()?;
-    let mut reader = pipe::Receiver::from_owned_fd(reader.into())?;
-    let read = async move {
-        let [short, long] = [KEPT_OUTPUT, LONG_OUTPUT].map(Excerpt::new);
-        let mut output = Output { short, long };
-        let mut buffer = vec![0; 64 << 10];
-        while let Ok(length @ 1..) = reader.read(&mut buffer).await {
-            let bytes = buffer.get(..length).unwrap_or_default();
-            output.short.push(bytes);
-            output.long.push(bytes);
-            if let Some(line) = last_line(bytes) {
-                progress.message(&line);
-            }
-            progress.step();
-        }
-        output
-    };
-    Ok((tokio::spawn(read), writer.into()))
-}
-
-/// The last line that is not blank, as far as it is near the end.
-fn last_line(bytes: &[u8]) -> Option<String> {
-    let end = bytes.len().saturating_sub(MAX_LINE);
-    let text = String::from_utf8_lossy(bytes.get(end..)?);
-    let mut lines = text.lines().rev().map(str::trim);
-    lines.find(|line| !line.is_empty()).map(str::to_owned)
-}
-
 /// The status and the output of a command; `exit` is `None` if it was killed at its time limit.
 fn ended(
     act: &Act,
@@ -289,15 +239,6 @@ fn kept(
     Ok((short.text(), total))
 }
 
-/// A file in memory with the text for standard input.
-pub(super) fn input(text: &str) -> io::Result<OwnedFd> {
-    let flags = rustix::fs::MemfdFlags::CLOEXEC;
-    let mut file = std::fs::File::from(rustix::fs::memfd_create("stdin", flags)?);
-    file.write_all(text.as_bytes())?;
-    io::Seek::rewind(&mut file)?;
-    Ok(file.into())
-}
-
 fn lost(error: &ExecError) -> CallError {
     internal(&error.to_string())
 }
@@ -306,7 +247,7 @@ pub(super) fn internal(message: &str) -> CallError {
     CallError::new(Code::Internal, message)
 }
 
-fn io_error(error: &io::Error) -> CallError {
+pub(super) fn io_error(error: &io::Error) -> CallError {
     CallError::new(Code::Io, format!("the command cannot be started: {error}"))
 }
 
@@ -316,5 +257,9 @@ fn not_started(error: &ExecError) -> CallError {
     if let Some(cause) = std::error::Error::source(error) {
         message.push_str(&format!(": {cause}"));
     }
-    CallError::new(Code::Io, message)
+    let failed = CallError::new(Code::Io, message);
+    match error {
+        ExecError::Setup { stage, .. } => failed.with("stage", stage.name()),
+        _ => failed,
+    }
 }

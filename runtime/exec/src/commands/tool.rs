@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 use super::Commands;
 use super::output::{CommandOutput, text};
 use super::program::Program;
-use super::run::{Apart, Run, input, internal};
+use super::run::{Apart, Run, internal, io_error};
+use super::streams::Streams;
 use super::{network, preview};
 use crate::view::{self, Changes};
 
@@ -155,9 +156,12 @@ impl ActTool for Commands {
         }
         needs.extend(network::needs(&args.network)?);
         let cwd = names.path(args.cwd.as_deref().unwrap_or("."))?;
-        let timeout = args
-            .timeout_ms
-            .map_or(DEFAULT_TIMEOUT, Duration::from_millis);
+        let unless_set = if self.inherit_stdio {
+            Duration::MAX
+        } else {
+            DEFAULT_TIMEOUT
+        };
+        let timeout = args.timeout_ms.map(Duration::from_millis);
         let job = Command {
             program,
             argv: args.argv,
@@ -165,7 +169,7 @@ impl ActTool for Commands {
             mode: args.mode,
             env: args.env,
             stdin: args.stdin,
-            timeout: timeout.min(MAX_TIMEOUT),
+            timeout: timeout.map_or(unless_set, |timeout| timeout.min(MAX_TIMEOUT)),
             writes: args.writes,
             network: args.network,
             previewed: OnceLock::new(),
@@ -224,7 +228,7 @@ impl ActTool for Commands {
             return Err(CallError::new(Code::StalePreview, message));
         }
         let spec = Self::spec(self, job, program, files.clone());
-        let left = permit.time_left().unwrap_or(MAX_TIMEOUT);
+        let left = permit.time_left().unwrap_or(Duration::MAX);
         let timeout = job.timeout.min(left.saturating_sub(END_TIME.min(left / 4)));
         let apart = match (changes, &self.kept) {
             (Changes::Apart, Some(store)) => Some(Apart::begin(store).await),
@@ -237,9 +241,9 @@ impl ActTool for Commands {
             files,
             apart,
             helper: self.helper.clone(),
-            stdin: input(&job.stdin).map_err(|error| internal(&error.to_string()))?,
+            streams: Streams::new(self.inherit_stdio, &job.stdin, &progress)
+                .map_err(|error| io_error(&error))?,
             timeout,
-            progress,
             act: Arc::new(act),
             private: self.private.clone(),
         };

@@ -1,0 +1,105 @@
+//! The command line of `bailiwick run`, and the flags of commands.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::PathBuf;
+
+use bailiwick_exec::Commands;
+use clap::Args;
+
+use super::CliError;
+use super::variables::Variables;
+
+const ABOUT: &str = "Runs one command in the sandbox of `run_command`, the tool of `serve --exec`.
+
+The command can read what the configuration allows, change what it allows to be changed without a question, and nothing \
+else of this machine except the programs and libraries of the system. It has no network and none of the variables of the \
+environment, except TERM. Without --root, it can use the current directory. Protected files, such as those in `.git`, can be \
+read only. `read_only` denies all commands; to deny changes only, use --deny-scopes write:file. The configuration is read as by `serve`, from --config, variables and flags. The command needs no \
+`execute` scope, but a scope or key that denies it counts.
+It has the standard streams of this program, but no controlling terminal. If this program is interrupted or killed, \
+everything that the command has started is killed.
+
+Exit status: that of the command; 128 + N if signal N ended it; 127 if there is no such program; 126 if it cannot be run or \
+the configuration denies it; 125 if it was not run for another reason.";
+
+const EXAMPLES: &str = "\
+Examples:
+  bailiwick run -- make test                             run the tests in the current directory
+  bailiwick run --deny .env --deny-scopes write:file -- ./lint
+                                                         without .env files, and without changes
+  bailiwick run --toolchain \"$(rustc --print sysroot)\" -- cargo test --offline
+                                                         with a toolchain outside the system's directories";
+
+/// Run a command in a sandbox
+#[derive(Debug, Args)]
+#[command(long_about = ABOUT, after_help = EXAMPLES)]
+pub(super) struct RunFlags {
+    /// A directory that the command can use, or a root as JSON; repeatable [default: the current directory]
+    #[arg(long, value_name = "DIR")]
+    pub(super) root: Vec<String>,
+    /// Read the configuration from a JSON file; no root may contain it
+    #[arg(long, value_name = "FILE")]
+    pub(super) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(super) commands: CommandFlags,
+    /// The program and its arguments; no shell is involved
+    #[arg(required = true, last = true, value_name = "COMMAND")]
+    pub(super) argv: Vec<String>,
+}
+
+/// The flags of commands in sandboxes.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CommandFlags {
+    /// A directory outside the roots that commands can read, such as a toolchain; the programs in its directory `bin` can
+    /// be run by name; repeatable
+    #[arg(long, value_name = "DIR")]
+    toolchain: Vec<PathBuf>,
+    /// A variable in the environment of commands; without a value, that of this program; repeatable
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    env: Vec<String>,
+}
+
+impl CommandFlags {
+    /// Adds these flags to the tool.
+    pub(super) fn add_to(
+        &self,
+        mut commands: Commands,
+        variables: &Variables,
+    ) -> Result<Commands, CliError> {
+        for path in &self.toolchain {
+            let found = path.canonicalize().and_then(|found| {
+                if found.is_dir() {
+                    Ok(found)
+                } else {
+                    Err(io::ErrorKind::NotADirectory.into())
+                }
+            });
+            let found = found.map_err(|source| CliError::Toolchain {
+                path: path.clone(),
+                source,
+            })?;
+            commands = commands.search(found.join("bin")).system(found);
+        }
+        for variable in &self.env {
+            let (name, value) = match variable.split_once('=') {
+                Some((name, value)) => (name, value.to_owned()),
+                None => (variable.as_str(), variable_of(variables, variable)?),
+            };
+            if name.is_empty() {
+                return Err(CliError::Env(variable.clone()));
+            }
+            commands = commands.env(name, value);
+        }
+        Ok(commands)
+    }
+}
+
+fn variable_of(variables: &Variables, name: &str) -> Result<String, CliError> {
+    let mut found = variables.iter().filter(|(known, _)| known == name);
+    let (_, value) = found.next().ok_or_else(|| CliError::Env(name.to_owned()))?;
+    let value: OsString = value.clone();
+    value
+        .into_string()
+        .map_err(|_| CliError::NotUtf8(name.to_owned()))
+}
