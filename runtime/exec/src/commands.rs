@@ -41,6 +41,14 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// the allowed hosts. Names are in lower case and do not cover other names below them. The proxy does not connect to IPv6
 /// addresses that a program names itself, and to addresses that are not public, see [`Commands::private_address`].
 ///
+/// The audit records each command: its arguments, the hash of its program, its directory, what it can change, the layers
+/// of its sandbox, its end and its connections. A program that was replaced since its preview, or since it was hashed, is
+/// not started. The last check is immediately before the start; a change by another process after it is not noticed.
+///
+/// A long output is cut in the reply; up to 1 MiB of each stream is an artifact of the call. A command ends before the time
+/// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. Budgets count
+/// calls of the tool, but not what commands change or print; [`Commands::limits`] has the limits of their processes.
+///
 /// Add the tool with [`ToolSet::actor`](bailiwick::ToolSet::actor):
 ///
 /// ```no_run

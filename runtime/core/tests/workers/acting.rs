@@ -3,9 +3,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bailiwick::call::Progress;
 use bailiwick::config::Namespace;
 use bailiwick::effect::ResourceChange;
-use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, OutputStream, Prepared};
 use bailiwick::{
     ActTool, Answer, Call, CallError, CallMeta, Code, Deferred, Policy, Reply, Scope, Scripted,
     ToolSet, ToolSpec, Verb, VirtualPath, Worker,
@@ -99,8 +100,18 @@ impl ActTool for Send {
             std::future::pending::<()>().await;
         }
         assert_ne!(how, "panics", "as a broken tool would");
-        let _act = permit.begin()?;
+        let time_left = permit.time_left();
+        let act = permit.begin()?;
         progress.step();
+        if how == "records" {
+            assert!(time_left.is_some_and(|left| !left.is_zero()));
+            act.record(&json!({ "exit": 3 }))?;
+            act.keep_output(OutputStream::Stderr, "the output");
+            progress.message("first\nsecond");
+        }
+        if how == "records_too_much" {
+            act.record(&"x".repeat(70_000))?;
+        }
         self.0.0.send_modify(|state| state.0.push(job.to_string()));
         match how {
             "hangs" => std::future::pending::<()>().await,
@@ -164,6 +175,40 @@ async fn allowed_act_is_audited_before_and_after_its_effect() {
     assert_eq!(stage.steps().await, steps);
     let changed = stage.texts("planned", "/event/resources/0/resource").await;
     assert_eq!(changed, [Some("wire".to_owned())]);
+}
+
+#[tokio::test]
+async fn details_and_output_of_an_act_are_audited_and_kept_for_people() {
+    let (stage, _wire) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    let progress = Progress::default();
+    let call = Call::new("send", at("records")).meta(CallMeta {
+        progress: Some(progress.clone()),
+        ..CallMeta::default()
+    });
+    let outcome = worker.submit(call).await.unwrap();
+    assert_eq!(progress.message().as_deref(), Some("first\\u{a}second"));
+    let steps = stage.steps().await;
+    let recorded = ["applying", "recorded", "applied"];
+    assert_eq!(steps[3..6], recorded);
+    let exit = stage.texts("recorded", "/event/details").await;
+    assert_eq!(exit.len(), 1, "{exit:?}");
+    let kept = outcome.artifacts.iter().find(|it| it.name == "stderr");
+    let kept = stage.runtime.artifact(&kept.unwrap().uri).unwrap();
+    assert_eq!(
+        (kept.mime, &*kept.bytes),
+        ("text/plain", &b"the output"[..])
+    );
+}
+
+#[tokio::test]
+async fn details_that_are_too_large_for_the_audit_are_rejected() {
+    let (stage, wire) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    let large = worker.call("send", at("records_too_much")).await;
+    check(&large.unwrap_err(), Code::TooLarge, true, Some(1));
+    assert!(wire.sent().is_empty());
+    assert!(!stage.steps().await.contains(&"recorded".to_owned()));
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::network::Connections;
 use super::output::CommandOutput;
-use crate::spec::{Layer, SandboxSpec};
+use crate::spec::{Layer, Mount, SandboxSpec};
 
 /// Maximum number and total bytes of arguments that are recorded, and of names of environment variables.
 const MAX_WORDS: usize = 100;
@@ -33,6 +33,8 @@ pub(super) struct Started<'r> {
     cwd: String,
     /// The first names of environment variables.
     environment: Vec<String>,
+    /// The first files and directories of the roots that it can change.
+    writable: Vec<String>,
     layers: &'r [Layer],
     missing: &'r [(Layer, String)],
     /// Whether it can connect to allowed hosts.
@@ -42,20 +44,33 @@ pub(super) struct Started<'r> {
 impl<'r> Started<'r> {
     pub(super) fn new(
         spec: &SandboxSpec,
+        files: &[Mount],
         program_sha256: ContentHash,
         (layers, missing): (&'r [Layer], &'r [(Layer, String)]),
         network: bool,
     ) -> Self {
+        let writable: Vec<String> = files.iter().filter_map(writable).collect();
         Self {
             argv: first(spec.argv.iter()),
             arguments: spec.argv.len(),
             program_sha256,
             cwd: spec.cwd.to_string_lossy().into_owned(),
             environment: first(spec.env.iter().map(|(name, _)| name)),
+            writable: first(writable.iter()),
             layers,
             missing,
             network,
         }
+    }
+}
+
+fn writable(mount: &Mount) -> Option<String> {
+    match mount {
+        Mount::Host {
+            at, writable: true, ..
+        }
+        | Mount::Within { at, writable: true } => Some(at.to_string_lossy().into_owned()),
+        _ => None,
     }
 }
 

@@ -80,7 +80,7 @@ impl Run {
         let mut process = spawned.map_err(|error| not_started(&error))?;
         let apart = apart.zip(process.changes());
         let layers = (process.layers(), process.missing());
-        let started = Started::new(&spec, program, layers, network.is_some());
+        let started = Started::new(&spec, &files, program, layers, network.is_some());
         let recorded = act.record(&Record::Started(started));
         let exit = match recorded {
             Ok(()) => Self::wait(&mut process, timeout, cancelled).await,

@@ -393,7 +393,12 @@ async fn audit_records_the_program_the_layers_and_the_end() {
     let sink = audit.clone();
     let configure = |builder: RuntimeBuilder| builder.audit(sink);
     let runtime = runtime_with(root.path(), commands(), configure).await;
-    let worker = worker(&runtime, everything()).await;
+    fs::create_dir(root.path().join("target")).unwrap();
+    let policy = Policy::nothing()
+        .allow("read:file")
+        .allow("write:file:/repo/target")
+        .allow("execute:command");
+    let worker = worker(&runtime, policy).await;
     shell(&worker, "echo out; exit 3").await;
     let records = records(&runtime, &audit).await;
     let [started, ended] = records.as_slice() else {
@@ -402,6 +407,7 @@ async fn audit_records_the_program_the_layers_and_the_end() {
     let (started, ended) = (&started["started"], &ended["ended"]);
     assert_eq!(started["argv"][1], "-c");
     assert_eq!(started["cwd"], "/repo");
+    assert_eq!(started["writable"], json!(["/repo/target"]));
     let program = fs::canonicalize("/usr/bin/sh").unwrap();
     let hash = ContentHash::of(&fs::read(program).unwrap());
     assert_eq!(started["program_sha256"], hash.to_string());
