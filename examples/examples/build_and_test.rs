@@ -33,11 +33,8 @@ const FILES: [(&str, &str); 5] = [
         "Cargo.toml",
         "[package]\nname = \"adder\"\nversion = \"0.1.0\"\nedition = \"2021\"\n\n[workspace]\n",
     ),
-    // The tester may not write it.
-    (
-        "Cargo.lock",
-        "version = 3\n\n[[package]]\nname = \"adder\"\nversion = \"0.1.0\"\n",
-    ),
+    // Cargo writes it, and the tester can only write files and directories that exist.
+    ("Cargo.lock", ""),
     (".env", SECRET),
     (
         "src/lib.rs",
@@ -101,7 +98,7 @@ async fn run() -> Result<(), BoxError> {
         .call_limit(LIMIT)
         .build()
         .await?;
-    // Without a policy, it could only read.
+    // Each call of a worker without a policy needs approval.
     let coordinator = WorkerSpec::new("coordinator").policy(Policy::inherit());
     let coordinator = runtime.spawn(coordinator).await?;
     let coder = Policy::nothing()
@@ -112,6 +109,7 @@ async fn run() -> Result<(), BoxError> {
     let tester = Policy::nothing()
         .allow("read:file")
         .allow("write:file:/repo/target")
+        .allow("write:file:/repo/Cargo.lock")
         .allow("execute:command:cargo");
     let tester = coordinator.spawn(WorkerSpec::new("tester").policy(tester));
     let tester = tester.await?;
@@ -119,6 +117,7 @@ async fn run() -> Result<(), BoxError> {
     println!("The tester runs the tests of the project.");
     let failed = cargo_test(&tester, "--lib").await?;
     assert_eq!(failed.exit_code, Some(101), "{failed:?}");
+    assert!(failed.stdout.contains("adds"), "{failed:?}");
 
     println!("\nThe coder cannot run anything, and corrects the sum.");
     let denied = cargo_test(&coder, "--lib").await;

@@ -308,7 +308,7 @@ fn run_options(
 
 /// Reads the configuration file and the durability that it sets.
 fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>), CliError> {
-    let tools = bailiwick_fs::tools().actor(Commands::new());
+    let tools = bailiwick_fs::tools().and(Commands::new().tools());
     let sources = ConfigSources::new().tools(tools.names());
     let Some(path) = path else {
         return Ok((sources, None));

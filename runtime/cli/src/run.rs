@@ -138,6 +138,10 @@ fn by_signal(signal: i32) -> u8 {
 }
 
 /// The exit status if the command was not run.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "only the exit status depends on whether the program exists"
+)]
 fn not_run(error: &CallError, program: Option<&String>) -> u8 {
     let at_program = error
         .details()

@@ -31,7 +31,7 @@ use bailiwick::audit::AuditFileError;
 use bailiwick::config::{ConfigSource, RootConfig, config_schema};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
-    BuildError, Config, Deferred, JsonLines, MemoryAudit, Policy, Runtime, RuntimeBuilder, ToolSet,
+    BuildError, Config, Deferred, JsonLines, MemoryAudit, Policy, Runtime, RuntimeBuilder,
     WorkerSpec,
 };
 use bailiwick_console::{Console, ConsoleAudit, ConsoleError};
@@ -263,8 +263,9 @@ fn runtime_builder(
     if has_files {
         builder = builder.tools(bailiwick_fs::tools_with(options.durability));
         if let Some(commands) = &options.commands {
-            let tools = ToolSet::new().actor(commands.clone());
-            builder = builder.tools(tools).call_limit(COMMAND_LIMIT);
+            builder = builder
+                .tools(commands.clone().tools())
+                .call_limit(COMMAND_LIMIT);
         }
     }
     if no_grantable && options.commands.is_some() {

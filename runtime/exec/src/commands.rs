@@ -33,8 +33,9 @@ const DEFAULT_CONCURRENT: u32 = 4;
 
 /// Runs commands of workers in sandboxes.
 ///
-/// A command may touch what its worker may read and change without a question, and nothing else: see
-/// [`Commands::system`] for the directories of the system that it can read.
+/// A command can read what its worker may read without a question, and change what its worker may change without one. If
+/// changes would need an answer, they are kept apart until a call of `apply_changes` applies them: see [`Commands::tools`].
+/// It can touch nothing else, except the directories of the system that it can read: see [`Commands::system`].
 ///
 /// It has no network unless the policy of the worker allows a scope of `execute:network`, such as
 /// `execute:network:crates.io` or `execute:network:crates.io:443`. Then a [`Proxy`](crate::Proxy) makes its connections to
@@ -49,12 +50,12 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. Budgets count
 /// calls of the tool, but not what commands change or print; [`Commands::limits`] has the limits of their processes.
 ///
-/// Add the tool with [`ToolSet::actor`](bailiwick::ToolSet::actor):
+/// Add the tools to a runtime:
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use bailiwick::{Policy, Runtime, ToolSet, WorkerSpec};
-/// let tools = ToolSet::new().actor(bailiwick_exec::Commands::new());
+/// use bailiwick::{Policy, Runtime, WorkerSpec};
+/// let tools = bailiwick_exec::Commands::new().tools();
 /// let builder = Runtime::builder().root("repo", ".").allow("execute:command");
 /// let (runtime, _grants) = builder.tools(tools).build().await?;
 /// let policy = Policy::nothing()
