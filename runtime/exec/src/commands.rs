@@ -39,8 +39,9 @@ const DEFAULT_CONCURRENT: u32 = 4;
 ///
 /// It has no network unless the policy of the worker allows a scope of `execute:network`, such as
 /// `execute:network:crates.io` or `execute:network:crates.io:443`. Then a [`Proxy`](crate::Proxy) makes its connections to
-/// the allowed hosts. Names are in lower case and do not cover other names below them. The proxy does not connect to IPv6
-/// addresses that a program names itself, and to addresses that are not public, see [`Commands::private_address`].
+/// the allowed hosts. Names are in lower case and do not cover other names below them, and a rule for a name does not
+/// apply to the addresses of its host. The proxy does not connect to IPv6 addresses that a program names itself, and to
+/// addresses that are not public, see [`Commands::private_address`].
 ///
 /// The audit records each command: its arguments, the hash of its program, its directory, what it can change, the layers
 /// of its sandbox, its end and its connections. A program that was replaced since its preview, or since it was hashed, is
@@ -178,6 +179,7 @@ impl Commands {
 
     /// Sets the layers of the sandbox that may be missing if this machine does not support them; see
     /// [`SandboxSpec::optional`]. By default all are required, and a command is refused if one is missing.
+    /// A command of a worker that may connect to hosts always needs [`Layer::Namespaces`].
     #[must_use]
     pub fn optional(mut self, layers: &[Layer]) -> Self {
         self.optional = layers.to_vec();

@@ -3,14 +3,15 @@
 use crate::views::showing;
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
-use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
-use bailiwick::{CallError, Plan, ReadTool, Reply, ToolSet, ToolSpec, WriteTool};
+use bailiwick::tool::{ActPermit, ActProgress, Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Plan, ReadTool, Reply, Scope, ToolSet, ToolSpec, Verb, WriteTool};
 use bailiwick_mcp::gateway::Trust;
 use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Works until `until` is gone.
@@ -96,6 +97,51 @@ async fn progress_increases_and_ends_with_the_call() {
         }
         assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
     }
+}
+
+/// A tool that describes its progress and works until a file is gone.
+fn describing() -> ToolSet {
+    let spec = ToolSpec::new("describe", "Describe work", "Works until a file is gone.");
+    let needs =
+        |_: &SlowArgs, names: &Namespace| Ok(vec![Scope::file(Verb::Write, names.path("x")?)]);
+    ToolSet::new().act_function(
+        spec,
+        needs,
+        |args: Arc<SlowArgs>, permit: ActPermit, progress: ActProgress| async move {
+            let _act = permit.begin()?;
+            progress.message("compiling\u{7} a.rs");
+            progress.step();
+            while args.until.exists() {
+                tokio::task::yield_now().await;
+            }
+            Ok(Reply::text("worked", Worked { done: true }))
+        },
+    )
+}
+
+#[tokio::test]
+async fn progress_has_the_message_of_the_tool() {
+    let workspace = Workspace::with(describing);
+    let until = workspace.path("outside/f");
+    std::fs::write(&until, "work").unwrap();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
+    client
+        .send(&json!({
+            "jsonrpc": "2.0", "id": "d", "method": "tools/call", "params": {
+                "name": "describe", "arguments": {"until": until}, "_meta": {"progressToken": "p"},
+            },
+        }))
+        .await;
+    let notification = client.receive().await;
+    assert_eq!(
+        notification["method"], "notifications/progress",
+        "{notification}"
+    );
+    assert_eq!(notification["params"]["message"], "compiling\\u{7} a.rs");
+    std::fs::remove_file(&until).unwrap();
+    let done = client.receive().await;
+    assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
 }
 
 #[tokio::test]

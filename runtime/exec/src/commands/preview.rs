@@ -17,7 +17,7 @@ pub(super) fn sentence(arguments: &Value) -> Option<String> {
     let argv: Option<Vec<String>> = argv.map(|word| word.as_str().map(str::to_owned)).collect();
     let command = command(&argv?);
     Some(match arguments.get("cwd").and_then(Value::as_str) {
-        Some(cwd) => format!("Run {command} in {cwd}"),
+        Some(cwd) => format!("Run {command} in {}", cut(quoted(cwd))),
         None => format!("Run {command}"),
     })
 }
@@ -25,11 +25,18 @@ pub(super) fn sentence(arguments: &Value) -> Option<String> {
 /// The arguments as a line for a shell in backticks. A long line is cut.
 pub(super) fn command(argv: &[String]) -> String {
     let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
+    // It cannot end the quotation.
     let line = words.join(" ").replace('`', "\\u{60}");
-    match line.char_indices().nth(MAX_COMMAND) {
-        Some((end, _)) => format!("`{}`…", line.get(..end).unwrap_or_default()),
-        None => format!("`{line}`"),
+    format!("`{}`", cut(line))
+}
+
+/// A text of at most [`MAX_COMMAND`] characters and an ellipsis.
+fn cut(mut text: String) -> String {
+    if let Some((end, _)) = text.char_indices().nth(MAX_COMMAND) {
+        text.truncate(end);
+        text.push('…');
     }
+    text
 }
 
 fn quoted(word: &str) -> String {
@@ -98,6 +105,10 @@ mod tests {
             "Run `cargo test` in /repo"
         );
         assert_eq!(
+            of(json!({ "argv": ["ls"], "cwd": "/a (allowed)" })),
+            "Run `ls` in '/a (allowed)'"
+        );
+        assert_eq!(
             of(json!({ "argv": ["sh", "-c", "a; it's", ""] })),
             r"Run `sh -c 'a; it'\''s' ''`"
         );
@@ -109,6 +120,6 @@ mod tests {
         let text = command(&["echo".to_owned(), "` in /other".to_owned()]);
         assert_eq!(text, r"`echo '\u{60} in /other'`");
         let long = command(&["x".repeat(10_000)]);
-        assert!(long.ends_with("`…") && long.chars().count() < 300);
+        assert!(long.ends_with("…`") && long.chars().count() < 300);
     }
 }

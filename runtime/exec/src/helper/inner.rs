@@ -166,3 +166,26 @@ fn reap(program: i32) -> i32 {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs::File;
+
+    #[test]
+    fn replaced_or_changed_program_is_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("program");
+        let name = path.to_str().unwrap();
+        std::fs::write(&path, "first").unwrap();
+        let hashed = FileIdentity::of(&File::open(&path).unwrap()).unwrap();
+        check_program(name, hashed).unwrap();
+        let other = folder.path().join("other");
+        std::fs::write(&other, "other").unwrap();
+        std::fs::rename(&other, &path).unwrap();
+        assert!(check_program(name, hashed).is_err());
+        let hashed = FileIdentity::of(&File::open(&path).unwrap()).unwrap();
+        std::fs::write(&path, "longer than before").unwrap();
+        assert!(check_program(name, hashed).is_err());
+    }
+}
