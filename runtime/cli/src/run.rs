@@ -1,7 +1,7 @@
 //! `bailiwick run`: runs a command in a sandbox.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use bailiwick::config::ConfigSources;
@@ -9,6 +9,8 @@ use bailiwick::{
     BuildError, CallError, Code, Policy, Runtime, SpawnError, ToolSet, VirtualPath, WorkerSpec,
 };
 use bailiwick_exec::{CommandOutput, Commands};
+use rustix::fs::{Access, access};
+use rustix::io::Errno;
 use serde_json::json;
 
 use crate::signals::StopSignals;
@@ -137,6 +139,10 @@ fn by_signal(signal: i32) -> u8 {
     u8::try_from(128 + signal).unwrap_or(NOT_RUN)
 }
 
+fn is_missing(path: &str) -> bool {
+    access(path, Access::EXISTS) == Err(Errno::NOENT)
+}
+
 /// The exit status if the command was not run.
 #[expect(
     clippy::disallowed_methods,
@@ -150,7 +156,7 @@ fn not_run(error: &CallError, program: Option<&String>) -> u8 {
     match error.code() {
         Code::NotFound => NO_PROGRAM,
         Code::PermissionDenied | Code::ScopeRequired => NOT_EXECUTABLE,
-        _ if at_program && program.is_some_and(|path| !Path::new(path).exists()) => NO_PROGRAM,
+        _ if at_program && program.is_some_and(|path| is_missing(path)) => NO_PROGRAM,
         _ if at_program => NOT_EXECUTABLE,
         _ => NOT_RUN,
     }
