@@ -179,7 +179,7 @@ test("each outcome says what became of the call", async ({ page, site }) => {
     outcome(4, { result: { ...result, state: "stale", code: "STALE" } }),
     outcome(5, { status: "denied", ...unused }),
     outcome(6, { status: "expired", by: "nobody: time was up", ...unused }),
-    outcome(7, { status: "cancelled", by: "the caller", ...unused }),
+    outcome(7, { status: "cancelled", by: "the agent's client", ...unused }),
     outcome(8, unused),
   ];
   host.answers.set(`call/${run}-91`, { ...changes(), row: {} });
@@ -190,10 +190,10 @@ test("each outcome says what became of the call", async ({ page, site }) => {
     "✓ Allowed by you and applied (2 files changed)",
     "Allowed by another page; running",
     "✗ Allowed by you, but failed: disk full",
-    "✗ Allowed by you, but not applied: something has changed: STALE",
+    "✗ Allowed by you, but not done: something had changed since the preview",
     "✗ Denied by you",
     "✗ Denied: nobody answered in time",
-    "Cancelled by the caller before an answer",
+    "Cancelled by the agent's client before an answer",
     "✗ Allowed by you, but never ran",
   ]);
   await page.locator(".row").first().click();
