@@ -242,7 +242,9 @@ async fn activity_says_who_or_what_ended_each_call() {
 async fn activity_names_the_end_of_the_agent_and_denials_without_a_question() {
     let stage = ConsoleServer::new().await;
     let first = stage.start_write("a.txt", "one\n").await;
-    stage.answer(&first, json!({ "deny": { "rest_of_session": true } })).await;
+    stage
+        .answer(&first, json!({ "deny": { "rest_of_session": true } }))
+        .await;
     first.resume().await.unwrap_err();
     let same = stage.worker.submit(write("a.txt", "one\n")).await;
     same.unwrap_err();

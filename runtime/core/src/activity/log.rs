@@ -7,7 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{AfterApproval, AllowedBy, CallContent, CancelCause, EndedQuestion, KeepCalls, RecentCall};
+use super::{
+    AfterApproval, AllowedBy, CallContent, CancelCause, EndedQuestion, KeepCalls, RecentCall,
+};
 use crate::effect::{Change, Content, Entry, Reply, ResourceChange};
 use crate::error::CallError;
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
