@@ -190,7 +190,7 @@ test("each outcome says what became of the call", async ({ page, site }) => {
     "✓ Allowed by you and applied (2 files changed)",
     "Allowed by another page; running",
     "✗ Allowed by you, but failed: disk full",
-    "✗ Allowed by you, but not done: something had changed since the preview",
+    "✗ Allowed by you, but not done: something had changed",
     "✗ Denied by you",
     "✗ Denied: nobody answered in time",
     "Cancelled by the agent's client before an answer",

@@ -3,7 +3,7 @@ import { onMount } from "../../lib/component.ts";
 import { Button } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { Heading } from "./heading.tsx";
-import { count, current, detail, filter, idOf, isDetail, tab, waiting } from "./inbox.ts";
+import { count, current, detail, idOf, isDetail, waiting } from "./inbox.ts";
 import { listen } from "./keys.ts";
 import { ListPane } from "./list.tsx";
 import { OutcomeView, Result } from "./outcomes.tsx";
@@ -29,11 +29,10 @@ function Shown() {
 export function Inbox() {
   onMount(listen);
   const question = current.value ?? waiting.value[0];
-  const isNone = !detail.value && tab.value === "waiting" && !filter.value;
   return (
     <>
       <p class="visually-hidden" role="status">{question && count.value > 0 && `${count.value} waiting. ${oneLine(question.bailiwick.sentence)}`}</p>
-      <div class={`inbox ${isDetail.value ? "one" : isNone ? "none-waiting" : ""}`}>
+      <div class={`inbox ${isDetail.value ? "one" : ""}`}>
         <ListPane />
         <div class="detail">
           <div class="above">

@@ -21,7 +21,7 @@ function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "ba
   const { state = "never ran", files = 0, message = null, code = null } = result ?? {};
   if (state === "applied") return ["good", `✓ Allowed${who} and applied${files > 0 ? ` (${counted(files, "file")} changed)` : ""}`];
   const why = state === "stale" ? null : (message ?? code);
-  const end = state === "stale" ? "not done: something had changed since the preview" : state;
+  const end = state === "stale" ? "not done: something had changed" : state;
   return state === "running" ? ["quiet", `Allowed${who}; running`] : ["bad", `✗ Allowed${who}, but ${end}${why ? `: ${oneLine(why, 300)}` : ""}`];
 }
 
