@@ -168,6 +168,18 @@ test("an agent can be paused and resumed", async ({ page, site }) => {
   expect(host.to("pause")).toContainEqual({ worker: `${run}-3`, paused: false });
 });
 
+for (const width of [1280, 320]) {
+  test(`a page without questions and outcomes has one message at ${width} px`, async ({ page, site }) => {
+    await page.setViewportSize({ width, height: 640 });
+    await new FakeHost().open(page, site);
+    await expect(page.getByText("No pending requests")).toBeVisible();
+    await expect(page.getByText("Nothing yet.")).toHaveCount(0);
+    await expect(page.getByRole("button", { name: /All questions/ })).toBeHidden();
+    await page.getByRole("button", { name: "Answered" }).click();
+    await expect(page.getByText("Nothing yet.")).toBeVisible();
+  });
+}
+
 test("each outcome says what became of the call", async ({ page, site }) => {
   const host = new FakeHost();
   const result = { state: "applied", code: null, message: null, files: 2 };
