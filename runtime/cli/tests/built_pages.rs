@@ -1,4 +1,4 @@
-//! Checks that the committed pages match their sources, and tests them in Chromium.
+//! Checks that the committed pages match their sources, and tests them in Chromium and Firefox.
 #![expect(
     clippy::unwrap_used,
     clippy::panic,
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bailiwick_test_support::playwright;
+use bailiwick_test_support::{firefox, playwright};
 
 /// Runs a program of the installed packages.
 #[track_caller]
@@ -81,4 +81,18 @@ fn committed_pages_match_their_sources() {
 #[test]
 fn pages_pass_the_browser_tests() {
     playwright::run(&[], &[]);
+}
+
+#[test]
+fn pages_pass_the_tests_in_firefox() {
+    let config = ["--config", "playwright.firefox.config.ts"];
+    let firefox = firefox::find();
+    let variables = [
+        ("BAILIWICK_FIREFOX", firefox.as_os_str()),
+        (
+            "BAILIWICK_PROGRAM",
+            env!("CARGO_BIN_EXE_bailiwick").as_ref(),
+        ),
+    ];
+    playwright::run(&config, &variables);
 }

@@ -205,7 +205,10 @@ pub(super) async fn activity(State(console): AppState, body: Bytes) -> ApiResult
     });
     let page = matching.by_ref().take(limit);
     let calls: Vec<CallRow> = page
-        .map(|call| CallRow::new(call.source.run, &call.call))
+        .map(|call| {
+            let own = call.source.has_answered(&call.call);
+            CallRow::new(call.source.run, &call.call, own)
+        })
         .collect();
     json_response(&json!({
         "calls": calls,
@@ -222,7 +225,8 @@ pub(super) async fn call(State(console): AppState, Path(name): Path<String>) -> 
     let mut calls = calls.into_iter().flatten();
     let found = calls.find(|call| call.call.0 == number);
     let found = found.ok_or_else(|| ApiError::missing("NO_CALL"))?;
-    json_response(&CallDetails::new(source.run, &found))
+    let own = source.has_answered(&found);
+    json_response(&CallDetails::new(source.run, &found, own))
 }
 
 pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) -> ApiResult {

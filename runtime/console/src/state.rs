@@ -12,6 +12,7 @@ use crate::activity::{OutcomeView, agent_view, outcome_view};
 use crate::audit::AuditReader;
 use crate::response::{self, SessionTally, StateResponse};
 use bailiwick::Runtime;
+use bailiwick::activity::RecentCall;
 use bailiwick::monitor::{EventKind, Events, EventsError};
 use bailiwick::permission::{
     GrantAuthority, GrantId, GrantView, Question, QuestionId, Run, Silenced,
@@ -203,6 +204,12 @@ impl SourceState {
 
     pub(super) fn stats(&self) -> MutexGuard<'_, SourceStats> {
         lock(&self.stats)
+    }
+
+    /// Whether this console answered the question of a call.
+    pub(super) fn has_answered(&self, call: &RecentCall) -> bool {
+        let question = call.question.as_ref();
+        question.is_some_and(|question| self.stats().answered.contains(question))
     }
 
     /// Reads the open questions, grants and denials, and records grant uses.

@@ -70,6 +70,10 @@ pub struct RecentCall {
     pub since: u64,
     /// The message for the caller, if the call was denied or failed.
     pub message: Option<String>,
+    /// Who denied the call, if it was denied.
+    pub denied_by: Option<DecidedBy>,
+    /// Why the call was cancelled, if it was cancelled and the reason is known.
+    pub cancelled_by: Option<CancelCause>,
     /// The needs of the call: the first 20, with at most 8 KiB of text.
     pub needs: Vec<Scope>,
     /// How many further needs there are.
@@ -131,6 +135,18 @@ pub enum AllowedBy {
         /// How long the answer is valid.
         lifetime: Lifetime,
     },
+}
+
+/// Why a call was cancelled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CancelCause {
+    /// The caller no longer waited for the result.
+    Caller,
+    /// The worker ended or was revoked.
+    WorkerEnded,
+    /// A grant that the call used was revoked.
+    GrantRevoked,
 }
 
 /// A question that has ended, from [`Runtime::ended_questions`](crate::Runtime::ended_questions).

@@ -241,11 +241,7 @@ impl Step {
         let detail = |key: &str| error.details().get(key);
         let begun = begun || detail("begun").is_some_and(|begun| *begun == true);
         if !begun && code.is_denial() {
-            let by = match detail("denied_by").map(DecidedBy::deserialize) {
-                Some(Ok(by)) => by,
-                _ if code == Code::ScopeRequired => DecidedBy::Nobody,
-                _ => DecidedBy::Rule,
-            };
+            let by = DecidedBy::of_denial(error);
             return Self::Denied { code, message, by };
         }
         let count = |key: &str| detail(key).and_then(Value::as_u64);

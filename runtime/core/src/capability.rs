@@ -69,6 +69,18 @@ impl StopFlag {
         let _ = self.set(why as u8);
     }
 
+    /// Why the call was stopped; `None` if it was not.
+    pub(crate) fn reason(&self) -> Option<StopReason> {
+        let state = self.state.load(Ordering::SeqCst);
+        [
+            StopReason::Cancelled,
+            StopReason::Expired,
+            StopReason::Revoked,
+        ]
+        .into_iter()
+        .find(|reason| *reason as u8 == state)
+    }
+
     /// Marks the effect as begun. Fails if the call was stopped before.
     fn begin(&self) -> Result<(), CallError> {
         self.set(BEGUN).map(drop).or_else(|_| self.check())
@@ -194,6 +206,7 @@ impl PermitScope {
             progress.step();
         }
         if !self.stop.has_begun() && self.gates().any(|gate| gate.is_closed()) {
+            self.stop.raise(StopReason::Revoked);
             Err(revoked())
         } else {
             Ok(())

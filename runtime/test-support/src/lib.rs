@@ -12,6 +12,7 @@
     reason = "tests and their helpers panic on failure and create files directly"
 )]
 
+mod browser;
 #[cfg(feature = "tls")]
 pub mod certificates;
 pub mod checks;
@@ -22,6 +23,7 @@ pub mod client;
 pub mod console;
 pub mod embedded_server;
 pub mod file_tools;
+pub mod firefox;
 #[cfg(feature = "runtime")]
 pub mod http;
 pub mod invalid_server;

@@ -210,6 +210,15 @@ test("calls can be filtered by text, tool, result and changes", async ({ page, s
   expect(host.to("activity").at(-1)).toEqual({ limit: 100 });
 });
 
+test("each ended call says by whom or why it ended, and an open one its state", async ({ page, site }) => {
+  const host = new ConsoleFake();
+  const ends = ["Denied by you", "Denied: nobody answered in time", "Not done: the file had changed", "Cancelled by the agent's client"];
+  const results = ["denied", "denied", "stale", "cancelled"];
+  host.calls = [call(9, { result: null, end: null, state: "asking" }), ...ends.map((end, at) => call(8 - at, { end, result: results[at] }))];
+  await host.open(page, site, "activity");
+  await expect(rows(page).locator(".badge")).toHaveText(["Waits for your answer", ...ends]);
+});
+
 test("an outdated response to a filter is ignored", async ({ page, site }) => {
   const host = new ConsoleFake();
   host.calls = [call(2, { tool: "read_file" }), call(1)];

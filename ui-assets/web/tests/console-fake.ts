@@ -30,6 +30,8 @@ export function agent(number: number, more: Json = {}): Json {
   return { ...own, access: "interact", paused: false, ...counts, started_at: START, ...more };
 }
 
+const ENDS: Json = { done: "Done", denied: "Denied by the policy", failed: "Failed", stale: "Not done: the file had changed", cancelled: "Cancelled by the agent's client" };
+
 export function call(number: number, more: Json = {}): Json {
   const at = START + number * 1000;
   return {
@@ -47,6 +49,7 @@ export function call(number: number, more: Json = {}): Json {
     ended_at: at + 120,
     state: "ended",
     result: "done",
+    end: ENDS[String(more["result"] === undefined ? "done" : more["result"])] ?? null,
     code: null,
     message: null,
     allowed_by: [{ kind: "policy", text: "allowed by the policy", grant: null }],

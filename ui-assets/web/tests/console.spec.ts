@@ -168,6 +168,18 @@ test("an agent can be paused and resumed", async ({ page, site }) => {
   expect(host.to("pause")).toContainEqual({ worker: `${run}-3`, paused: false });
 });
 
+for (const width of [1280, 320]) {
+  test(`a page without questions and outcomes has one message at ${width} px`, async ({ page, site }) => {
+    await page.setViewportSize({ width, height: 640 });
+    await new FakeHost().open(page, site);
+    await expect(page.getByText("No pending requests")).toBeVisible();
+    await expect(page.getByText("Nothing yet.")).toHaveCount(0);
+    await expect(page.getByRole("button", { name: /All questions/ })).toBeHidden();
+    await page.getByRole("button", { name: "Answered" }).click();
+    await expect(page.getByText("Nothing yet.")).toBeVisible();
+  });
+}
+
 test("each outcome says what became of the call", async ({ page, site }) => {
   const host = new FakeHost();
   const result = { state: "applied", code: null, message: null, files: 2 };
@@ -179,7 +191,7 @@ test("each outcome says what became of the call", async ({ page, site }) => {
     outcome(4, { result: { ...result, state: "stale", code: "STALE" } }),
     outcome(5, { status: "denied", ...unused }),
     outcome(6, { status: "expired", by: "nobody: time was up", ...unused }),
-    outcome(7, { status: "cancelled", by: "the caller", ...unused }),
+    outcome(7, { status: "cancelled", by: "the agent's client", ...unused }),
     outcome(8, unused),
   ];
   host.answers.set(`call/${run}-91`, { ...changes(), row: {} });
@@ -190,10 +202,10 @@ test("each outcome says what became of the call", async ({ page, site }) => {
     "✓ Allowed by you and applied (2 files changed)",
     "Allowed by another page; running",
     "✗ Allowed by you, but failed: disk full",
-    "✗ Allowed by you, but not applied: something has changed: STALE",
+    "✗ Allowed by you, but not done: something had changed",
     "✗ Denied by you",
     "✗ Denied: nobody answered in time",
-    "Cancelled by the caller before an answer",
+    "Cancelled by the agent's client before an answer",
     "✗ Allowed by you, but never ran",
   ]);
   await page.locator(".row").first().click();

@@ -189,7 +189,78 @@ async fn outcome_names_who_ended_the_question() {
         .iter()
         .map(|one| &one["by"])
         .collect();
-    assert_eq!(by, ["the caller", "another page, terminal or client"]);
+    assert_eq!(
+        by,
+        ["the agent's client", "another page, terminal or client"]
+    );
+}
+
+#[tokio::test]
+async fn activity_says_who_or_what_ended_each_call() {
+    let stage = ConsoleServer::new().await;
+    let done = stage.start_write("done.txt", "one\n").await;
+    stage.answer(&done, once()).await;
+    done.resume().await.unwrap();
+    let denied = stage.start_write("denied.txt", "one\n").await;
+    stage.answer(&denied, json!({ "deny": {} })).await;
+    denied.resume().await.unwrap_err();
+    let elsewhere = stage.start_write("elsewhere.txt", "one\n").await;
+    let question = elsewhere.question().id;
+    stage.people.answer(question, Answer::DENY).await.unwrap();
+    elsewhere.resume().await.unwrap_err();
+    let stale = stage.start_write("stale.txt", "one\n").await;
+    std::fs::write(stage.temp.path().join("tree/stale.txt"), "other\n").unwrap();
+    stage.answer(&stale, once()).await;
+    stale.resume().await.unwrap_err();
+    let mut events = stage.runtime.events();
+    drop(stage.start_write("cancelled.txt", "one\n").await);
+    while !matches!(
+        events.recv().await.unwrap().kind,
+        bailiwick::monitor::EventKind::CallEnded { .. }
+    ) {}
+    let policy = Policy::new().deny("write:file");
+    let spec = WorkerSpec::new("reader").policy(policy);
+    let reader = stage.runtime.spawn(spec).await.unwrap();
+    let write = write("denied.txt", "one\n");
+    reader.submit(write).await.unwrap_err();
+    stage.worker.call("absent", json!({})).await.unwrap_err();
+    assert_eq!(
+        shown(&stage, json!({}), "end").await,
+        [
+            "Denied: this agent has no such tool",
+            "Denied by the policy",
+            "Cancelled by the agent's client",
+            "Not done: the file had changed",
+            "Denied by a person elsewhere",
+            "Denied by you",
+            "Done",
+        ]
+    );
+}
+
+#[tokio::test]
+async fn activity_names_the_end_of_the_agent_and_denials_without_a_question() {
+    let stage = ConsoleServer::new().await;
+    let first = stage.start_write("a.txt", "one\n").await;
+    stage
+        .answer(&first, json!({ "deny": { "rest_of_session": true } }))
+        .await;
+    first.resume().await.unwrap_err();
+    let same = stage.worker.submit(write("a.txt", "one\n")).await;
+    same.unwrap_err();
+    let spec = WorkerSpec::new("child").policy(Policy::new().ask("write:file"));
+    let child = stage.runtime.spawn(spec).await.unwrap();
+    let waiting = child.begin(write("b.txt", "one\n")).await.unwrap();
+    child.revoke().await;
+    drop(waiting);
+    assert_eq!(
+        shown(&stage, json!({}), "end").await,
+        [
+            "Cancelled: the agent ended",
+            "Denied by an earlier answer",
+            "Denied by you",
+        ]
+    );
 }
 
 #[tokio::test]
@@ -220,6 +291,9 @@ async fn expired_question_has_an_outcome() {
         (&json!("expired"), &json!("nobody: time was up"))
     );
     assert_eq!(outcome["result"], Value::Null);
+    let page = Page::at(console.url());
+    let ends = shown(&page, json!({}), "end").await;
+    assert_eq!(ends, ["Denied: nobody answered in time"]);
 }
 
 #[tokio::test]

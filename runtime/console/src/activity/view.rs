@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::response::{grant_name, lifetime_text, name_in_run, run_name};
-use bailiwick::activity::{AllowedBy, CallContent, EndedQuestion, RecentCall};
+use bailiwick::activity::{AllowedBy, CallContent, CancelCause, EndedQuestion, RecentCall};
 use bailiwick::effect::{Change, Op, ResourceChange};
 use bailiwick::permission::{DecidedBy, Decision, Lifetime, Question, Run};
 use bailiwick::policy::Access;
@@ -120,8 +120,8 @@ pub(crate) fn outcome_view(run: Run, ended: &EndedQuestion, own: bool, live: boo
         by: match (ended.by, ended.decision) {
             _ if own => "you",
             (_, Decision::Expired) => "nobody: time was up",
-            (_, Decision::Cancelled) if live => "the caller",
-            (_, Decision::Cancelled) => "the caller, or the end of the agent",
+            (_, Decision::Cancelled) if live => "the agent's client",
+            (_, Decision::Cancelled) => "the agent's client, or because the agent ended",
             (DecidedBy::Person, _) => "another page, terminal or client",
             (DecidedBy::Client, _) => "the client: its answer could not be used",
             (DecidedBy::Host, _) => "the host",
@@ -167,6 +167,48 @@ impl CallResult {
     }
 }
 
+/// How a call ended and by whom or why, in words; `None` if it has not ended. `own` is true if this console answered its
+/// question.
+fn end_words(call: &RecentCall, own: bool) -> Option<&'static str> {
+    let code = call.code();
+    Some(match CallResult::of(call)? {
+        CallResult::Done => "Done",
+        CallResult::Failed => "Failed",
+        // Calls without a question may also lack a preview that their tool requires.
+        CallResult::Stale if call.server.is_some() || call.question.is_none() => {
+            "Not done: its preview was missing or out of date"
+        }
+        CallResult::Stale if call.files > 1 => "Not done: the files had changed",
+        CallResult::Stale => "Not done: the file had changed",
+        CallResult::Cancelled => match call.cancelled_by {
+            Some(CancelCause::Caller) => "Cancelled by the agent's client",
+            Some(CancelCause::WorkerEnded) => "Cancelled: the agent ended",
+            Some(CancelCause::GrantRevoked) => "Cancelled: its permission was revoked",
+            _ => "Cancelled",
+        },
+        CallResult::Denied => match (code, call.denied_by) {
+            (_, Some(DecidedBy::Person)) if own => "Denied by you",
+            // A person denied all such calls until the session ends.
+            (_, Some(DecidedBy::Person)) if call.question.is_none() => {
+                "Denied by an earlier answer"
+            }
+            (_, Some(DecidedBy::Person)) => "Denied by a person elsewhere",
+            (_, Some(DecidedBy::Host)) => "Denied by the host",
+            (_, Some(DecidedBy::Client)) => "Denied: the client's answer was invalid",
+            (Some(Code::ScopeRequired), _) => "Denied: nobody was asked",
+            (_, Some(DecidedBy::Nobody)) => "Denied: nobody answered in time",
+            (Some(Code::RateLimited), _) => "Denied: too many calls in a short time",
+            (Some(Code::Budget), _) => "Denied: its budget is used up",
+            (Some(Code::UnknownTool), _) => "Denied: this agent has no such tool",
+            (Some(Code::PolicyExpansion | Code::PolicyInvalid), _) => {
+                "Denied: the policy sent with it is invalid"
+            }
+            (_, Some(DecidedBy::Rule)) => "Denied by the policy",
+            _ => "Denied",
+        },
+    })
+}
+
 fn code_of(state: CallState) -> Option<Code> {
     match state {
         CallState::Ended(code) => code,
@@ -191,6 +233,8 @@ pub(crate) struct CallRow {
     ended_at: Option<u64>,
     state: StateName,
     result: Option<CallResult>,
+    /// How it ended and by whom or why, in words.
+    end: Option<&'static str>,
     code: Option<Code>,
     message: Option<String>,
     allowed_by: Vec<AllowedByView>,
@@ -212,7 +256,8 @@ enum StateName {
 }
 
 impl CallRow {
-    pub(crate) fn new(run: Run, call: &RecentCall) -> Self {
+    /// `own` is true if this console answered the call's question.
+    pub(crate) fn new(run: Run, call: &RecentCall, own: bool) -> Self {
         let kept = |content: &Arc<CallContent>| !content.changes_left_out;
         Self {
             call: name_in_run(run, call.call.0),
@@ -235,6 +280,7 @@ impl CallRow {
                 _ => StateName::Preparing,
             },
             result: CallResult::of(call),
+            end: end_words(call, own),
             code: call.code(),
             message: call.message.clone(),
             allowed_by: call
@@ -326,10 +372,10 @@ pub(crate) struct CallDetails<'a> {
 }
 
 impl<'a> CallDetails<'a> {
-    pub(crate) fn new(run: Run, call: &'a RecentCall) -> Self {
+    pub(crate) fn new(run: Run, call: &'a RecentCall, own: bool) -> Self {
         let content = call.content.as_deref();
         Self {
-            row: CallRow::new(run, call),
+            row: CallRow::new(run, call, own),
             needs: &call.needs,
             needs_omitted: call.needs_omitted,
             arguments: content.map_or("", |content| &content.arguments),

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::{AfterApproval, AllowedBy, CallContent, EndedQuestion, KeepCalls, RecentCall};
+use super::{
+    AfterApproval, AllowedBy, CallContent, CancelCause, EndedQuestion, KeepCalls, RecentCall,
+};
 use crate::effect::{Change, Content, Entry, Reply, ResourceChange};
 use crate::error::CallError;
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
@@ -255,11 +257,19 @@ impl CallLog {
     }
 
     /// Records that a call was denied or failed.
-    pub(crate) fn failed(&self, call: CallId, error: &CallError, now: u64) {
+    pub(crate) fn failed(
+        &self,
+        call: CallId,
+        error: &CallError,
+        cancelled_by: Option<CancelCause>,
+        now: u64,
+    ) {
         self.edit(call, |row| {
             (row.state, row.since) = (CallState::Ended(Some(error.code())), now);
             row.message = Some(error.message().to_owned());
+            row.cancelled_by = cancelled_by;
             if error.code().is_denial() {
+                row.denied_by = Some(DecidedBy::of_denial(error));
                 // What allowed a part of it did not allow the call.
                 row.allowed_by.clear();
             }
@@ -566,6 +576,8 @@ mod tests {
             state: CallState::Running,
             since: 1,
             message: None,
+            denied_by: None,
+            cancelled_by: None,
             needs: Vec::new(),
             needs_omitted: 0,
             asked: Vec::new(),
@@ -580,7 +592,8 @@ mod tests {
         };
         let arguments = None;
         log.begin(Received { row, arguments });
-        log.failed(CALL, &CallError::new(Code::Cancelled, "stopped"), 2);
+        let error = CallError::new(Code::Cancelled, "stopped");
+        log.failed(CALL, &error, Some(CancelCause::Caller), 2);
         log
     }
 

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::{CallError, Code};
+
 /// Who decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -20,6 +22,15 @@ pub enum DecidedBy {
 }
 
 impl DecidedBy {
+    /// Who denied a call that failed with `error`.
+    pub(crate) fn of_denial(error: &CallError) -> Self {
+        match error.details().get("denied_by").map(Self::deserialize) {
+            Some(Ok(by)) => by,
+            _ if error.code() == Code::ScopeRequired => Self::Nobody,
+            _ => Self::Rule,
+        }
+    }
+
     /// Returns its name, as in audit records and `denied_by`.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

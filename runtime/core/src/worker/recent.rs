@@ -5,10 +5,11 @@ use std::sync::Arc;
 use super::Shared;
 use super::activity::CallState;
 use super::admission::{Done, MAX_NESTING, json_size};
-use crate::activity::{AllowedBy, CallLog, Received, RecentCall};
+use crate::activity::{AllowedBy, CallLog, CancelCause, Received, RecentCall};
 use crate::audit::wall_clock;
 use crate::call::Mode;
-use crate::error::CallError;
+use crate::capability::StopReason;
+use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::{Request, UsedGrants};
 use crate::pipeline::CallInfo;
@@ -42,6 +43,8 @@ impl Shared {
             state: CallState::Preparing,
             since: wall_clock(),
             message: None,
+            denied_by: None,
+            cancelled_by: None,
             needs: Vec::new(),
             needs_omitted: 0,
             asked: Vec::new(),
@@ -111,6 +114,21 @@ impl Shared {
         }
     }
 
+    /// Why a call was cancelled.
+    fn cancel_cause(&self, info: &CallInfo, error: &CallError) -> Option<CancelCause> {
+        if error.code() != Code::Cancelled {
+            None
+        } else if self.gate().is_closed() {
+            Some(CancelCause::WorkerEnded)
+        } else {
+            match info.stop.reason() {
+                Some(StopReason::Cancelled) => Some(CancelCause::Caller),
+                Some(StopReason::Revoked) => Some(CancelCause::GrantRevoked),
+                Some(StopReason::Expired) | None => None,
+            }
+        }
+    }
+
     /// Reports the end of a call.
     pub(super) fn note_end(&self, info: &CallInfo, result: Result<&Done, &CallError>) {
         let Some(calls) = self.recent_calls() else {
@@ -122,7 +140,7 @@ impl Shared {
         }
         let now = wall_clock();
         match result {
-            Err(error) => calls.failed(info.id, error, now),
+            Err(error) => calls.failed(info.id, error, self.cancel_cause(info, error), now),
             Ok(Done::Outcome(outcome)) => {
                 let changes = (outcome.changes.as_slice(), outcome.resources.as_slice());
                 let applied = outcome.has_changes();

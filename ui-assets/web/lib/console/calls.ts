@@ -32,6 +32,8 @@ export interface CallRow {
   readonly ended_at: number | null;
   readonly state: "preparing" | "asking" | "queued" | "running" | "ended";
   readonly result: "done" | "denied" | "failed" | "stale" | "cancelled" | null;
+  /** How it ended and by whom or why, such as `Denied by you`. */
+  readonly end: string | null;
   readonly code: string | null;
   readonly message: string | null;
   readonly allowed_by: readonly AllowedBy[];

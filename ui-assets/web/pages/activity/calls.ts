@@ -42,7 +42,7 @@ const RESULTS: readonly Option[] = [
   ["done", "Done"],
   ["denied", "Denied"],
   ["failed", "Failed"],
-  ["stale", "Stale"],
+  ["stale", "Not done: files had changed"],
   ["cancelled", "Cancelled"],
 ];
 

@@ -37,11 +37,10 @@ function toggle(row: CallRow): void {
   expanded.value = next;
 }
 
-const OPEN = { preparing: "Preparing", asking: "Waits for an answer", queued: "Queued", running: "Running", ended: "Ended" } as const;
-const ENDS = { done: "Done", denied: "Denied", failed: "Failed", stale: "Stale", cancelled: "Cancelled" } as const;
+const OPEN = { preparing: "Preparing", asking: "Waits for your answer", queued: "Queued", running: "Running", ended: "Ended" } as const;
 
-const Result = ({ row: { state, result } }: { readonly row: CallRow }) => (
-  <span class={`badge ${result ?? state}`}>{result ? ENDS[result] : OPEN[state]}</span>
+const Result = ({ row: { state, result, end } }: { readonly row: CallRow }) => (
+  <span class={`badge ${result ?? state}`}>{end ?? OPEN[state]}</span>
 );
 
 const by = ({ allowed_by: all }: CallRow): string => all.map(allowedBy).join(", ");

@@ -100,7 +100,8 @@ function Items() {
     if (at >= 0) rows.reveal(at);
   });
   const shown = all.value;
-  if (shown.length === 0) return <p class="quiet none">{filter.value ? "Nothing fits the filter." : "Nothing yet."}</p>;
+  // If nothing waits, the detail pane says so.
+  if (shown.length === 0) return filter.value || tab.value === "answered" ? <p class="quiet none">{filter.value ? "Nothing fits the filter." : "Nothing yet."}</p> : null;
   return <List key={tab.value} rows={rows} count={shown.length} height={62} varies keyOf={(index) => shown[index]?.key ?? index} row={(index) => shown[index]?.row} />;
 }
 

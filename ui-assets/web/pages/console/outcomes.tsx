@@ -17,11 +17,11 @@ function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "ba
   const who = /^(nobody|$)/.test(by) ? "" : ` by ${oneLine(by, 80)}`;
   if (status === "denied") return ["bad", `✗ Denied${who}`];
   if (status === "expired") return ["bad", "✗ Denied: nobody answered in time"];
-  if (status === "cancelled") return ["quiet", "Cancelled by the caller before an answer"];
+  if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
   const { state = "never ran", files = 0, message = null, code = null } = result ?? {};
   if (state === "applied") return ["good", `✓ Allowed${who} and applied${files > 0 ? ` (${counted(files, "file")} changed)` : ""}`];
-  const why = message ?? code;
-  const end = state === "stale" ? "not applied: something has changed" : state;
+  const why = state === "stale" ? null : (message ?? code);
+  const end = state === "stale" ? "not done: something had changed" : state;
   return state === "running" ? ["quiet", `Allowed${who}; running`] : ["bad", `✗ Allowed${who}, but ${end}${why ? `: ${oneLine(why, 300)}` : ""}`];
 }
 

@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 
 import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/client";
 
-const PROGRAM = join(process.env["CARGO_TARGET_DIR"] ?? join(import.meta.dirname, "../../../../target"), "debug/bailiwick");
+const PROGRAM = process.env["BAILIWICK_PROGRAM"] ?? join(process.env["CARGO_TARGET_DIR"] ?? join(import.meta.dirname, "../../../../target"), "debug/bailiwick");
 
 /** The files: the folder `shop` is served, `notes` by a third-party server, and `outside` by nobody. */
 const FILES: Record<string, string> = {

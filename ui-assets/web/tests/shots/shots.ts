@@ -118,6 +118,7 @@ test("outcomes", async ({ page, started }) => {
   await history(started);
   await questions.open(page, started.console);
   await questions.empty(page);
+  await questions.outcomes(page, /Change src\/cart\.rs/);
   await picture("outcomes", page);
 });
 

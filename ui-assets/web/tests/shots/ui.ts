@@ -32,6 +32,12 @@ export const questions = {
   async empty(page: Page): Promise<void> {
     await expect(page.getByText(/No pending requests/)).toBeVisible();
   },
+  /** The outcomes of earlier questions, with this one shown. */
+  async outcomes(page: Page, name: RegExp): Promise<void> {
+    await page.getByRole("button", { name: /^Answered/ }).click();
+    await page.locator("button.row", { hasText: name }).click();
+    await expect(page.locator(".card").getByText(name)).toBeVisible();
+  },
 };
 
 /** The console's page with the calls of agents. */

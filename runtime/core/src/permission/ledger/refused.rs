@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::millis;
+use super::super::{DecidedBy, millis};
 use crate::error::{CallError, Code};
 use crate::scope::Coverage;
 
@@ -60,7 +60,8 @@ impl From<NotAsked> for CallError {
                     "a person refused `{}` for the rest of the session; go on without it",
                     crate::text::escape(&denied.pattern().to_string())
                 ),
-            ),
+            )
+            .with("denied_by", DecidedBy::Person.as_str()),
         }
     }
 }
