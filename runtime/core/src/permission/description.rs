@@ -179,12 +179,35 @@ pub(super) fn replaced_by<'c>(change: &Change, changes: &'c [Change]) -> Option<
     transfers.find(|other| other.to.as_ref() == Some(&change.path) && change.op == Op::Modify)
 }
 
-/// Whether the call replaces the whole content of a file. Tools that change parts of files can divide their changes.
+/// Whether the call keeps less than half of a file's content, as far as is known. Tools that change parts of files can
+/// divide their changes.
 pub(super) fn replaces(change: &Change, request: &Request) -> bool {
+    let half = change.before.bytes().unwrap_or_default() / 2;
+    is_rewritten(change, request) && kept_bytes(change) <= half
+}
+
+/// Whether the call writes a whole file, and keeps at least half of its content but not all.
+pub(super) fn removes_lines(change: &Change, request: &Request) -> bool {
+    is_rewritten(change, request) && !replaces(change, request)
+}
+
+fn is_rewritten(change: &Change, request: &Request) -> bool {
     let diff = &change.diff;
-    change.op == Op::Modify
-        && !request.divisible
-        && (diff.removed > 0 || diff.binary || diff.large || diff.hidden)
+    let changes = diff.removed > 0 || diff.binary || diff.large || diff.hidden;
+    change.op == Op::Modify && !request.divisible && changes
+}
+
+/// The size of the lines of a file that stay; 0 if its lines are not known.
+pub(super) fn kept_bytes(change: &Change) -> u64 {
+    let diff = &change.diff;
+    if diff.binary || diff.large || diff.hidden || diff.hunks.is_empty() {
+        return 0;
+    }
+    let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
+    let removed = lines.filter(|line| line.op == '-');
+    let removed: u64 = removed.map(|line| line.text.len() as u64).sum();
+    let before = change.before.bytes().unwrap_or_default();
+    before.saturating_sub(removed)
 }
 
 /// The path as people know it: relative to the root if there is only one. Ambiguous paths are quoted.
@@ -298,11 +321,9 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
         .as_ref()
         .map(|to| name(to, roots))
         .unwrap_or_default();
-    let over = |change: &Change| {
-        let mut changes = all.iter();
-        changes.any(|other| change.to.as_ref() == Some(&other.path) && other.op == Op::Modify)
-    };
-    let onto = if over(change) { "over" } else { "to" };
+    let is_over = all
+        .iter()
+        .any(|other| change.to.as_ref() == Some(&other.path) && other.op == Op::Modify);
     match change.op {
         Op::Create | Op::MakeDirectory => format!("Create {object}"),
         Op::Modify if replaces(change, request) => format!("Replace {object}"),
@@ -311,8 +332,10 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
             Some(bytes) => format!("Delete {object} ({})", size(bytes)),
             None => format!("Delete {object}"),
         },
-        Op::Move => format!("Move {object} {onto} {to}"),
-        Op::Copy => format!("Copy {object} {onto} {to}"),
+        Op::Move if is_over => format!("Replace {to} with {object}"),
+        Op::Copy if is_over => format!("Replace {to} with a copy of {object}"),
+        Op::Move => format!("Move {object} to {to}"),
+        Op::Copy => format!("Copy {object} to {to}"),
     }
 }
 
@@ -420,7 +443,7 @@ mod tests {
                 change(Modify, "/r/b", None),
                 change(Copy, "/r/a", Some("/r/b")),
             ],
-            "Copy a over b",
+            "Replace b with a copy of a",
         );
         check(
             vec![change(MakeDirectory, "/r/d", None)],

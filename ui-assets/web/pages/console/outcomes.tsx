@@ -6,7 +6,7 @@ import { loadChanges } from "../../lib/console/preview.ts";
 import { state } from "../../lib/console/state.ts";
 import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
-import { Name } from "../../lib/ui.tsx";
+import { Agent, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { Heading } from "./heading.tsx";
@@ -53,7 +53,7 @@ export function OutcomeView({ id }: { readonly id: string }) {
   if (!outcome) return <p class="empty">This question is no longer kept.</p>;
   return (
     <div class="card">
-      <p class="line"><b><Name text={outcome.agent} /></b> <span class="quiet end">{clock(outcome.at)}</span></p>
+      <p class="line"><Agent name={outcome.agent} /> <span class="quiet end">{clock(outcome.at)}</span></p>
       <Heading><Name text={outcome.sentence} /></Heading>
       <p><Status outcome={outcome} /></p>
       <Failed failure={failure} />
