@@ -517,7 +517,7 @@ test("hostile lines, names and sentences are rendered as plain text", async ({ p
   const policy: string[] = [];
   page.on("console", (message) => policy.push(message.text()));
   const hunks = [{ old_start: 1, new_start: 1, lines: [{ op: "+", text: bad + "x".repeat(10_000) }] }];
-  const hostile = { sentence: bad, agent: [bad], needs: [bad], dangers: [{ kind: bad, text: bad }], files: [{ path: bad, op: bad, bytes: 1 }] };
+  const hostile = { sentence: bad, agent: [bad], needs: [bad], dangers: [{ kind: bad, text: bad }], files: [{ path: `/${bad}`, op: bad, bytes: 1 }] };
   host.state.questions = [question(1, hostile), question(2, { ...hostile, preview: null })];
   host.answers.set(`review/${run}-1`, changes({ path: bad, hunks }));
   host.state.agents = [agent(9, { agent: bad, paused: true })];

@@ -6,9 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Request;
-use super::description::{
-    changes, contents, kept_bytes, name, removes_lines, replaced_by, replaces, shortened, size,
-};
+use super::description::{Loss, changes, contents, loss, name, replaced_by, shortened, size};
 use crate::effect::{Change, Op};
 use crate::path::VirtualPath;
 use crate::policy::fold;
@@ -27,9 +25,9 @@ pub enum DangerKind {
     Delete,
     /// A folder is deleted with everything in it.
     Recursive,
-    /// Less than half of an existing file's content is kept.
+    /// All or most of an existing file's content is replaced.
     Overwrite,
-    /// A tool that writes whole files removes or replaces some lines of one, and keeps most of it.
+    /// A tool that writes whole files removes or replaces some lines of one, and keeps at least half of it.
     Rewrite,
     /// A move or copy replaces an existing file.
     MoveOver,
@@ -222,21 +220,30 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         let text = format!("The old content of {names} is lost");
         dangers.push(Danger::new(DangerKind::MoveOver, text));
     }
-    let rewritten = |kind, is_of_kind: fn(&Change, &Request) -> bool| {
-        let of_kind = replaced.iter().filter(|change| is_of_kind(change, request));
-        let files: Vec<&Change> = of_kind.copied().collect();
+    for degree in [Loss::All, Loss::Most, Loss::Some] {
+        let files: Vec<&Change> = replaced
+            .iter()
+            .filter(|change| loss(change, request) == Some(degree))
+            .copied()
+            .collect();
+        if files.is_empty() {
+            continue;
+        }
+        let names = listed(files.iter().map(name));
         let lines: usize = files.iter().map(|change| change.diff.removed).sum();
         let lines = counted(lines as u64, "line", "lines");
-        let names = listed(files.iter().map(name));
-        let text = if files.iter().any(|change| kept_bytes(change) > 0) {
-            format!("Removes or replaces {lines} of {names}")
-        } else {
-            format!("Replaces everything in {names}")
+        let is_removal = files.iter().all(|change| change.diff.added == 0);
+        let text = match degree {
+            Loss::All => format!("Replaces everything in {names}"),
+            _ if is_removal => format!("Removes {lines} of {names}"),
+            _ => format!("Removes or replaces {lines} of {names}"),
         };
-        (!files.is_empty()).then(|| Danger::new(kind, text))
-    };
-    dangers.extend(rewritten(DangerKind::Overwrite, replaces));
-    dangers.extend(rewritten(DangerKind::Rewrite, removes_lines));
+        let kind = match degree {
+            Loss::All | Loss::Most => DangerKind::Overwrite,
+            Loss::Some => DangerKind::Rewrite,
+        };
+        dangers.push(Danger::new(kind, text));
+    }
     dangers
 }
 
@@ -281,7 +288,7 @@ fn of_needs(request: &Request) -> Vec<Danger> {
             let names = listed(replaced);
             format!("{names} already exists, the old")
         };
-        let text = format!("If {file} content may be lost, and it cannot be shown first");
+        let text = format!("If {file} content may be lost; it cannot be previewed");
         dangers.push(Danger::new(DangerKind::Overwrite, text));
     }
     dangers
@@ -575,7 +582,7 @@ mod tests {
             with(&[Operation::Create, Operation::Change], false),
             [text(
                 Overwrite,
-                "If the file already exists, its content may be lost, and it cannot be shown first"
+                "If the file already exists, its content may be lost; it cannot be previewed"
             )]
         );
         assert_eq!(
@@ -640,19 +647,20 @@ mod tests {
 
     #[test]
     fn rewriting_a_part_of_a_file_is_a_lesser_danger_than_replacing_it() {
-        let rewritten = |kept: usize| {
+        let rewritten = |kept: usize, added: &str| {
             let mut change = change(Op::Modify, "/r/a");
             let line = |op, text: &str| HunkLine {
                 op,
                 text: text.to_owned(),
             };
-            let mut lines = vec![line('-', "1\n"), line('+', "2\n")];
+            let mut lines = vec![line('-', "1111\n"), line('+', added)];
             lines.extend((0..kept).map(|_| line(' ', "x\n")));
             change.before = Entry::File {
                 hash: ContentHash::of(b""),
-                bytes: 2 + 2 * kept as u64,
+                bytes: 5 + 2 * kept as u64,
             };
             change.diff.removed = 1;
+            change.diff.added = usize::from(!added.is_empty());
             change.diff.hunks = vec![Hunk {
                 old_start: 1,
                 old_lines: 1 + kept,
@@ -663,10 +671,13 @@ mod tests {
             change
         };
         let text = "Removes or replaces 1 line of a";
-        check(vec![rewritten(2)], &[(DangerKind::Rewrite, text)]);
-        check(vec![rewritten(1)], &[(DangerKind::Overwrite, text)]);
+        check(vec![rewritten(3, "2\n")], &[(DangerKind::Rewrite, text)]);
+        check(vec![rewritten(1, "2\n")], &[(DangerKind::Overwrite, text)]);
+        let text = "Removes 1 line of a";
+        check(vec![rewritten(3, "")], &[(DangerKind::Rewrite, text)]);
+        check(vec![rewritten(3, "1111, 2\n")], &[]);
         let text = "Replaces everything in a";
-        check(vec![rewritten(0)], &[(DangerKind::Overwrite, text)]);
+        check(vec![rewritten(0, "2\n")], &[(DangerKind::Overwrite, text)]);
     }
 
     const HIDDEN: &str = "contains invisible characters that can hide what it really says";
@@ -704,7 +715,12 @@ mod tests {
         let hidden = content("a\u{200b}b\u{1b}[2J\n", '+');
         assert_eq!(hidden[0].1, format!("The new text of a {HIDDEN}"));
         for removed_or_plain in [content("a\u{200b}", '-'), content("a\tb\r\n", '+')] {
-            assert_eq!(removed_or_plain, []);
+            let kinds = removed_or_plain.iter().map(|(kind, _)| *kind);
+            assert!(
+                !kinds
+                    .into_iter()
+                    .any(|kind| kind == DangerKind::HiddenCharacters)
+            );
         }
         let mut request = request(1, 1, &["read:file:/r/a"]);
         request.arguments = serde_json::json!({ "list": ["a\u{202e}"] });

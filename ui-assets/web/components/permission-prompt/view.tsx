@@ -35,7 +35,7 @@ function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly b
   const path = oneLine(own.agent.join(" › "), 120);
   return (
     <span class="who">
-      <Agent name={name} most={60} /> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
+      {name[0] === "~" && "A program that "}<Agent name={name} most={60} /> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
     </span>
   );
 }

@@ -45,7 +45,7 @@ export class FileDiff {
     return [
       ...notes,
       ...(isOther ? [`Kind: ${before.kind} → ${after.kind}.`] : []),
-      ...(hidden ? ["Hidden or misleading characters are shown as escapes such as \\u{202e}."] : []),
+      ...(hidden ? ["Invisible characters are shown as codes such as \\u{202e}."] : []),
       ...(crlf ? [lf ? "Some lines end in CRLF." : "Lines end in CRLF."] : []),
     ];
   });

@@ -93,7 +93,7 @@ function Hashes({ change: { before, after, hidden } }: { readonly change: Change
   return (
     <details class="hashes quiet">
       <summary>File hashes</summary>
-      {`sha256 ${before.hash || "nothing"} → ${after.hash || "nothing"}`}
+      {`sha256 ${before.hash} → ${after.hash}`}
     </details>
   );
 }
