@@ -285,8 +285,13 @@ fn of_needs(request: &Request) -> Vec<Danger> {
         let file = if replaced.len() == 1 && paths(request).len() == 1 {
             "the file already exists, its".to_owned()
         } else {
+            let exist = if replaced.len() == 1 {
+                "exists"
+            } else {
+                "exist"
+            };
             let names = listed(replaced);
-            format!("{names} already exists, the old")
+            format!("{names} already {exist}, the old")
         };
         let text = format!("If {file} content may be lost; it cannot be previewed");
         dangers.push(Danger::new(DangerKind::Overwrite, text));
