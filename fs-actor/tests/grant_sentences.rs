@@ -117,14 +117,14 @@ impl Clause {
     }
 }
 
-/// Parses a sentence such as `create or change /repo/a and everything in it; read /repo/c/f (outside your roots)`.
+/// Parses a sentence such as `create or change /repo/a and everything in it; read /repo/c/f (outside your project)`.
 fn parse(sentence: &str) -> Vec<Clause> {
     let clauses = sentence
         .split("; ")
         .filter(|clause| *clause != "protected names stay closed");
     let parsed = clauses.map(|clause| {
         let clause = clause
-            .strip_suffix(" (outside your roots)")
+            .strip_suffix(" (outside your project)")
             .unwrap_or(clause);
         let all = clause.strip_suffix(" and everything in it");
         let (operations, path) = all.unwrap_or(clause).rsplit_once(' ').unwrap();

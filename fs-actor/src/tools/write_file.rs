@@ -124,7 +124,7 @@ impl WriteTool for WriteFile {
             "Write file",
             "Creates a file, or with `mode` replaces it or appends to it. To change parts of a file, use `edit_file`.",
         )
-        .intent("Write {path} [({mode})]")
+        .intent("Write {path}")
         .scopes(&["write:file", "read:file"])
         .destructive()
         .group("files", 0.8)

@@ -283,7 +283,7 @@ pub(super) fn question_view(
     block.extra.choices.clear();
     let mut dangers = request.dangers.clone();
     if let (Trust::Unknown, Some(server)) = (&trust, server) {
-        let text = format!("The host does not know the server {server}");
+        let text = format!("Nobody can check what this tool of {server} does with the data");
         dangers.push(Danger::new(DangerKind::UnknownServer, text));
     }
     QuestionView {
@@ -439,7 +439,7 @@ mod tests {
         for (known, expected) in [
             (
                 &[][..],
-                json!([{ "kind": "unknown_server", "text": "The host does not know the server hub" }]),
+                json!([{ "kind": "unknown_server", "text": "Nobody can check what this tool of hub does with the data" }]),
             ),
             (&[card], json!([])),
         ] {

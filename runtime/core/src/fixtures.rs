@@ -233,10 +233,10 @@ pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
         (
             asked(&["write:file:/tmp/x"]),
             vec![
-                (Asked, "change /tmp/x (outside your roots)", true),
+                (Asked, "change /tmp/x (outside your project)", true),
                 (
                     File,
-                    "create, change, delete or move /tmp/x (outside your roots)",
+                    "create, change, delete or move /tmp/x (outside your project)",
                     true,
                 ),
             ],

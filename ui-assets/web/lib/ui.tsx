@@ -4,7 +4,15 @@ import type { ButtonHTMLAttributes, ComponentChildren } from "preact";
 import { escaped, message, oneLine, visible } from "./visible.ts";
 
 /** Text from a server or agent on one line, isolated from the direction of the surrounding text. */
-export const Name = ({ text, most }: { readonly text: string; readonly most?: number }) => <bdi>{oneLine(text, most)}</bdi>;
+export const Name = ({ text, most }: { readonly text: string; readonly most?: number | undefined }) => <bdi>{oneLine(text, most)}</bdi>;
+
+/** The name of an agent. A leading `~` means that a client has given it itself. */
+export const Agent = ({ name, most }: { readonly name: string; readonly most?: number | undefined }) => (
+  <>
+    {name[0] === "~" && <span class="quiet">says it is </span>}
+    <b><Name text={name.replace("~", "")} most={most} /></b>
+  </>
+);
 
 export const Code = ({ text, class: look }: { readonly text: string; readonly class?: string }) => (
   <code class={look}><bdi>{visible(text)}</bdi></code>

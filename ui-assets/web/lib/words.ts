@@ -14,6 +14,9 @@ export function size(bytes: number): string {
   return `${left < 10 ? left.toFixed(1) : Math.round(left)} ${UNITS[unit]}`;
 }
 
+/** What a planned operation will do. */
+export const planned = (op: string): string => ({ modify: "change", make_directory: "create" })[op] ?? visible(op);
+
 /** A path without hidden characters, cut in the middle, so that the name at its end stays. */
 export function shortPath(path: string, most = 40): string {
   const shown = visible(path);

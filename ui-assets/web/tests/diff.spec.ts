@@ -50,7 +50,7 @@ test("line ends, missing line ends, hidden characters, modes and renames are poi
   await tab.evaluate(show, patch);
   await expect(tab.locator("h2")).toHaveText("old.txt → new.txt");
   await expect(tab.locator(".badge")).toHaveText("Moved");
-  await expect(tab.locator(".note")).toHaveText(["Mode: 100644 → 100755.", "Hidden or misleading characters are shown as escapes such as \\u{202e}.", "Some lines end in CRLF."]);
+  await expect(tab.locator(".note")).toHaveText(["Mode: 100644 → 100755.", "Invisible characters are shown as codes such as \\u{202e}.", "Some lines end in CRLF."]);
   await expect(tab.locator(".t.del")).toHaveText(["dosCRLF", "end"]);
   await expect(tab.locator(".t.add")).toHaveText(["unix", "e\\u{202e}ndno line end at the end of the file"]);
   await expect(tab.locator(".escape")).toHaveText("\\u{202e}");

@@ -86,13 +86,13 @@ test("the first view has two answers and no scope syntax", async ({ page, site }
 test("dangers are named and marked", async ({ page, site }) => {
   const dangers = [
     { kind: "delete", text: "Deletes the folder old and 12 files" },
-    { kind: "protected", text: ".mcp.json is protected: it starts programs" },
+    { kind: "protected", text: ".mcp.json is sensitive: it starts programs" },
     { kind: "hidden_characters", text: "The name a\u202eb has U+202E" },
-    { kind: "outside", text: "/etc/x is outside your roots" },
+    { kind: "outside", text: "/etc/x is outside your project" },
   ];
   await asked(page, site, question(1, { dangers }));
   const marks = page.getByRole("list", { name: "Dangers" }).getByRole("listitem");
-  await expect(marks).toHaveText(["⚠ Deletes the folder old and 12 files", "⚠ .mcp.json is protected: it starts programs", "⚠ The name a\\u{202e}b has U+202E", "⚠ /etc/x is outside your roots"]);
+  await expect(marks).toHaveText(["⚠ Deletes the folder old and 12 files", "⚠ .mcp.json is sensitive: it starts programs", "⚠ The name a\\u{202e}b has U+202E", "⚠ /etc/x is outside your project"]);
   await expect(marks.last()).toHaveClass("danger amber");
   await expect(marks.first()).toHaveClass("danger");
   await expect(yes(page)).toHaveClass(/red/);
@@ -102,10 +102,10 @@ test("dangers are named and marked", async ({ page, site }) => {
 });
 
 test("without a preview, the first files are listed", async ({ page, site }) => {
-  const files = Array.from({ length: 20 }, (_, n) => ({ path: `/a/${"folder/".repeat(20)}name-${n}.txt`, op: "delete", bytes: 34_000 }));
+  const files = Array.from({ length: 20 }, (_, n) => ({ path: `/a/${"folder/".repeat(20)}name-${n}.txt`, op: "delete" }));
   await asked(page, site, question(1, { files, files_total: 50, preview: null }));
   await expect(page.locator(".affected li")).toHaveCount(9);
-  await expect(page.locator(".affected li").first()).toHaveText(/^delete\/a\/folder.*….*folder\/name-0\.txt34 kB$/);
+  await expect(page.locator(".affected li").first()).toHaveText(/^Will delete\/a\/folder.*….*folder\/name-0\.txt$/);
   await expect(page.getByText("and 42 more")).toBeVisible();
 });
 
@@ -355,7 +355,7 @@ test("the details show tool, server, scopes and arguments", async ({ page, site 
   await expect(page.getByText("(unknown to this host)")).toBeVisible();
   await expect(page.getByText('"new_text": "two"')).toBeVisible();
   await set(page, { block: question(2, { arguments_bytes: 9000 }) });
-  await expect(page.getByText(/^Arguments: the first \d+ characters of 9000 bytes$/)).toBeAttached();
+  await expect(page.getByText(/^What the agent sends: the first \d+ characters of 9000 bytes$/)).toBeAttached();
 });
 
 test("a final status is shown and does not change", async ({ page, site }) => {
@@ -363,7 +363,7 @@ test("a final status is shown and does not change", async ({ page, site }) => {
     ["granted", "Answered elsewhere: allowed."],
     ["denied", "Answered elsewhere: denied."],
     ["expired", "Denied: no answer in time."],
-    ["cancelled", "The call has ended; there is nothing to answer."],
+    ["cancelled", "The call has ended."],
   ] as const) {
     await asked(page, site, question(1));
     await set(page, { block: question(1, {}, { status }) });

@@ -87,16 +87,16 @@ test("every kind of change is labeled", async ({ page, site }) => {
   await page.goto(site.origin);
   await expect(page.locator(".files li")).toHaveCount(11);
   for (const [path, badge, text] of [
-    ["/repo/docs/new.md", "New", "Some text\\u{202e}txt.exe."],
-    ["/repo/old.txt", "Deleted", "gone"],
-    ["/repo/crlf.bat", "Changed", "echo b\\u{d}"],
-    ["/repo/name.txt → /repo/sub/renamed.txt", "Moved", "The content stays as it is."],
-    ["/repo/from.txt → /repo/copied.txt", "Copied", "The content stays as it is."],
-    ["/repo/sub", "New directory", "Directory will be created."],
-    ["/repo/build", "Deleted", "Directory and its contents will be deleted."],
-    ["/repo/logo.png", "Changed", "Binary file"],
-    ["/repo/large.csv", "Changed", "Too much changed"],
-    ["/repo/secret", "Changed", "may not read the file"],
+    ["/repo/docs/new.md", "Will create", "Some text\\u{202e}txt.exe."],
+    ["/repo/old.txt", "Will delete", "gone"],
+    ["/repo/crlf.bat", "Will change", "echo b\\u{d}"],
+    ["/repo/name.txt → /repo/sub/renamed.txt", "Will move", "The content stays as it is."],
+    ["/repo/from.txt → /repo/copied.txt", "Will copy", "The content stays as it is."],
+    ["/repo/sub", "Will create", "Directory will be created."],
+    ["/repo/build", "Will delete", "Directory and its contents will be deleted."],
+    ["/repo/logo.png", "Will change", "Binary file"],
+    ["/repo/large.csv", "Will change", "Too much changed"],
+    ["/repo/secret", "Will change", "may not read the file"],
   ] as const) {
     const file = page.locator(".file").filter({ has: page.locator("h2", { hasText: new RegExp(`^${path.replace(/[.]/g, "\\.")}$`) }) });
     await expect(file.locator(".badge")).toHaveText(badge);

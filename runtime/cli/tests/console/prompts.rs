@@ -76,9 +76,10 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     assert_eq!(question_of(&stage, harmless).await.1, []);
     let replace = json!({ "path": "/repo/a.txt", "content": "two\u{202e}\n", "mode": "overwrite" });
     let replacing = start(&stage, "write_file", replace).await;
-    let hidden = "The new content of a.txt has U+202E right-to-left override";
+    let hidden =
+        "The new text of a.txt contains invisible characters that can hide what it really says";
     let expected = [
-        found("overwrite", "Replaces the whole content of a.txt"),
+        found("overwrite", "Replaces everything in a.txt"),
         found("hidden_characters", hidden),
     ];
     let (sentence, dangers) = question_of(&stage, replacing).await;
@@ -89,16 +90,16 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
     let moving = start(&stage, "move", over).await;
     let (sentence, dangers) = question_of(&stage, moving).await;
-    let expected = found("move_over", "Replaces b.txt, which already exists");
+    let expected = found("move_over", "The old content of b.txt is lost");
     assert_eq!(
         (sentence.as_str(), dangers),
-        ("Move a.txt over b.txt", vec![expected])
+        ("Replace b.txt with a.txt", vec![expected])
     );
     let protected = stage.start_write(".mcp.json", "{}").await;
     let (kind, text) = question_of(&stage, protected).await.1.pop().unwrap();
     assert_eq!(kind, "protected");
     assert!(
-        text.starts_with(".mcp.json is protected: agents follow it"),
+        text.starts_with(".mcp.json is sensitive: AI agents follow it"),
         "{text}"
     );
     let secret = stage.start_write(".env", "KEY=1\n").await;

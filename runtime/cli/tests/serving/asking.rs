@@ -118,7 +118,7 @@ async fn form_for_paths_outside_the_roots_requires_the_tick_beyond_this_call() {
     let question = client.receive().await;
     let form = &question["params"]["requestedSchema"]["properties"];
     let breadths = form["breadth"]["enum"].as_array().unwrap();
-    let is_outside = |text: &Value| text.as_str().unwrap().contains("outside your roots");
+    let is_outside = |text: &Value| text.as_str().unwrap().contains("outside your project");
     assert!(breadths.iter().all(is_outside), "{question}");
     assert_eq!(form["confirm"]["type"], "boolean", "{question}");
     let longer = json!({"decision": "allow", "lifetime": "session"});

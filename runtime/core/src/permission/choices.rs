@@ -112,7 +112,12 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
         let outside = one
             .path()
             .is_some_and(|path| root_of(path, roots).is_none());
-        let text = one.sentence() + if outside { " (outside your roots)" } else { "" };
+        let text = one.sentence()
+            + if outside {
+                " (outside your project)"
+            } else {
+                ""
+            };
         if !texts.contains(&text) {
             texts.push(text);
         }
@@ -335,8 +340,8 @@ mod tests {
 
     #[test]
     fn top_level_home_and_parents_of_roots_are_not_offered() {
-        let said = "change /tmp/x (outside your roots)";
-        let any = "create, change, delete or move /tmp/x (outside your roots)";
+        let said = "change /tmp/x (outside your project)";
+        let any = "create, change, delete or move /tmp/x (outside your project)";
         check(
             &["change write:file:/tmp/x"],
             &["*"],
@@ -356,12 +361,12 @@ mod tests {
             &[
                 (
                     Breadth::Asked,
-                    "read /etc/apt/sources.list (outside your roots)",
+                    "read /etc/apt/sources.list (outside your project)",
                     true,
                 ),
                 (
                     Breadth::Folder,
-                    "read /etc/apt and everything in it (outside your roots)",
+                    "read /etc/apt and everything in it (outside your project)",
                     true,
                 ),
             ],

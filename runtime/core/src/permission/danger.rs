@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Request;
-use super::description::{changes, contents, name, replaced_by, replaces, shortened, size};
+use super::description::{Loss, changes, contents, loss, name, replaced_by, shortened, size};
 use crate::effect::{Change, Op};
 use crate::path::VirtualPath;
 use crate::policy::fold;
@@ -25,15 +25,17 @@ pub enum DangerKind {
     Delete,
     /// A folder is deleted with everything in it.
     Recursive,
-    /// The whole content of an existing file is replaced.
+    /// All or most of an existing file's content is replaced.
     Overwrite,
+    /// A tool that writes whole files removes or replaces some lines of one, and keeps at least half of it.
+    Rewrite,
     /// A move or copy replaces an existing file.
     MoveOver,
     /// Something is executed.
     Execute,
     /// A file looks like a secret, such as a key.
     Secret,
-    /// A file is protected, since it has an effect on what tools or agents do.
+    /// A file is protected, since programs run commands from it or agents follow it.
     Protected,
     /// A name or content has characters that are invisible or change how text is displayed.
     HiddenCharacters,
@@ -54,14 +56,20 @@ pub struct Danger {
     pub kind: DangerKind,
     /// A sentence for people, without a period. It quotes names of files, so escape it before it is shown.
     pub text: String,
+    /// Facts for experts, such as the names of the hidden characters.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 impl Danger {
     /// Creates a danger.
     #[must_use]
     pub fn new(kind: DangerKind, text: impl Into<String>) -> Self {
-        let text = text.into();
-        Self { kind, text }
+        Self {
+            kind,
+            text: text.into(),
+            detail: None,
+        }
     }
 }
 
@@ -122,7 +130,7 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
         let object = object.unwrap_or_else(|| Coverage::of(need).sentence());
         dangers.push(Danger::new(
             DangerKind::Protected,
-            format!("{object} is protected: {reason}"),
+            format!("{object} is sensitive: {reason}"),
         ));
     }
     dangers.extend(hidden_characters(request));
@@ -130,12 +138,14 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
     let outside = request.needs.iter().filter_map(Scope::path).filter(outside);
     let outside: BTreeSet<&VirtualPath> = outside.collect();
     if !outside.is_empty() {
-        let are = if outside.len() == 1 { "is" } else { "are" };
-        let names = listed(outside.into_iter().map(|path| shortened(path.as_str())));
-        dangers.push(Danger::new(
-            DangerKind::Outside,
-            format!("{names} {are} outside your roots"),
-        ));
+        // A sentence about one file has its name.
+        let text = if outside.len() == 1 && paths(request).len() == 1 {
+            "This is outside your project".to_owned()
+        } else {
+            let names = listed(outside.into_iter().map(|path| shortened(path.as_str())));
+            format!("Outside your project: {names}")
+        };
+        dangers.push(Danger::new(DangerKind::Outside, text));
     }
     dangers.sort_by_key(|danger| danger.kind);
     dangers
@@ -206,20 +216,33 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .filter(|change| change.op == Op::Modify)
         .partition(|change| replaced_by(change, all).is_some());
     if !moved.is_empty() {
-        let text = format!(
-            "Replaces {}, which already exists",
-            listed(moved.iter().map(name))
-        );
+        let names = listed(moved.iter().map(name));
+        let text = format!("The old content of {names} is lost");
         dangers.push(Danger::new(DangerKind::MoveOver, text));
     }
-    let replaced: Vec<String> = replaced
-        .iter()
-        .filter(|change| replaces(change, request))
-        .map(name)
-        .collect();
-    if !replaced.is_empty() {
-        let text = format!("Replaces the whole content of {}", listed(replaced));
-        dangers.push(Danger::new(DangerKind::Overwrite, text));
+    for degree in [Loss::All, Loss::Most, Loss::Some] {
+        let files: Vec<&Change> = replaced
+            .iter()
+            .filter(|change| loss(change, request) == Some(degree))
+            .copied()
+            .collect();
+        if files.is_empty() {
+            continue;
+        }
+        let names = listed(files.iter().map(name));
+        let lines: usize = files.iter().map(|change| change.diff.removed).sum();
+        let lines = counted(lines as u64, "line", "lines");
+        let is_removal = files.iter().all(|change| change.diff.added == 0);
+        let text = match degree {
+            Loss::All => format!("Replaces everything in {names}"),
+            _ if is_removal => format!("Removes {lines} of {names}"),
+            _ => format!("Removes or replaces {lines} of {names}"),
+        };
+        let kind = match degree {
+            Loss::All | Loss::Most => DangerKind::Overwrite,
+            Loss::Some => DangerKind::Rewrite,
+        };
+        dangers.push(Danger::new(kind, text));
     }
     dangers
 }
@@ -259,7 +282,18 @@ fn of_needs(request: &Request) -> Vec<Danger> {
         .map(|(_, path)| name(path))
         .collect();
     if !replaced.is_empty() {
-        let text = format!("May replace the whole content of {}", listed(replaced));
+        let file = if replaced.len() == 1 && paths(request).len() == 1 {
+            "the file already exists, its".to_owned()
+        } else {
+            let exist = if replaced.len() == 1 {
+                "exists"
+            } else {
+                "exist"
+            };
+            let names = listed(replaced);
+            format!("{names} already {exist}, the old")
+        };
+        let text = format!("If {file} content may be lost; it cannot be previewed");
         dangers.push(Danger::new(DangerKind::Overwrite, text));
     }
     dangers
@@ -324,12 +358,8 @@ fn hidden_characters(request: &Request) -> Vec<Danger> {
     for path in paths(request) {
         let found: BTreeSet<char> = path.chars().filter(|c| is_deceptive(*c)).collect();
         if !found.is_empty() {
-            let text = format!(
-                "The name {} has {}",
-                named(&path, request),
-                characters(&found)
-            );
-            dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+            let what = format!("The name {}", named(&path, request));
+            dangers.push(hidden(&what, &found));
         }
     }
     match changes(request) {
@@ -342,8 +372,7 @@ fn hidden_characters(request: &Request) -> Vec<Danger> {
                     .collect();
                 if !found.is_empty() {
                     let file = name(change.to.as_ref().unwrap_or(&change.path), &request.roots);
-                    let text = format!("The new content of {file} has {}", characters(&found));
-                    dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+                    dangers.push(hidden(&format!("The new text of {file}"), &found));
                 }
             }
         }
@@ -351,19 +380,27 @@ fn hidden_characters(request: &Request) -> Vec<Danger> {
             let mut found = BTreeSet::new();
             in_value(&request.arguments, &mut found);
             if !found.is_empty() {
-                let text = format!("The arguments have {}", characters(&found));
-                dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+                dangers.push(hidden("The data that is sent", &found));
             }
         }
     }
     let more = dangers.len().saturating_sub(MOST_NAMED);
     dangers.truncate(MOST_NAMED);
     if more > 0 {
-        let places = counted(more as u64, "more place has", "more places have");
-        let text = format!("{places} hidden characters");
+        let places = counted(more as u64, "more place contains", "more places contain");
+        let text = format!("{places} invisible characters");
         dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
     }
     dangers
+}
+
+/// The danger of hidden characters in `what`.
+fn hidden(what: &str, found: &BTreeSet<char>) -> Danger {
+    let text = format!("{what} contains invisible characters that can hide what it really says");
+    Danger {
+        detail: Some(characters(found)),
+        ..Danger::new(DangerKind::HiddenCharacters, text)
+    }
 }
 
 /// Adds the hidden characters of all texts in `value`.
@@ -516,13 +553,13 @@ mod tests {
         replaced.diff.removed = 1;
         check(
             vec![replaced.clone()],
-            &[(Overwrite, "Replaces the whole content of a")],
+            &[(Overwrite, "Replaces everything in a")],
         );
         let mut moved = change(Op::Move, "/r/b");
         moved.to = Some(path("/r/a"));
         check(
             vec![replaced, moved],
-            &[(MoveOver, "Replaces a, which already exists")],
+            &[(MoveOver, "The old content of a is lost")],
         );
     }
 
@@ -548,7 +585,10 @@ mod tests {
         );
         assert_eq!(
             with(&[Operation::Create, Operation::Change], false),
-            [text(Overwrite, "May replace the whole content of x")]
+            [text(
+                Overwrite,
+                "If the file already exists, its content may be lost; it cannot be previewed"
+            )]
         );
         assert_eq!(
             with(&[Operation::Create, Operation::Delete], false),
@@ -565,7 +605,7 @@ mod tests {
         assert_eq!(kinds("read:file:/r/x"), []);
         assert_eq!(
             kinds("read:file:/tmp/x"),
-            text(Outside, "/tmp/x is outside your roots")
+            text(Outside, "This is outside your project")
         );
         assert_eq!(
             kinds("execute:cli:git"),
@@ -611,9 +651,57 @@ mod tests {
     }
 
     #[test]
-    fn hidden_characters_of_names_and_new_content_are_named() {
+    fn rewriting_a_part_of_a_file_is_a_lesser_danger_than_replacing_it() {
+        let rewritten = |kept: usize, added: &str| {
+            let mut change = change(Op::Modify, "/r/a");
+            let line = |op, text: &str| HunkLine {
+                op,
+                text: text.to_owned(),
+            };
+            let mut lines = vec![line('-', "1111\n"), line('+', added)];
+            lines.extend((0..kept).map(|_| line(' ', "x\n")));
+            change.before = Entry::File {
+                hash: ContentHash::of(b""),
+                bytes: 5 + 2 * kept as u64,
+            };
+            change.diff.removed = 1;
+            change.diff.added = usize::from(!added.is_empty());
+            change.diff.hunks = vec![Hunk {
+                old_start: 1,
+                old_lines: 1 + kept,
+                new_start: 1,
+                new_lines: 1 + kept,
+                lines,
+            }];
+            change
+        };
+        let text = "Removes or replaces 1 line of a";
+        check(vec![rewritten(3, "2\n")], &[(DangerKind::Rewrite, text)]);
+        check(vec![rewritten(1, "2\n")], &[(DangerKind::Overwrite, text)]);
+        let text = "Removes 1 line of a";
+        check(vec![rewritten(3, "")], &[(DangerKind::Rewrite, text)]);
+        check(vec![rewritten(3, "1111, 2\n")], &[]);
+        let text = "Replaces everything in a";
+        check(vec![rewritten(0, "2\n")], &[(DangerKind::Overwrite, text)]);
+    }
+
+    const HIDDEN: &str = "contains invisible characters that can hide what it really says";
+
+    #[test]
+    fn hidden_characters_are_named_in_the_detail() {
+        let mut request = request(1, 1, &["read:file:/r/a\u{200b}\u{202e}txt"]);
+        request.describe(&[]);
+        let detail = request.dangers[0].detail.as_deref();
+        assert_eq!(
+            detail,
+            Some("U+200B zero width space and U+202E right-to-left override")
+        );
+    }
+
+    #[test]
+    fn hidden_characters_of_names_and_new_content_are_found() {
         let found = of(request(1, 1, &["read:file:/r/a\u{202e}txt"]), Vec::new());
-        let expected = "The name \"a\u{202e}txt\" has U+202E right-to-left override".to_owned();
+        let expected = format!("The name \"a\u{202e}txt\" {HIDDEN}");
         assert_eq!(found, [(DangerKind::HiddenCharacters, expected)]);
         let content = |text: &str, op| {
             let mut change = change(Op::Modify, "/r/a");
@@ -630,16 +718,18 @@ mod tests {
             of(request(1, 1, &["write:file:/r/a"]), vec![change])
         };
         let hidden = content("a\u{200b}b\u{1b}[2J\n", '+');
-        assert_eq!(
-            hidden[0].1,
-            "The new content of a has U+001B escape and U+200B zero width space"
-        );
+        assert_eq!(hidden[0].1, format!("The new text of a {HIDDEN}"));
         for removed_or_plain in [content("a\u{200b}", '-'), content("a\tb\r\n", '+')] {
-            assert_eq!(removed_or_plain, []);
+            let kinds = removed_or_plain.iter().map(|(kind, _)| *kind);
+            assert!(
+                !kinds
+                    .into_iter()
+                    .any(|kind| kind == DangerKind::HiddenCharacters)
+            );
         }
         let mut request = request(1, 1, &["read:file:/r/a"]);
         request.arguments = serde_json::json!({ "list": ["a\u{202e}"] });
-        let expected = "The arguments have U+202E right-to-left override".to_owned();
+        let expected = format!("The data that is sent {HIDDEN}");
         assert_eq!(
             of(request, Vec::new()),
             [(DangerKind::HiddenCharacters, expected)]
@@ -666,6 +756,6 @@ mod tests {
             found[1].1.contains("and 97 more look like secrets"),
             "{found:?}"
         );
-        assert_eq!(found[5].1, "97 more places have hidden characters");
+        assert_eq!(found[5].1, "97 more places contain invisible characters");
     }
 }

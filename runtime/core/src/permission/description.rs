@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::Request;
-use crate::effect::{Change, EntryKind, Op};
+use crate::effect::{Change, EntryKind, Hunk, Op};
 use crate::path::VirtualPath;
 use crate::scope::{Operation, Operations, Scope, quoted};
 use crate::text::{abbreviated, counted};
@@ -179,12 +179,56 @@ pub(super) fn replaced_by<'c>(change: &Change, changes: &'c [Change]) -> Option<
     transfers.find(|other| other.to.as_ref() == Some(&change.path) && change.op == Op::Modify)
 }
 
-/// Whether the call replaces the whole content of a file. Tools that change parts of files can divide their changes.
-pub(super) fn replaces(change: &Change, request: &Request) -> bool {
+/// How much of its content a file loses that a tool writes as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// All of it, as far as is known.
+    All,
+    /// More than half of it.
+    Most,
+    /// At most half of it.
+    Some,
+}
+
+/// What the call removes from the content of a file. Tools that change parts of files can divide their changes.
+pub(super) fn loss(change: &Change, request: &Request) -> Option<Loss> {
     let diff = &change.diff;
-    change.op == Op::Modify
-        && !request.divisible
-        && (diff.removed > 0 || diff.binary || diff.large || diff.hidden)
+    if change.op != Op::Modify || request.divisible {
+        return None;
+    }
+    if diff.binary || diff.large || diff.hidden || diff.removed > 0 && diff.hunks.is_empty() {
+        return Some(Loss::All);
+    }
+    let lost: usize = diff.hunks.iter().map(lost_bytes).sum();
+    let lost = lost as u64;
+    let before = change.before.bytes().unwrap_or_default();
+    match lost {
+        0 => None,
+        _ if lost >= before => Some(Loss::All),
+        _ if lost > before / 2 => Some(Loss::Most),
+        _ => Some(Loss::Some),
+    }
+}
+
+/// The size of the text that a hunk removes, without what its removed and added text have in common at their start and
+/// end. A common last line end alone does not count.
+fn lost_bytes(hunk: &Hunk) -> usize {
+    let text = |op| {
+        let lines = hunk.lines.iter().filter(move |line| line.op == op);
+        lines.map(|line| line.text.as_str()).collect::<String>()
+    };
+    let (all, new) = (text('-'), text('+'));
+    let old = all.trim_end_matches('\n').as_bytes();
+    let new = new.trim_end_matches('\n').as_bytes();
+    let shorter = old.len().min(new.len());
+    let equal = |(one, other): &(&u8, &u8)| one == other;
+    let start = old.iter().zip(new).take_while(equal).count();
+    let ends = old.iter().rev().zip(new.iter().rev());
+    let end = ends.take(shorter - start).take_while(equal).count();
+    match start + end {
+        0 => all.len(),
+        common => old.len() - common,
+    }
 }
 
 /// The path as people know it: relative to the root if there is only one. Ambiguous paths are quoted.
@@ -298,21 +342,21 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
         .as_ref()
         .map(|to| name(to, roots))
         .unwrap_or_default();
-    let over = |change: &Change| {
-        let mut changes = all.iter();
-        changes.any(|other| change.to.as_ref() == Some(&other.path) && other.op == Op::Modify)
-    };
-    let onto = if over(change) { "over" } else { "to" };
+    let is_over = all
+        .iter()
+        .any(|other| change.to.as_ref() == Some(&other.path) && other.op == Op::Modify);
     match change.op {
         Op::Create | Op::MakeDirectory => format!("Create {object}"),
-        Op::Modify if replaces(change, request) => format!("Replace {object}"),
+        Op::Modify if loss(change, request) == Some(Loss::All) => format!("Replace {object}"),
         Op::Modify => format!("Change {object}"),
         Op::Delete => match change.before.bytes() {
             Some(bytes) => format!("Delete {object} ({})", size(bytes)),
             None => format!("Delete {object}"),
         },
-        Op::Move => format!("Move {object} {onto} {to}"),
-        Op::Copy => format!("Copy {object} {onto} {to}"),
+        Op::Move if is_over => format!("Replace {to} with {object}"),
+        Op::Copy if is_over => format!("Replace {to} with a copy of {object}"),
+        Op::Move => format!("Move {object} to {to}"),
+        Op::Copy => format!("Copy {object} to {to}"),
     }
 }
 
@@ -420,7 +464,7 @@ mod tests {
                 change(Modify, "/r/b", None),
                 change(Copy, "/r/a", Some("/r/b")),
             ],
-            "Copy a over b",
+            "Replace b with a copy of a",
         );
         check(
             vec![change(MakeDirectory, "/r/d", None)],

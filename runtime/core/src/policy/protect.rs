@@ -6,9 +6,9 @@ use super::patterns::PatternBudget;
 
 /// Why the files of a Git repository are protected. It also applies to repositories that are recognised only by their
 /// structure.
-pub(crate) const GIT: &str = "Git runs programs that its configuration and hooks name";
+pub(crate) const GIT: &str = "Git can run commands from it, such as at every commit";
 /// Reason for protected names of the configuration.
-const CONFIGURED: &str = "the configuration protects it";
+const CONFIGURED: &str = "your settings protect it";
 
 /// A file name that is protected, while the entries beneath it are not.
 const GIT_FILE: &str = ".git";
@@ -42,7 +42,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "automation runs what it says, often with the project's credentials",
+        "build servers run commands from it, often with the project's passwords and keys",
         &[
             "**/.github/workflows/**",
             "**/.github/actions/**",
@@ -51,7 +51,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "agents follow it as instructions, or start the servers and hooks that it names",
+        "AI agents follow it as instructions, or start the programs that it names",
         &[
             "**/AGENTS.md",
             "**/AGENTS.override.md",
@@ -99,7 +99,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "editors and debuggers run tasks and commands that it names",
+        "editors and debuggers can run commands from it, such as when you open the project",
         &[
             "**/.devcontainer/**",
             "**/.devcontainer.json",
@@ -118,7 +118,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "shells and terminal programs run or obey it when they start",
+        "shells and terminals run commands from it whenever they start",
         &[
             "**/.bash_aliases",
             "**/.bash_login",
@@ -146,7 +146,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "package managers and build tools run programs that it names",
+        "package managers and build tools can run commands from it, such as at the next build",
         &[
             "**/.cargo/config*",
             "**/.npmrc",
@@ -166,7 +166,7 @@ const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "it decides who may sign in where",
+        "it decides who can sign in to which computer",
         &["**/.netrc", "**/.ssh/**"],
     ),
 ];

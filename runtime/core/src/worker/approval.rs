@@ -222,7 +222,7 @@ impl Shared {
                 return call;
             }
             let description = crate::text::escape(&description).replace('"', "'");
-            return format!("{call}, described there as \"{description}\"");
+            return format!("{call}, which claims (unchecked): \"{description}\"");
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;

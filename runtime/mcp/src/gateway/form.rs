@@ -481,8 +481,8 @@ mod tests {
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let offered = &form["requestedSchema"]["properties"];
         assert_eq!(offered["confirm"]["type"], "boolean");
-        let broad = "create, change, delete or move /tmp/x (outside your roots)";
-        let asked = "change /tmp/x (outside your roots)";
+        let broad = "create, change, delete or move /tmp/x (outside your project)";
+        let asked = "change /tmp/x (outside your project)";
         assert_eq!(offered["breadth"]["enum"], json!([asked, broad]));
         let accept = ElicitationAction::Accept;
         let parsed = |breadth: &str, lifetime: &str, confirm: Value| {

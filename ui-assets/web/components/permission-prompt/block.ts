@@ -10,9 +10,9 @@ const details = object({
   needs: list(text),
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
-  dangers: list(object({ kind: text, text })),
+  dangers: list(object({ kind: text, text, detail: maybe(text) })),
   /** The first files that the call affects; `files_total` is the number of all. */
-  files: list(object({ path: text, op: text, bytes: maybe(number) })),
+  files: list(object({ path: text, op: text })),
   files_total: number,
   /** What an answer that outlasts the call can allow, the narrowest first. */
   choices: list(

@@ -199,7 +199,7 @@ export class PermissionPrompt extends HTMLElement {
       granted: by ? `${by}allowed.` : "Allowed.",
       denied: by ? `${by}denied.` : "Denied.",
       expired: late,
-      cancelled: "The call has ended; there is nothing to answer.",
+      cancelled: "The call has ended.",
     }[status];
     const prompt = (
       <Prompt

@@ -1,12 +1,12 @@
 // What a permission prompt shows.
-import { Button, Code, Marked } from "../../lib/ui.tsx";
+import { Agent, Button, Code, Marked } from "../../lib/ui.tsx";
 import { oneLine, visible } from "../../lib/visible.ts";
 import { fromJson } from "../../lib/json.ts";
-import { counted, shortPath, size } from "../../lib/words.ts";
+import { planned, shortPath } from "../../lib/words.ts";
 import type { Block, Details } from "./block.ts";
 import { allowWords, denyWords } from "./choice.ts";
 import type { Choice } from "./choice.ts";
-import { dangerLook, isRed } from "./dangers.ts";
+import { buttonLook, dangerLook } from "./dangers.ts";
 import { Options } from "./options.tsx";
 
 /** What a call wants, if the host does not tell. */
@@ -35,7 +35,7 @@ function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly b
   const path = oneLine(own.agent.join(" › "), 120);
   return (
     <span class="who">
-      <b><bdi>{oneLine(name, 60)}</bdi></b> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
+      {name[0] === "~" && "A program that "}<Agent name={name} most={60} /> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
     </span>
   );
 }
@@ -45,11 +45,10 @@ function Files({ details: { files, files_total } }: { readonly details: Details 
   const first = files.slice(0, MOST_FILES);
   return (
     <ul class="affected">
-      {first.map(({ path, op, bytes }) => (
+      {first.map(({ path, op }) => (
         <li>
-          <span class={`badge ${op === "delete" ? "danger" : ""}`}>{visible(op).replace("_", " ")}</span>
+          <span class={`badge ${op === "delete" ? "danger" : ""}`}>{`Will ${planned(op)}`}</span>
           <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>
-          {bytes !== undefined && <span class="quiet">{size(bytes)}</span>}
         </li>
       ))}
       {files_total > first.length && <li class="quiet">{`and ${files_total - first.length} more`}</li>}
@@ -58,12 +57,14 @@ function Files({ details: { files, files_total } }: { readonly details: Details 
 }
 
 /** Lists the arguments by name; arguments that are not a JSON object are shown as text. */
-function Arguments({ params, whole }: { readonly params: string; readonly whole: number | undefined }) {
+function Arguments({ block: { tool_call: { params, server_name }, bailiwick: own } }: { readonly block: Block }) {
+  const whole = own?.arguments_bytes;
+  const words = !own || own.trust === "own" ? "What the agent sends" : `What is sent to ${oneLine(server_name, 80)}`;
   const value = fromJson(params) ?? params;
   const entries = Object.entries(Object(value) === value ? (value as object) : { "": value });
   return (
     <>
-      <h3>{whole ? `Arguments: the first ${params.length} characters of ${counted(whole, "byte")}` : "Arguments"}</h3>
+      <h3>{words}{whole && `: the first ${params.length} characters of ${whole} bytes`}</h3>
       {entries.map(([key, one]: [string, unknown]) => (
         <div class="argument">
           <Code text={key} />
@@ -76,7 +77,7 @@ function Arguments({ params, whole }: { readonly params: string; readonly whole:
   );
 }
 
-const More = ({ block: { tool_call: call, bailiwick: own } }: { readonly block: Block }) => (
+const More = ({ block, block: { tool_call: call, bailiwick: own } }: { readonly block: Block }) => (
   <details>
     <summary>Details</summary>
     <p>
@@ -84,7 +85,8 @@ const More = ({ block: { tool_call: call, bailiwick: own } }: { readonly block: 
     </p>
     {own && <h3>Needs</h3>}
     <ul class="needs">{own?.needs.map((need) => <li><Code text={need} /></li>)}</ul>
-    <Arguments params={call.params} whole={own?.arguments_bytes} />
+    {own?.dangers.map(({ detail }) => detail && <p><Sentence text={detail} /></p>)}
+    {own?.preview && <Arguments block={block} />}
   </details>
 );
 
@@ -132,8 +134,9 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
         </ul>
       )}
       {own && own.waiting > 1 && <p class="quiet">{`${own.waiting} equal calls wait; “once” lets one of them through.`}</p>}
-      {own && !own.preview && own.files.length > 0 && <Files details={own} />}
+      {own && !own.preview && own.files.some(({ path }) => !own.sentence.includes(path)) && <Files details={own} />}
       <div class="preview" ref={shownView}>{!view && own?.preview && "Loading preview…"}</div>
+      {!own?.preview && <Arguments block={block} />}
       <More block={block} />
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
@@ -141,7 +144,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>
-          <Button class={`primary allow ${isRed(dangers) ? "red" : ""}`} disabled={!allowable} aria-keyshortcuts={key("a")} press={() => answer(true)}>{allowWords(own, choice)}</Button>
+          <Button class={`primary allow ${buttonLook(dangers)}`} disabled={!allowable} aria-keyshortcuts={key("a")} press={() => answer(true)}>{allowWords(own, choice)}</Button>
         </div>
       </div>
     </>

@@ -1,8 +1,7 @@
 // Descriptions of changes without lines: directories, binary files and others.
 
+import { counted } from "../words.ts";
 import type { Change, Contents, Entry } from "./change.ts";
-
-const counted = (count: number, one: string, several = `${one}s`): string => `${count} ${count === 1 ? one : several}`;
 
 /** A summary such as `2 files, 1 directory, 12 bytes`. */
 export function counts({ files, directories, others, bytes }: Contents): string {
@@ -17,9 +16,9 @@ export function listing({ files, directories, others, first }: Contents): string
   return more > 0 ? [...lines, `… and ${more} more`] : lines;
 }
 
-/** Type, size and hash of a binary file before and after. */
+/** Type and size of a binary file before and after. */
 function binary(type: string | undefined, before: Entry, after: Entry): string {
-  const side = ({ kind, hash, bytes }: Entry): string => (kind === "file" ? `${counted(bytes, "byte")}, sha256 ${hash.slice(0, 12)}` : "");
+  const side = ({ kind, bytes }: Entry): string => (kind === "file" ? counted(bytes, "byte") : "");
   const sides = [side(before), side(after)].filter((one, at, all) => one && all.indexOf(one) === at);
   return `Binary file (${type || "unknown type"}): ${sides.join(" → ")}`;
 }

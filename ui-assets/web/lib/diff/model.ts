@@ -7,7 +7,7 @@ import { visible } from "../visible.ts";
 import type { Change } from "./change.ts";
 import type { Row } from "./hunks.ts";
 import { layout, parts } from "./layout.ts";
-import type { Cell, Gap } from "./layout.ts";
+import type { Cell, Gap, Line } from "./layout.ts";
 
 /** Number of characters of a line that are shown at first. */
 const LONGEST = 2000;
@@ -26,6 +26,8 @@ export class FileDiff {
   readonly place = signal<number | undefined>(undefined);
   /** Incremented by each move to a place. */
   moves = 0;
+  /** The move or copy that replaces the file, if any. */
+  from: Change | undefined;
   /** Incremented when lines are loaded. */
   readonly version = signal(0);
 
@@ -43,7 +45,7 @@ export class FileDiff {
     return [
       ...notes,
       ...(isOther ? [`Kind: ${before.kind} → ${after.kind}.`] : []),
-      ...(hidden ? ["Hidden or misleading characters are shown as escapes such as \\u{202e}."] : []),
+      ...(hidden ? ["Invisible characters are shown as codes such as \\u{202e}."] : []),
       ...(crlf ? [lf ? "Some lines end in CRLF." : "Lines end in CRLF."] : []),
     ];
   });
@@ -100,7 +102,7 @@ export class FileDiff {
   }
 
   /** Tells which lines are in view. */
-  need(_cells: readonly Cell[]): void {}
+  need(_lines: readonly Line[]): void {}
 
   /** The controls of a gap. */
   controls(_gap: Gap, _isLast: boolean): ComponentChild {

@@ -5,7 +5,7 @@ import { Button } from "../ui.tsx";
 import { message } from "../visible.ts";
 import type { Change } from "./change.ts";
 import type { Row } from "./hunks.ts";
-import type { Cell, Gap } from "./layout.ts";
+import type { Cell, Gap, Line } from "./layout.ts";
 import { FileDiff } from "./model.ts";
 
 /** Requests the rows of a query such as `from=400&count=500`. */
@@ -23,8 +23,9 @@ export class PagedDiff extends FileDiff {
     this.#load = load;
   }
 
-  /** Loads the lines of these cells that are missing. */
-  override need(cells: readonly Cell[]): void {
+  /** Loads those of these lines that are missing. */
+  override need(lines: readonly Line[]): void {
+    const cells = lines.flatMap(({ left, right }) => [left, right]).filter((cell) => cell !== undefined);
     const away = cells.filter((cell) => !this.row(cell));
     const least = (some: readonly Cell[], by: 1 | 3): Cell | undefined => some.toSorted((a, b) => (a[by] ?? 0) - (b[by] ?? 0))[0];
     for (const first of [least(away.filter((cell) => cell[3] !== undefined), 3), least(away.filter((cell) => cell[3] === undefined), 1)]) if (first) this.#want(first);
@@ -53,8 +54,8 @@ export class PagedDiff extends FileDiff {
     );
     return (
       <>
-        {hidden > 20 && gap.start > 1 && button("↓ 20", { from: gap.from + 20 }, "Show 20 more lines below the change above")}
-        {hidden > 20 && !isLast && button("↑ 20", { to: gap.to - 20 }, "Show 20 more lines above the change below")}
+        {hidden > 20 && gap.start > 1 && button("↓ 20", { from: gap.from + 20 }, "Show 20 lines below the change above")}
+        {hidden > 20 && !isLast && button("↑ 20", { to: gap.to - 20 }, "Show 20 lines above the change below")}
         {button("Show all", { from: gap.to + 1 })}
       </>
     );

@@ -11,7 +11,7 @@ export function PlainDiff({ files }: { readonly files: readonly FileDiff[] }) {
   );
   return (
     <div class={`diff ${isSplit ? "split" : "wrap"}`}>
-      <span class="group">{button("Unified", false)}{button("Side by side", true)}</span>
+      <span class="joined">{button("Unified", false)}{button("Side by side", true)}</span>
       {files.map((file) => {
         const { path, to, hunks } = file.change;
         return (

@@ -5,6 +5,7 @@ import { own, watch } from "../component.ts";
 import { List, Rows } from "../list.tsx";
 import { Button, Marked, Tick } from "../ui.tsx";
 import { visible } from "../visible.ts";
+import { counted } from "../words.ts";
 import type { Row } from "./hunks.ts";
 import type { Cell, Gap, Line } from "./layout.ts";
 import type { FileDiff } from "./model.ts";
@@ -61,7 +62,7 @@ function Between({ file, gap, hunk }: { readonly file: FileDiff; readonly gap: G
           <Tick checked={!file.excluded.value.has(hunk)} change={(on) => file.exclude(hunk, !on)} /> Make this change ({hunk + 1} of {file.hunks.length})
         </label>
       )}
-      <span class="count">{hidden > 0 && `${hidden} unchanged`}</span>
+      <span class="count">{hidden > 0 && counted(hidden, "unchanged line")}</span>
       {file.controls(gap, !isBelow)}
     </span>
   );
@@ -85,8 +86,7 @@ export function DiffTable({ file }: { readonly file: FileDiff }) {
   const split = file.split.value;
   const here = file.place.value === undefined ? undefined : starts[file.place.value];
   watch(() => {
-    const shown = file.layout.value.lines.slice(rows.first.value, rows.last.value);
-    file.need(shown.flatMap(({ left, right }) => [left, right]).filter((cell) => cell !== undefined));
+    file.need(file.layout.value.lines.slice(rows.first.value, rows.last.value));
   });
   watch(() => {
     const { place, layout } = file;

@@ -1,9 +1,11 @@
 // Shows the changes of a call: a toolbar, the list of files, and a section with the lines of each file.
 import { computed, signal } from "@preact/signals-core";
+import type { ComponentChild } from "preact";
 
 import { counts as summary, listing, reason } from "./contents.ts";
 import { Button } from "../ui.tsx";
 import { visible } from "../visible.ts";
+import { planned } from "../words.ts";
 import type { Change } from "./change.ts";
 import { FileDiff } from "./model.ts";
 import { DiffTable, Notes } from "./table.tsx";
@@ -31,6 +33,10 @@ export class Diff {
   );
   /** Number of hunks. */
   readonly hunks: number;
+  /** Whether the changes have not been made yet. */
+  isPlanned = false;
+  /** Shown above the lines of a file, such as why they could not be loaded. */
+  alert: (file: FileDiff) => ComponentChild = () => undefined;
   /** Called when a person excludes or includes a hunk. */
   onExclude: () => void = () => undefined;
   readonly counts = computed(() => {
@@ -40,13 +46,16 @@ export class Diff {
 
   /** `fileOf` makes the state of a change by its index. */
   constructor(changes: readonly Change[], fileOf = (change: Change, _at: number, onExclude: () => void) => new FileDiff(change, onExclude)) {
-    this.files = changes.map((change, at) => fileOf(change, at, () => this.onExclude()));
+    const files = changes.map((change, at) => fileOf(change, at, () => this.onExclude()));
+    // A move or copy over a file is shown as the replacement of that file.
+    for (const file of files) file.from = changes.find(({ to }) => file.change.op === "modify" && to === file.change.path);
+    this.files = files.filter(({ change }) => files.every(({ from }) => from !== change));
     this.hunks = changes.flatMap(({ hunks }) => hunks).length;
   }
 
   /** Allows a person to exclude hunks of modified files. */
   set divisible(divisible: boolean) {
-    for (const file of this.files) file.divisible.value = divisible && file.change.op === "modify";
+    for (const file of this.files) file.divisible.value = divisible && this.hunks > 1 && file.change.op === "modify";
   }
 
   setSplit(split: boolean): void {
@@ -80,47 +89,34 @@ export const Counts = ({ added, removed }: { readonly added: number; readonly re
   ) : null;
 
 function Hashes({ change: { before, after, hidden } }: { readonly change: Change }) {
-  const both = [before.hash, after.hash];
-  const [old, now] = both.map((hash) => hash.slice(0, 12) || "nothing");
-  if (hidden || old === now) return null;
+  if (hidden || before.hash === after.hash) return null;
   return (
-    <span class="hashes quiet" title={both.join(" → ")}>sha256 <code>{old}</code> → <code>{now}</code></span>
+    <details class="hashes quiet">
+      <summary>File hashes</summary>
+      {`sha256 ${before.hash} → ${after.hash}`}
+    </details>
   );
 }
 
-function File({ file }: { readonly file: FileDiff }) {
-  const { change } = file;
+function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) {
+  const { change, from } = file;
   const { path, to, op, contents, hidden } = change;
   const entries = contents ? listing(contents) : [];
   const why = reason(change);
-  const failure = file.failure.value;
   return (
     <details class="file" open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
       <summary>
-        {op && <span class={`badge ${op}`}>{OPERATIONS[op] ?? visible(op)}</span>}
+        {op && <span class={`badge ${op}`}>{diff.isPlanned ? `Will ${from ? "replace" : planned(op)}` : from ? "Replaced" : (OPERATIONS[op] ?? visible(op))}</span>}
         {path && (
           <h2>
+            {from && <><bdi>{visible(from.path)}</bdi> → </>}
             <bdi>{visible(path)}</bdi>
             {to && <span class="to"> → <bdi>{visible(to)}</bdi></span>}
           </h2>
         )}
-        <Hashes change={change} />
         <Counts {...countsOf(file)} />
       </summary>
-      {failure && (
-        <p class="notice bad" role="alert">
-          <span>{visible(failure.words)}</span>{" "}
-          <button
-            type="button"
-            onClick={({ currentTarget }) => {
-              currentTarget.closest("details")?.querySelector<HTMLElement>("[role=table]")?.focus();
-              failure.retry();
-            }}
-          >
-            Try again
-          </button>
-        </p>
-      )}
+      {diff.alert(file)}
       {entries.length > 0 && contents ? (
         <>
           <p class="note">With everything in it: {summary(contents)}{hidden && ", and what this worker may not read"}</p>
@@ -131,23 +127,22 @@ function File({ file }: { readonly file: FileDiff }) {
       ) : undefined}
       <Notes file={file} />
       {!why && entries.length === 0 && change.hunks.length > 0 && <DiffTable file={file} />}
+      <Hashes change={change} />
     </details>
   );
 }
 
 export function Toolbar({ diff }: { readonly diff: Diff }) {
   const { split, wrap, place, places, counts } = diff;
+  const layout = (words: string, isSplit: boolean) => <Button aria-pressed={split.value === isSplit} press={() => diff.setSplit(isSplit)}>{words}</Button>;
+  const move = (sign: string, key: string, words: string, step: 1 | -1) => (
+    <Button aria-keyshortcuts={key} title={`${words} (${key})`} aria-label={words} press={() => diff.go(step)}>{sign}</Button>
+  );
   return (
     <div class="bar" role="toolbar" aria-label="View">
-      <span class="group">
-        <Button aria-pressed={!split.value} press={() => diff.setSplit(false)}>Unified</Button>
-        <Button aria-pressed={split.value} press={() => diff.setSplit(true)}>Side by side</Button>
-      </span>
+      <span class="joined">{layout("Unified", false)}{layout("Side by side", true)}</span>
       <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" title="Wrap long lines (w)" press={() => diff.toggleWrap()}>Wrap</Button>
-      <span class="group">
-        <Button aria-keyshortcuts="p" title="Previous change (p)" aria-label="Previous change" press={() => diff.go(-1)}>↑</Button>
-        <Button aria-keyshortcuts="n" title="Next change (n)" aria-label="Next change" press={() => diff.go(1)}>↓</Button>
-      </span>
+      <span class="joined">{move("↑", "p", "Previous change", -1)}{move("↓", "n", "Next change", 1)}</span>
       <span class="where quiet" role="status">{place.value >= 0 && `${place.value + 1} of ${places.value.length}`}</span>
       <Counts {...counts.value} />
     </div>
@@ -181,7 +176,7 @@ export function DiffView({ diff }: { readonly diff: Diff }) {
     <div class={`diff${diff.split.value ? " split" : diff.wrap.value ? " wrap" : ""}`}>
       <Toolbar diff={diff} />
       {diff.files.length > 1 && <Files diff={diff} />}
-      {diff.files.map((file, at) => <File key={at} file={file} />)}
+      {diff.files.map((file, at) => <File key={at} file={file} diff={diff} />)}
     </div>
   );
 }

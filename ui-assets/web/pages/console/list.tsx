@@ -6,12 +6,12 @@ import { own, watch } from "../../lib/component.ts";
 import { dangerLook, dangerWords } from "../../components/permission-prompt/dangers.ts";
 import { left } from "../../lib/calm.ts";
 import { host } from "../../lib/console/api.ts";
-import type { Agent, Outcome, Question } from "../../lib/console/api.ts";
+import type { Agent as Running, Outcome, Question } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { second, state } from "../../lib/console/state.ts";
 import { List, Rows } from "../../lib/list.tsx";
-import { Button, Name } from "../../lib/ui.tsx";
+import { Agent, Button, Name } from "../../lib/ui.tsx";
 import { visible } from "../../lib/visible.ts";
 import { counted, shortPath } from "../../lib/words.ts";
 import { count, current, detail, filter, groups, idOf, listed, outcomes, show, tab } from "./inbox.ts";
@@ -21,14 +21,14 @@ import { Status } from "./outcomes.tsx";
 
 const failure = new Failure();
 
-const pause = (agents: readonly Agent[], paused: boolean): void => {
+const pause = (agents: readonly Running[], paused: boolean): void => {
   void failure.of(Promise.all(agents.map(({ worker }) => host("pause", { worker, paused }))));
 };
 
 /** The remaining time, which changes each second. */
 function Left({ at }: { readonly at: number }) {
   void second.value;
-  return <span class="end">{left(at)}</span>;
+  return <span class="end">denied in {left(at)}</span>;
 }
 
 interface RowProps {
@@ -52,7 +52,7 @@ function QuestionRow({ question }: { readonly question: Question }) {
     <Row text={sentence} isShown={!!current.value && idOf(current.value) === idOf(question)} press={() => show({ question })}>
       {[...new Set(dangers.map(({ kind }) => kind))].map((kind) => <span key={kind} class={`badge ${dangerLook(kind)}`}>⚠ {dangerWords(kind)}</span>)}
       {path && <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>}
-      {files_total > 1 && `+${files_total - 1}`}
+      {files_total > 1 && `and ${counted(files_total - 1, "more file")}`}
       <Left at={expires_at} />
     </Row>
   );
@@ -63,9 +63,9 @@ function GroupHeader({ group: { agent, questions } }: { readonly group: Group })
   const agents = state.value?.agents.filter(({ worker, paused }) => workers.has(worker) && !paused) ?? [];
   return (
     <div class="group">
-      <h3><Name text={agent} most={80} /> <span class="quiet">{questions.length}</span></h3>
-      {agents.length > 0 && <CalmButton class="flat" title="New calls wait until you resume" press={() => pause(agents, true)}>Pause</CalmButton>}
-      {questions.length > 1 && <CalmButton class="flat" press={() => show({ words: `of ${agent}`, questions })}>{`Answer ${questions.length}…`}</CalmButton>}
+      <h3><Agent name={agent} most={80} /> <span class="quiet">{questions.length}</span></h3>
+      {agents.length > 0 && <CalmButton class="flat" title="New calls wait" press={() => pause(agents, true)}>Pause</CalmButton>}
+      {questions.length > 1 && <CalmButton class="flat" press={() => show({ words: `of ${agent}`, questions })}>{`Allow or deny ${questions.length}…`}</CalmButton>}
     </div>
   );
 }
@@ -76,7 +76,7 @@ function OutcomeRow({ outcome }: { readonly outcome: Outcome }) {
   return (
     <Row text={outcome.sentence} isShown={!!now && "outcome" in now && now.outcome === id} press={() => show({ outcome: id })}>
       <Status outcome={outcome} />
-      <span class="end"><Name text={outcome.agent} most={40} /></span>
+      <span class="end"><Agent name={outcome.agent} most={40} /></span>
     </Row>
   );
 }
@@ -115,7 +115,7 @@ interface StoppedProps {
 /** What an agent may not do for now, and a button that ends it. */
 const Stopped = ({ agent, children, act, press }: StoppedProps) => (
   <p class="notice line">
-    <span><b><Name text={agent} /></b> {children}.</span>
+    <span><Agent name={agent} /> {children}.</span>
     <CalmButton press={press}>{act}</CalmButton>
   </p>
 );
@@ -172,8 +172,7 @@ export function ListPane() {
         )}
         {tab.value === "waiting" && isMany && (
           <p class="line">
-            <span class="quiet">{`${counted(groups.value.length, "agent")}, ${counted(listed.value.reduce((sum, { bailiwick }) => sum + bailiwick.files_total, 0), "file")}`}</span>
-            <CalmButton class="flat end" press={() => show({ words: filter.value && `with “${filter.value}”`, questions: listed.value })}>{`Answer all ${listed.value.length}…`}</CalmButton>
+            <CalmButton class="flat end" press={() => show({ words: filter.value && `with “${filter.value}”`, questions: listed.value })}>{`Allow or deny all ${listed.value.length}…`}</CalmButton>
           </p>
         )}
         <Paused />

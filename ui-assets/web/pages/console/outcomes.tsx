@@ -6,7 +6,7 @@ import { loadChanges } from "../../lib/console/preview.ts";
 import { state } from "../../lib/console/state.ts";
 import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
-import { Name } from "../../lib/ui.tsx";
+import { Agent, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { Heading } from "./heading.tsx";
@@ -14,15 +14,16 @@ import { last } from "./inbox.ts";
 
 /** How the status of a question looks, and what became of its call. */
 function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
-  const who = /^(nobody|$)/.test(by) ? "" : ` by ${oneLine(by, 80)}`;
+  const who = by && by !== "nobody" ? ` by ${oneLine(by, 80)}` : "";
   if (status === "denied") return ["bad", `✗ Denied${who}`];
   if (status === "expired") return ["bad", "✗ Denied: nobody answered in time"];
   if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
   const { state = "never ran", files = 0, message = null, code = null } = result ?? {};
   if (state === "applied") return ["good", `✓ Allowed${who} and applied${files > 0 ? ` (${counted(files, "file")} changed)` : ""}`];
-  const why = state === "stale" ? null : (message ?? code);
-  const end = state === "stale" ? "not done: something had changed" : state;
-  return state === "running" ? ["quiet", `Allowed${who}; running`] : ["bad", `✗ Allowed${who}, but ${end}${why ? `: ${oneLine(why, 300)}` : ""}`];
+  if (state === "running") return ["quiet", `Allowed${who}; running`];
+  const why = oneLine(message ?? code ?? "", 300);
+  const end = state === "stale" ? "not done: something had changed" : why ? `${state}: ${why}` : state;
+  return ["bad", `✗ Allowed${who}, but ${end}`];
 }
 
 export function Status({ outcome }: { readonly outcome: Outcome }) {
@@ -50,10 +51,10 @@ export function OutcomeView({ id }: { readonly id: string }) {
     if (!ran) return;
     void failure.of(loadChanges(`call/${ran}`).then((loaded) => (diff.value = loaded)));
   });
-  if (!outcome) return <p class="empty">This question is no longer kept.</p>;
+  if (!outcome) return <p class="empty">No longer kept.</p>;
   return (
     <div class="card">
-      <p class="line"><b><Name text={outcome.agent} /></b> <span class="quiet end">{clock(outcome.at)}</span></p>
+      <p class="line"><Agent name={outcome.agent} /> <span class="quiet end">{clock(outcome.at)}</span></p>
       <Heading><Name text={outcome.sentence} /></Heading>
       <p><Status outcome={outcome} /></p>
       <Failed failure={failure} />

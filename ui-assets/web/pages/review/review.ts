@@ -2,6 +2,7 @@
 import { batch, signal } from "@preact/signals-core";
 
 import { reviewed } from "../../lib/diff/change.ts";
+import { loadFailure } from "../../lib/diff/failure.tsx";
 import { PagedDiff } from "../../lib/diff/paged.tsx";
 import { Diff } from "../../lib/diff/view.tsx";
 import { at, flag, isFields, items, listOf, number, object, or, string } from "../../lib/json.ts";
@@ -39,6 +40,8 @@ let given: unknown;
 
 export function show(data: Review): void {
   const diff = new Diff(data.changes, (change, at, onExclude) => new PagedDiff(change, onExclude, (query) => loadRows(`${data.uri}.rows?change=${at}&${query}`)));
+  diff.isPlanned = data.preview;
+  diff.alert = loadFailure;
   diff.divisible = asked.value;
   diff.onExclude = () => host.notify("dev.bailiwick/notifications/left-out", { left_out: diff.excluded.value });
   const before = shown.value;

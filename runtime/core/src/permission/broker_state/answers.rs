@@ -377,7 +377,7 @@ mod tests {
             .split("; ")
             .filter(|part| !part.starts_with("protected"))
             .any(|part| {
-                let part = part.strip_suffix(" (outside your roots)").unwrap_or(part);
+                let part = part.strip_suffix(" (outside your project)").unwrap_or(part);
                 let (part, beneath) = match part.strip_suffix(" and everything in it") {
                     Some(part) => (part, true),
                     None => (part, false),

@@ -86,7 +86,7 @@ const PROTECTED: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "automation",
+        "build servers",
         &[
             ".github/workflows/ci.yml",
             ".github/actions/a/action.yml",
@@ -210,8 +210,8 @@ const PROTECTED: &[(&str, &[&str])] = &[
             ".mise.production.toml",
         ],
     ),
-    ("sign in", &[".netrc", ".ssh/config"]),
-    ("configuration protects", &["policy/a"]),
+    ("can sign in", &[".netrc", ".ssh/config"]),
+    ("settings protect", &["policy/a"]),
 ];
 
 #[test]
