@@ -144,10 +144,6 @@ fn is_missing(path: &str) -> bool {
 }
 
 /// The exit status if the command was not run.
-#[expect(
-    clippy::disallowed_methods,
-    reason = "only the exit status depends on whether the program exists"
-)]
 fn not_run(error: &CallError, program: Option<&String>) -> u8 {
     let at_program = error
         .details()
