@@ -302,6 +302,7 @@ fn run_options(
         config: flags.config,
         commands,
         argv: flags.argv,
+        overlay: flags.overlay,
         current_dir: current_dir.cloned(),
     })
 }

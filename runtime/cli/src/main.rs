@@ -202,10 +202,8 @@ fn run(options: RunOptions) -> ExitCode {
     let sources = options.sources.clone();
     match runtime.block_on(run::run(options)) {
         Ok(ended) => {
-            if !ended.created_protected.is_empty() {
-                let names = ended.created_protected.join(", ");
-                let message = format!("the command created protected files: {names}");
-                print_error(&message, ended.status);
+            for note in &ended.notes {
+                print_error(note, ended.status);
             }
             ExitCode::from(ended.status)
         }

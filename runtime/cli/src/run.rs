@@ -5,10 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use bailiwick::config::ConfigSources;
+use bailiwick::permission::Terminal;
 use bailiwick::{
-    BuildError, CallError, Code, Policy, Runtime, SpawnError, ToolSet, VirtualPath, WorkerSpec,
+    BuildError, CallError, Code, Policy, Runtime, SpawnError, Verdict, VirtualPath, Worker,
+    WorkerSpec,
 };
-use bailiwick_exec::{CommandOutput, Commands};
+use bailiwick_exec::{CommandChanges, CommandOutput, Commands};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use serde_json::json;
@@ -31,6 +33,8 @@ pub(crate) struct RunOptions {
     pub(crate) config: Option<PathBuf>,
     /// The tool that runs it.
     pub(crate) commands: Commands,
+    /// Whether its changes are kept apart until a person applies them.
+    pub(crate) overlay: bool,
     /// The program and its arguments.
     pub(crate) argv: Vec<String>,
     /// The working directory, if a root contains it.
@@ -71,15 +75,15 @@ impl RunError {
 pub(crate) struct Ended {
     /// The exit status of this program.
     pub(crate) status: u8,
-    /// Files and directories that the command created and may not change.
-    pub(crate) created_protected: Vec<String>,
+    /// What the person should know.
+    pub(crate) notes: Vec<String>,
 }
 
 impl Ended {
     fn by_signal(signal: i32) -> Self {
         Self {
             status: by_signal(signal),
-            created_protected: Vec::new(),
+            notes: Vec::new(),
         }
     }
 }
@@ -96,19 +100,35 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
     let mut builder = Runtime::builder()
         .configured(config)
         .allow("execute:command")
-        .tools(ToolSet::new().actor(options.commands.inherit_stdio()))
+        .tools(options.commands.inherit_stdio().tools())
         .call_limit(Duration::MAX);
     if let Some(file) = &options.config {
         builder = builder.keep_out(file);
     }
+    let (mut policy, mut asks) = (Policy::new(), false);
+    if options.overlay {
+        policy = policy.ask("write:file").otherwise(Verdict::Allow);
+        if let Ok(terminal) = Terminal::tty() {
+            asks = true;
+            builder = builder.approver(terminal);
+        }
+    }
     let (runtime, _grants) = builder.build().await?;
-    let worker = runtime
-        .spawn(WorkerSpec::new("run").policy(Policy::new()))
-        .await?;
+    let worker = runtime.spawn(WorkerSpec::new("run").policy(policy)).await?;
     let current = options.current_dir;
     let current = current.filter(|dir| roots.iter().any(|root| dir.starts_with(root)));
     let cwd = current.as_ref().map(VirtualPath::as_str);
-    let call = worker.call("run_command", json!({ "argv": options.argv, "cwd": cwd }));
+    let mode = if options.overlay { "overlay" } else { "live" };
+    let arguments = json!({ "argv": options.argv, "cwd": cwd, "mode": mode });
+    let call = async {
+        let outcome = worker.call("run_command", arguments).await?;
+        let output = outcome.output::<CommandOutput>().cloned();
+        let mut notes = Vec::new();
+        if let Some(changes) = output.as_ref().and_then(|output| output.changes.as_ref()) {
+            notes = apply(&worker, changes, asks).await;
+        }
+        Ok((output, notes))
+    };
     let called = tokio::select! {
         called = call => Ok(called),
         signal = signals.next() => Err(signal),
@@ -119,20 +139,56 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
         Ok(called) => called,
         Err(signal) => return Ok(Ended::by_signal(signal.as_raw_value())),
     };
-    let outcome = called.map_err(|error| {
+    let (output, mut notes) = called.map_err(|error| {
         let status = not_run(&error, options.argv.first());
         RunError::Call { error, status }
     })?;
-    let output = outcome.output::<CommandOutput>().ok_or(RunError::Lost)?;
+    let output = output.ok_or(RunError::Lost)?;
+    if !output.created_protected.is_empty() {
+        let names = output.created_protected.join(", ");
+        notes.push(format!("the command created protected files: {names}"));
+    }
     let status = match (output.exit_code, output.signal) {
         (Some(code), _) => u8::try_from(code).unwrap_or(NOT_RUN),
         (None, Some(signal)) => by_signal(signal),
         (None, None) => NOT_RUN,
     };
-    Ok(Ended {
-        status,
-        created_protected: output.created_protected.clone(),
-    })
+    Ok(Ended { status, notes })
+}
+
+/// Applies changes that were kept apart if the person allows it; `asks` is whether they can be asked. Returns what became
+/// of the changes.
+async fn apply(worker: &Worker, changes: &CommandChanges, asks: bool) -> Vec<String> {
+    let dropped = changes.dropped.iter();
+    let mut notes: Vec<String> = dropped
+        .map(|dropped| format!("not applied: {}: {}", dropped.path, dropped.reason))
+        .collect();
+    let more = changes.dropped_total - changes.dropped.len();
+    if more > 0 {
+        notes.push(format!("not applied: {more} more"));
+    }
+    let Some(id) = &changes.id else {
+        return notes;
+    };
+    let applied = if asks {
+        let call = worker.call("apply_changes", json!({ "id": id })).await;
+        call.map_err(|error| error.to_string())
+    } else {
+        Err("there is no terminal on which to ask whether to apply the changes".to_owned())
+    };
+    match applied {
+        Ok(outcome) => notes.push(format!("applied: {}", outcome.text())),
+        Err(reason) => {
+            let files = changes.files.iter();
+            notes.extend(files.map(|file| format!("not applied: {} {}", file.change, file.path)));
+            let more = changes.total - changes.files.len();
+            if more > 0 {
+                notes.push(format!("not applied: {more} more"));
+            }
+            notes.push(reason);
+        }
+    }
+    notes
 }
 
 fn by_signal(signal: i32) -> u8 {

@@ -65,7 +65,7 @@ fn command_that_does_not_run_has_a_status_and_a_code_of_its_own() {
     for (arguments, status, text) in [
         (vec!["--", "true"], 0, ""),
         (vec!["--", "no-such-program"], 127, "NOT_FOUND"),
-        (vec!["--", "./missing"], 127, "IO"),
+        (vec!["--", "./missing"], 127, "NOT_FOUND"),
         (vec!["--", "./text"], 126, "IO"),
         (denied.to_vec(), 126, "PERMISSION_DENIED"),
         (vec!["--root", "missing", "--", "true"], 125, "missing"),
@@ -204,4 +204,28 @@ fn command_ends_with_a_killed_program() {
     child.kill().unwrap();
     child.wait().unwrap();
     assert_eq!(output.read_to_string(&mut line).unwrap(), 0);
+}
+
+#[test]
+fn changes_that_are_kept_apart_are_listed_and_not_applied_without_a_terminal() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::write(dir.path().join("old"), "text").unwrap();
+    let mut command = Command::new("setsid");
+    command.args(["--wait", PROGRAM, "run", "--overlay", "--", "sh", "-c"]);
+    let script = "echo more >> old; echo x > new; cat new; exit 3";
+    let output = command.arg(script).current_dir(dir.path()).env_clear();
+    let output = output.stdin(Stdio::null()).output().unwrap();
+    assert_eq!((stdout(&output), output.status.code()), ("x\n", Some(3)));
+    let top = dir.path().display();
+    for line in [
+        format!("not applied: created {top}/new"),
+        format!("not applied: changed {top}/old"),
+    ] {
+        assert!(stderr(&output).contains(&line), "{output:?}");
+    }
+    assert!(stderr(&output).contains("no terminal"), "{output:?}");
+    assert_eq!(fs::read_to_string(dir.path().join("old")).unwrap(), "text");
+    assert!(!dir.path().join("new").exists());
+    let unchanged = shell(dir.path(), &["--overlay"], "true");
+    assert_eq!((stderr(&unchanged), unchanged.status.code()), ("", Some(0)));
 }

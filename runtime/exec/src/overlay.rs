@@ -36,6 +36,17 @@ pub enum ChangeKind {
     DirectoryCreated,
 }
 
+impl std::fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Created => "created",
+            Self::Changed => "changed",
+            Self::Deleted => "deleted",
+            Self::DirectoryCreated => "created directory",
+        })
+    }
+}
+
 /// One change of a command that can be applied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct KeptChange {

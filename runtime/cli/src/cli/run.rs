@@ -28,6 +28,7 @@ Examples:
   bailiwick run -- make test                             run the tests in the current directory
   bailiwick run --deny .env --deny-scopes write:file -- ./lint
                                                          without .env files, and without changes
+  bailiwick run --overlay -- npm install                 see what it would change, then apply it or not
   bailiwick run --toolchain \"$(rustc --print sysroot)\" -- cargo test --offline
                                                          with a toolchain outside the system's directories";
 
@@ -41,6 +42,9 @@ pub(super) struct RunFlags {
     /// Read the configuration from a JSON file; no root may contain it
     #[arg(long, value_name = "FILE")]
     pub(super) config: Option<PathBuf>,
+    /// Keep the changes of the command apart: when it has ended, the terminal shows them and asks whether to apply them
+    #[arg(long)]
+    pub(super) overlay: bool,
     #[command(flatten)]
     pub(super) commands: CommandFlags,
     /// The program and its arguments; no shell is involved

@@ -102,13 +102,7 @@ impl CommandChanges {
             self.total
         );
         for file in &self.files {
-            let change = match file.change {
-                ChangeKind::Created => "created",
-                ChangeKind::Changed => "changed",
-                ChangeKind::Deleted => "deleted",
-                ChangeKind::DirectoryCreated => "created directory",
-            };
-            text.push_str(&format!("\n{change} {}", escape(&file.path)));
+            text.push_str(&format!("\n{} {}", file.change, escape(&file.path)));
         }
         if self.total > self.files.len() {
             text.push_str(&format!("\nand {} more", self.total - self.files.len()));

@@ -127,7 +127,11 @@ impl Programs {
         hashed.map_err(|error| {
             let name = program.path();
             let message = format!("the program `{}` cannot be read: {error}", escape(&name));
-            CallError::new(Code::Io, message)
+            let code = match error.kind() {
+                io::ErrorKind::NotFound => Code::NotFound,
+                _ => Code::Io,
+            };
+            CallError::new(code, message)
         })
     }
 

@@ -227,7 +227,11 @@ impl ActTool for Commands {
             let message = "the program was replaced since it was previewed";
             return Err(CallError::new(Code::StalePreview, message));
         }
-        let spec = Self::spec(self, job, program, files.clone());
+        let mut spec = Self::spec(self, job, program, files.clone());
+        if changes == Changes::Apart && matches!(job.program, Program::OfRoot(_)) {
+            // Its identity in an overlay is another one.
+            spec.program = None;
+        }
         let left = permit.time_left().unwrap_or(Duration::MAX);
         let timeout = job.timeout.min(left.saturating_sub(END_TIME.min(left / 4)));
         let apart = match (changes, &self.kept) {

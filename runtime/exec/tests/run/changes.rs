@@ -293,6 +293,22 @@ async fn hook_that_a_build_plants_is_shown_in_the_question() {
 }
 
 #[tokio::test]
+async fn program_in_a_root_runs_in_an_overlay() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let stage = Stage::new().await;
+    fs::write(stage.path("tool"), "#!/bin/sh\necho x > made\n").unwrap();
+    fs::set_permissions(stage.path("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+    let worker = stage.worker(asks()).await;
+    for (mode, kept) in [("overlay", 1), ("live", 0)] {
+        let arguments = json!({ "argv": ["/repo/tool"], "cwd": "/repo", "mode": mode });
+        let output = run(&worker, arguments).await.unwrap();
+        let total = output.changes.as_ref().map_or(0, |changes| changes.total);
+        assert_eq!(total, kept, "{output:?}");
+    }
+    assert!(!stage.path("made").exists());
+}
+
+#[tokio::test]
 async fn changes_are_kept_apart_by_default_if_they_would_ask() {
     let stage = Stage::new().await;
     let script = json!({ "argv": ["sh", "-c", "echo x > made"], "cwd": "/repo" });
