@@ -58,7 +58,7 @@ async fn intent_names_the_target_of_the_call() {
     check(
         "write_file",
         json!({ "path": "a", "content": "x", "mode": "append" }),
-        "Write a (append)",
+        "Write a",
     );
     check("move", json!({ "from": "a", "to": "b" }), "Move a to b");
     check("list_directory", json!({}), "List the directory");
