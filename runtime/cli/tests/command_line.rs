@@ -200,7 +200,10 @@ fn invalid_flag_is_named_with_the_reason() {
             "did you mean `read_file`",
         ],
     );
-    refused(&["--tools", "x"], &["--tools (item 1)", "there are apply_changes, copy,"]);
+    refused(
+        &["--tools", "x"],
+        &["--tools (item 1)", "there are apply_changes, copy,"],
+    );
     workspace.accepted(&["--tools", "grep,read_file"], &[]);
     workspace.accepted(
         &[
