@@ -37,7 +37,7 @@ test("the policy of an agent is shown in plain words, with its sources", async (
   await page.getByText("read /a/secrets").click();
   await expect(page.getByRole("region", { name: "Denied" })).toContainText("narrowed by main");
   await page.getByRole("combobox", { name: "Agent" }).first().selectOption("main/worker-2 (session other)");
-  await expect(page.getByRole("region", { name: "Asks you" })).toContainText("change everything in /a");
+  await expect(page.getByRole("region", { name: "Asks you", exact: true })).toContainText("change everything in /a");
   await expect(page.getByRole("region", { name: "Always asks you" })).toContainText("change files in .git");
   await expect(page.getByRole("region", { name: "Allowed" })).toHaveCount(0);
 });

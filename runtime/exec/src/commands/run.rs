@@ -84,7 +84,7 @@ impl Run {
         let recorded = act.record(&Record::Started(started));
         let exit = match recorded {
             Ok(()) => Self::wait(&mut process, timeout, cancelled).await,
-            // Without a record nothing may run.
+            // Without a record it may not go on.
             Err(error) => process
                 .kill()
                 .await
