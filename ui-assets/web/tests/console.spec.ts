@@ -31,7 +31,7 @@ test("an answer moves to the next question and shows its result", async ({ page,
   await expect(title(page, numbered(2))).toBeFocused();
   await press(page, yes(page));
   await expect(title(page, numbered(3))).toBeFocused();
-  await expect(page.locator(".result")).toHaveText(`✓ Allowed by you and applied (1 file changed) ${numbered(2)}`);
+  await expect(page.locator(".result")).toHaveText(`✓ Allowed by you and applied ${numbered(2)}`);
   expect(host.to("answer")).toEqual([
     {
       question: `${run}-2`,
@@ -198,12 +198,12 @@ test("each outcome says what became of the call", async ({ page, site }) => {
   await page.getByRole("button", { name: "Answered (1 missed)" }).click();
   await expect(page.getByRole("button", { name: "Answered", exact: true })).toBeVisible();
   await expect(page.locator(".row .status")).toHaveText([
-    "✓ Allowed by you and applied (2 files changed)",
+    "✓ Allowed by you and applied",
     "Allowed by another page; running",
     "✗ Allowed by you, but failed: disk full",
     "✗ Allowed by you, but not done: something had changed",
-    "✗ Denied by you",
-    "✗ Denied: nobody answered in time",
+    "Denied by you",
+    "Denied: nobody answered in time",
     "Cancelled by the agent's client before an answer",
     "✗ Allowed by you, but never ran",
   ]);

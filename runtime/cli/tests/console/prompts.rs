@@ -54,7 +54,10 @@ async fn recursive_delete_says_what_goes() {
                 "delete",
                 "Deletes the folder old and the 12 files in it (12 bytes)"
             ),
-            found("recursive", "Deletes everything in old, at any depth"),
+            found(
+                "recursive",
+                "Deletes everything in old, including subfolders"
+            ),
         ]
     );
     let first = json!({ "path": "/repo/old/f0", "op": "delete", "bytes": 1 });
@@ -90,7 +93,8 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
     let moving = start(&stage, "move", over).await;
     let (sentence, dangers) = question_of(&stage, moving).await;
-    let expected = found("move_over", "The old content of b.txt is lost");
+    let lost = "The old content of b.txt is lost; a.txt no longer exists under its old name";
+    let expected = found("move_over", lost);
     assert_eq!(
         (sentence.as_str(), dangers),
         ("Replace b.txt with a.txt", vec![expected])

@@ -208,7 +208,10 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .map(|folder| name(&folder))
         .collect();
     if !full.is_empty() {
-        let text = format!("Deletes everything in {}, at any depth", listed(full));
+        let text = format!(
+            "Deletes everything in {}, including subfolders",
+            listed(full)
+        );
         dangers.push(Danger::new(DangerKind::Recursive, text));
     }
     let (moved, replaced): (Vec<&Change>, Vec<&Change>) = all
@@ -217,7 +220,21 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .partition(|change| replaced_by(change, all).is_some());
     if !moved.is_empty() {
         let names = listed(moved.iter().map(name));
-        let text = format!("The old content of {names} is lost");
+        let sources = moved
+            .iter()
+            .filter_map(|change| replaced_by(change, all))
+            .filter(|source| source.op == Op::Move)
+            .map(|source| name(&source))
+            .collect::<Vec<_>>();
+        let away = match sources.len() {
+            0 => String::new(),
+            1 => format!("; {} no longer exists under its old name", listed(sources)),
+            _ => format!(
+                "; {} no longer exist under their old names",
+                listed(sources)
+            ),
+        };
+        let text = format!("The old content of {names} is lost{away}");
         dangers.push(Danger::new(DangerKind::MoveOver, text));
     }
     for degree in [Loss::All, Loss::Most, Loss::Some] {
@@ -272,7 +289,7 @@ fn of_needs(request: &Request) -> Vec<Danger> {
             format!("{verb} {}", name(path)),
         ));
         if need.reach() == Reach::Beneath {
-            let text = format!("{verb} everything in {}, at any depth", name(path));
+            let text = format!("{verb} everything in {}, including subfolders", name(path));
             dangers.push(Danger::new(DangerKind::Recursive, text));
         }
     }
@@ -542,7 +559,7 @@ mod tests {
                     Delete,
                     "Deletes the folder old and the 12 files in it (12 bytes)",
                 ),
-                (Recursive, "Deletes everything in old, at any depth"),
+                (Recursive, "Deletes everything in old, including subfolders"),
             ],
         );
         check(
@@ -559,7 +576,10 @@ mod tests {
         moved.to = Some(path("/r/a"));
         check(
             vec![replaced, moved],
-            &[(MoveOver, "The old content of a is lost")],
+            &[(
+                MoveOver,
+                "The old content of a is lost; b no longer exists under its old name",
+            )],
         );
     }
 
@@ -580,7 +600,7 @@ mod tests {
             with(&[Operation::Delete], true),
             [
                 text(Delete, "Deletes x"),
-                text(Recursive, "Deletes everything in x, at any depth"),
+                text(Recursive, "Deletes everything in x, including subfolders"),
             ]
         );
         assert_eq!(

@@ -547,7 +547,7 @@ mod tests {
         let message = message(&question);
         let expected = "Effect: Delete the folder old and the 12 files in it (12 bytes)\n\
             CAREFUL: Deletes the folder old and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes everything in old, at any depth\n";
+            CAREFUL: Deletes everything in old, including subfolders\n";
         assert!(message.starts_with(expected), "{message}");
     }
 

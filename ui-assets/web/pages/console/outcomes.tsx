@@ -8,18 +8,17 @@ import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
 import { Agent, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
-import { counted } from "../../lib/words.ts";
 import { Heading } from "./heading.tsx";
 import { last } from "./inbox.ts";
 
 /** How the status of a question looks, and what became of its call. */
 function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
   const who = by && by !== "nobody" ? ` by ${oneLine(by, 80)}` : "";
-  if (status === "denied") return ["bad", `✗ Denied${who}`];
-  if (status === "expired") return ["bad", "✗ Denied: nobody answered in time"];
+  if (status === "denied") return ["quiet", `Denied${who}`];
+  if (status === "expired") return ["quiet", "Denied: nobody answered in time"];
   if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
-  const { state = "never ran", files = 0, message = null, code = null } = result ?? {};
-  if (state === "applied") return ["good", `✓ Allowed${who} and applied${files > 0 ? ` (${counted(files, "file")} changed)` : ""}`];
+  const { state = "never ran", message = null, code = null } = result ?? {};
+  if (state === "applied") return ["good", `✓ Allowed${who} and applied`];
   if (state === "running") return ["quiet", `Allowed${who}; running`];
   const why = oneLine(message ?? code ?? "", 300);
   const end = state === "stale" ? "not done: something had changed" : why ? `${state}: ${why}` : state;
@@ -49,7 +48,10 @@ export function OutcomeView({ id }: { readonly id: string }) {
   onMount(() => {
     const ran = outcome?.call;
     if (!ran) return;
-    void failure.of(loadChanges(`call/${ran}`).then((loaded) => (diff.value = loaded)));
+    void failure.of(loadChanges(`call/${ran}`).then((loaded) => {
+      loaded.isPlanned = outcome.result?.state !== "applied";
+      diff.value = loaded;
+    }));
   });
   if (!outcome) return <p class="empty">No longer kept.</p>;
   return (
