@@ -10,4 +10,4 @@ const changed = object({ changes: items(planned) });
 export const loadChanges = async (path: string): Promise<Diff> => new Diff(changed(await host(path)).changes);
 
 /** The planned changes of a question. */
-export const loadPreview = async (question: string): Promise<Diff> => Object.assign(await loadChanges(`review/${question}`), { isPlanned: true });
+export const loadPreview = async (question: string): Promise<Diff> => Object.assign(await loadChanges(`review/${question}`), { plan: "Will" as const });

@@ -33,8 +33,8 @@ export class Diff {
   );
   /** Number of hunks. */
   readonly hunks: number;
-  /** Whether the changes have not been made yet. */
-  isPlanned = false;
+  /** Set unless the changes were made: whether they are to be made, or were to be made. */
+  plan: "" | "Will" | "Would" = "";
   /** Shown above the lines of a file, such as why they could not be loaded. */
   alert: (file: FileDiff) => ComponentChild = () => undefined;
   /** Called when a person excludes or includes a hunk. */
@@ -106,7 +106,7 @@ function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) 
   return (
     <details class="file" open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
       <summary>
-        {op && <span class={`badge ${op}`}>{diff.isPlanned ? `Will ${from ? "replace" : planned(op)}` : from ? "Replaced" : (OPERATIONS[op] ?? visible(op))}</span>}
+        {op && <span class={`badge ${op}`}>{diff.plan ? `${diff.plan} ${from ? "replace" : planned(op)}` : from ? "Replaced" : (OPERATIONS[op] ?? visible(op))}</span>}
         {path && (
           <h2>
             {from && <><bdi>{visible(from.path)}</bdi> → </>}

@@ -2,7 +2,7 @@
 import { computed, signal } from "@preact/signals-core";
 
 import { own } from "../../lib/component.ts";
-import { Button, Name } from "../../lib/ui.tsx";
+import { Agent as AgentName, Button, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
@@ -91,7 +91,7 @@ const Branch = ({ agent }: { readonly agent: Agent }) => {
   return (
     <li>
       <Button class="agent" aria-pressed={chosen.value === agent.worker} press={() => choose({ worker: agent.worker })}>
-        <span class="name"><Name text={agent.name || agent.agent} most={80} />{agent.paused && <span class="badge warn">Paused</span>}</span>
+        <span class="name"><AgentName name={agent.name || agent.agent} most={80} />{agent.paused && <span class="badge warn">Paused</span>}</span>
         {facts(agent) && <span class="quiet">{facts(agent)}</span>}
       </Button>
       {children.length > 0 && <ul>{children.map((child) => <Branch key={child.worker} agent={child} />)}</ul>}
@@ -117,7 +117,7 @@ export function Agents() {
               {ended.value.map((path) => (
                 <li key={path}>
                   <Button class="agent" aria-pressed={!!subject.value && "agent" in subject.value && subject.value.agent === path} press={() => choose({ agent: path })}>
-                    <Name text={path} most={80} />
+                    <AgentName name={path} most={80} />
                   </Button>
                 </li>
               ))}
@@ -148,7 +148,7 @@ function Changed({ found: { changed, changed_omitted }, worker }: { readonly fou
           <span class={`badge ${one.op}`}>{oneLine(one.op.replaceAll("_", " "))}</span>{" "}
           <Name text={one.path} most={1000} />
           {one.to !== null && <> → <Name text={one.to} most={1000} /></>}
-          {one.worker !== worker && <span class="quiet"> by <Name text={one.agent} /></span>}
+          {one.worker !== worker && <span class="quiet"> by <AgentName name={one.agent} /></span>}
         </li>
       ))}
       {changed_omitted > 0 && <li class="quiet">{`and ${changed_omitted} more`}</li>}
@@ -206,7 +206,7 @@ export function AgentCard() {
   const name = "agent" in subject.value ? subject.value.agent : (agent ?? last.value)?.agent;
   return (
     <div class="card agent-card">
-      <h2><Name text={name ?? ""} /></h2>
+      <h2><AgentName name={name ?? ""} /></h2>
       {agent ? <Live key={agent.worker} agent={agent} /> : <p>This agent has ended. Its calls are below.</p>}
       <p role="status" class={done.value ? "notice" : undefined}>{done.value}</p>
     </div>

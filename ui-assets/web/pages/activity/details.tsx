@@ -8,7 +8,7 @@ import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { planned } from "../../lib/diff/change.ts";
 import { Diff, DiffView } from "../../lib/diff/view.tsx";
 import { items } from "../../lib/json.ts";
-import { Button, Code, Marked, Name } from "../../lib/ui.tsx";
+import { Agent, Button, Code, Marked, Name } from "../../lib/ui.tsx";
 import { counted } from "../../lib/words.ts";
 
 interface Answer {
@@ -49,7 +49,9 @@ export class Opened {
       const came = await host<Answer>(`call/${this.#call}`);
       if (now !== this.#turn) return;
       const changes = changesOf(came.changes);
-      this.diff.value = changes.length > 0 ? new Diff(changes) : undefined;
+      const diff = new Diff(changes);
+      diff.plan = made(came.row) ? "Would" : "";
+      this.diff.value = changes.length > 0 ? diff : undefined;
       this.answer.value = came;
     };
     void this.failure.of(loading());
@@ -77,7 +79,7 @@ const ORIGINS: Readonly<Record<string, string>> = { human: "a person", host: "th
 const Facts = ({ row }: { readonly row: CallRow }) => (
   <dl>
     <dt>Agent</dt>
-    <dd><Name text={row.agent} /> <span class="quiet">in session <Name text={row.session} /></span></dd>
+    <dd><Agent name={row.agent} /> <span class="quiet">in session <Name text={row.session} /></span></dd>
     <dt>Tool</dt>
     <dd><Name text={row.tool} />{row.server !== null && <span class="quiet"> of the server <Name text={row.server} /></span>}</dd>
     {row.origin !== "model" && <><dt>Started by</dt><dd><Name text={ORIGINS[row.origin] ?? row.origin} /></dd></>}

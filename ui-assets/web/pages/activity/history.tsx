@@ -1,7 +1,7 @@
 // The audit log: a filterable table of audit entries, with counts and the state of the hash chain.
 import { signal } from "@preact/signals-core";
 
-import { Button, Code, Name } from "../../lib/ui.tsx";
+import { Agent, Button, Code } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { fetched, host } from "../../lib/console/api.ts";
 import type { History as Answer } from "../../lib/console/api.ts";
@@ -83,7 +83,7 @@ function Row({ entry: row }: { readonly entry: Entry }) {
   return (
     <tr>
       <td>{clock(at)}</td>
-      <td><Name text={agent} /></td>
+      <td><Agent name={agent} /></td>
       <td>{oneLine(tool ?? "")}</td>
       <td>{oneLine(entry + (grant ? ` g${grant}` : "") + (end ? `: ${end}` : ""))}</td>
       <td>{oneLine(origin && origin !== "model" ? `${by}, for ${origin}` : by)}</td>

@@ -3,7 +3,7 @@ import { signal } from "@preact/signals-core";
 
 import { own, watch } from "../../lib/component.ts";
 import { List, Rows } from "../../lib/list.tsx";
-import { Button, Name } from "../../lib/ui.tsx";
+import { Agent, Button, Name } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { allowedBy, when } from "../../lib/console/calls.ts";
 import type { CallRow } from "../../lib/console/calls.ts";
@@ -57,7 +57,7 @@ const Line = ({ row }: { readonly row: CallRow }) => (
     </span>
     <span class="quiet facts">
       <time dateTime={new Date(row.at).toISOString()}>{when(row.at)}</time>
-      <Name text={row.agent} most={80} />
+      <Agent name={row.agent} most={80} />
       {row.sentence && <Name text={row.tool} most={60} />}
       {by(row) && <span>{oneLine(by(row), 160)}</span>}
     </span>

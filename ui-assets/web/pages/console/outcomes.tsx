@@ -49,7 +49,7 @@ export function OutcomeView({ id }: { readonly id: string }) {
     const ran = outcome?.call;
     if (!ran) return;
     void failure.of(loadChanges(`call/${ran}`).then((loaded) => {
-      loaded.isPlanned = outcome.result?.state !== "applied";
+      loaded.plan = outcome.result?.state === "applied" ? "" : "Would";
       diff.value = loaded;
     }));
   });

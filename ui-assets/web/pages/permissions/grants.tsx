@@ -4,7 +4,7 @@ import { computed, effect, signal } from "@preact/signals-core";
 import type { ComponentChildren } from "preact";
 
 import { local } from "../../lib/component.ts";
-import { Button, Code, Name, Tick } from "../../lib/ui.tsx";
+import { Agent, Button, Code, Name, Tick } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
@@ -155,7 +155,7 @@ function Row({ grant }: { readonly grant: Grant }) {
       <div class="rule-head">
         <Tick checked={ticked.value.has(id)} label={`Choose: ${oneLine(agent)} may ${oneLine(covers)}`} change={(on) => tick(id, on)} />
         <div>
-          <p><b><Name text={agent} most={120} /></b>{descendants && " and its sub-agents"}{" may "}<Name text={covers} most={400} /></p>
+          <p><Agent name={agent} most={120} />{descendants && " and its sub-agents"}{" may "}<Name text={covers} most={400} /></p>
           <p class="quiet">
             <Lifetime grant={grant} />
             <span>{used ? `used ${counted(used, "time")}${used_at === null ? "" : `, last ${when(used_at)}`}` : "never used"}</span>

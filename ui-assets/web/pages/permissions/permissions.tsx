@@ -3,7 +3,7 @@ import { CalmButton } from "../../lib/console/calm.tsx";
 import { host } from "../../lib/console/api.ts";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { state } from "../../lib/console/state.ts";
-import { Name } from "../../lib/ui.tsx";
+import { Agent, Name } from "../../lib/ui.tsx";
 import { Grants } from "./grants.tsx";
 import { May } from "./may.tsx";
 import { Rule } from "./rule.tsx";
@@ -24,7 +24,7 @@ function Blocks() {
         {refusals.map(({ run, refusal, agent, refused }) => (
           <li key={`${run}${refusal}`}>
             <div class="rule-head">
-              <p><b><Name text={agent} /></b>{" may not "}<Name text={refused} most={400} /></p>
+              <p><Agent name={agent} />{" may not "}<Name text={refused} most={400} /></p>
               <CalmButton press={() => void failure.of(host("ask-again", { run, refusal }))}>Ask again</CalmButton>
             </div>
           </li>

@@ -6,7 +6,7 @@ import { CalmButton } from "../../lib/console/calm.tsx";
 import { when } from "../../lib/console/calls.ts";
 import { Group } from "./grants.tsx";
 import { Select, SelectSource } from "../../lib/console/parts.tsx";
-import { Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
+import { Agent, Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { CHANGES, agent, below, changes, descendants, draft, folder, isAll, isOther, isTemplate, kind, other, pattern, changeHost, reach, source, time } from "./draft.ts";
@@ -143,7 +143,7 @@ function Shown({ now }: { readonly now: Draft }) {
   return (
     <div class="draft">
       <p>
-        <b><Name text={now.agent} most={120} /></b>
+        <Agent name={now.agent} most={120} />
         {now.host && <span> on <Name text={now.host} /></span>}
         {now.descendants && " and its sub-agents"}{" may, "}{now.time}
         {now.what ? <>: <Name text={now.what} most={400} />.</> : ":"}

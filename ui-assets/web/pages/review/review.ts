@@ -40,7 +40,7 @@ let given: unknown;
 
 export function show(data: Review): void {
   const diff = new Diff(data.changes, (change, at, onExclude) => new PagedDiff(change, onExclude, (query) => loadRows(`${data.uri}.rows?change=${at}&${query}`)));
-  diff.isPlanned = data.preview;
+  diff.plan = data.preview ? "Will" : "";
   diff.alert = loadFailure;
   diff.divisible = asked.value;
   diff.onExclude = () => host.notify("dev.bailiwick/notifications/left-out", { left_out: diff.excluded.value });
