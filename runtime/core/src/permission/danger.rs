@@ -218,25 +218,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .iter()
         .filter(|change| change.op == Op::Modify)
         .partition(|change| replaced_by(change, all).is_some());
-    if !moved.is_empty() {
-        let names = listed(moved.iter().map(name));
-        let sources = moved
-            .iter()
-            .filter_map(|change| replaced_by(change, all))
-            .filter(|source| source.op == Op::Move)
-            .map(|source| name(&source))
-            .collect::<Vec<_>>();
-        let away = match sources.len() {
-            0 => String::new(),
-            1 => format!("; {} no longer exists under its old name", listed(sources)),
-            _ => format!(
-                "; {} no longer exist under their old names",
-                listed(sources)
-            ),
-        };
-        let text = format!("The old content of {names} is lost{away}");
-        dangers.push(Danger::new(DangerKind::MoveOver, text));
-    }
+    dangers.extend(moved_over(&moved, all, &request.roots));
     for degree in [Loss::All, Loss::Most, Loss::Some] {
         let files: Vec<&Change> = replaced
             .iter()
@@ -262,6 +244,31 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         dangers.push(Danger::new(kind, text));
     }
     dangers
+}
+
+/// What is lost of files that others are moved or copied over.
+fn moved_over(files: &[&Change], all: &[Change], roots: &[VirtualPath]) -> Option<Danger> {
+    if files.is_empty() {
+        return None;
+    }
+    let name = |change: &&Change| name(&change.path, roots);
+    let names = listed(files.iter().map(name));
+    let sources: Vec<String> = files
+        .iter()
+        .filter_map(|change| replaced_by(change, all))
+        .filter(|source| source.op == Op::Move)
+        .map(|source| name(&source))
+        .collect();
+    let away = match sources.len() {
+        0 => String::new(),
+        1 => format!("; {} no longer exists under its old name", listed(sources)),
+        _ => format!(
+            "; {} no longer exist under their old names",
+            listed(sources)
+        ),
+    };
+    let text = format!("The old content of {names} is lost{away}");
+    Some(Danger::new(DangerKind::MoveOver, text))
 }
 
 /// What a call without a preview may destroy.
