@@ -455,12 +455,16 @@ fn prompt(question: &Question, coloured: bool) -> String {
     out
 }
 
-/// The lines of a preview, up to the maximum number.
+/// The lines of a preview, up to a maximum number for each change.
 struct PreviewLines<'o> {
     out: &'o mut String,
     coloured: bool,
     /// Number of lines, including those that are not shown.
     count: usize,
+    /// Number of lines that are shown.
+    shown: usize,
+    /// Maximum of `shown` for the current change.
+    most: usize,
 }
 
 /// Writes the changes; hunks that can be excluded are numbered.
@@ -469,9 +473,15 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
         out,
         coloured,
         count: 0,
+        shown: 0,
+        most: 0,
     };
+    // Each change has its share, so that a long one hides no other.
+    let several = preview.changes.len() + preview.resources.len();
+    let share = (MOST_LINES / several.max(1)).max(1);
     let mut number = 0;
     for change in &preview.changes {
+        lines.most = lines.shown + share;
         lines.push(None, &change.summary(MOST_CHARS));
         for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
             lines.push(None, &format!("  {entry}"));
@@ -495,12 +505,13 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
         }
     }
     for change in &preview.resources {
+        lines.most = lines.shown + share;
         lines.push(None, &change.title(MOST_CHARS));
         for (op, text) in change.lines() {
             lines.push_changed(op, text);
         }
     }
-    let more = lines.count.saturating_sub(MOST_LINES);
+    let more = lines.count - lines.shown;
     if more > 0 {
         out.push_str(&format!("... {more} more lines are not shown\n"));
     }
@@ -510,9 +521,10 @@ impl PreviewLines<'_> {
     /// Adds one escaped line.
     fn push(&mut self, colour: Option<&str>, text: &str) {
         self.count += 1;
-        if self.count > MOST_LINES {
+        if self.shown >= self.most {
             return;
         }
+        self.shown += 1;
         match colour.filter(|_| self.coloured) {
             Some(colour) => {
                 let line = format!("  \u{1b}[{colour}m{text}\u{1b}[0m\n");
