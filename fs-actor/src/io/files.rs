@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bailiwick::effect::Cost;
+use bailiwick::effect::{Cost, Op, ResourceChange};
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
@@ -12,7 +12,7 @@ use bailiwick::{CallError, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 use crate::change::put::Put;
 use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, target};
 use crate::replace::Durability;
-use crate::resolve::Meta;
+use crate::resolve::{self, Meta};
 use crate::tools::delete;
 
 /// What a path is to become.
@@ -45,6 +45,9 @@ pub struct NewEntry {
     pub state: NewState,
     /// Whether the new state was derived from an existing file or directory.
     pub existed: bool,
+    /// The directories at and above the path, with the device and inode that they had. If one is another directory now, the
+    /// path is not changed.
+    pub directories: Vec<(VirtualPath, (u64, u64))>,
     /// When the new state was derived, as the time since 1970. What has changed since is not overwritten.
     pub derived_at: Duration,
 }
@@ -57,6 +60,7 @@ impl NewEntry {
             path,
             state,
             existed: false,
+            directories: Vec::new(),
             derived_at,
         }
     }
@@ -65,6 +69,13 @@ impl NewEntry {
     #[must_use]
     pub fn existed(mut self, existed: bool) -> Self {
         self.existed = existed;
+        self
+    }
+
+    /// Sets the directories at and above the path, with the device and inode that they had.
+    #[must_use]
+    pub fn directories(mut self, directories: Vec<(VirtualPath, (u64, u64))>) -> Self {
+        self.directories = directories;
         self
     }
 
@@ -173,7 +184,7 @@ impl FilesWriter {
         let reached = self.0.reached();
         Ok(Plan {
             changes: whole.changes,
-            resources: Vec::new(),
+            resources: whole.resources,
             reply,
             cost: whole.cost,
             steps: PlannedWrites {
@@ -189,6 +200,12 @@ impl FilesWriter {
 
     fn plan_one(&self, permit: &ReadPermit, entry: NewEntry) -> Result<Plan<ChangeSet>, Interrupt> {
         target::reject_temporary_name(&entry.path)?;
+        for (path, identity) in &entry.directories {
+            let found = resolve::entry(permit, path)?;
+            if found.is_none_or(|meta| (meta.dev, meta.ino) != *identity) {
+                return Err(changed(&entry.path).into());
+            }
+        }
         let found = inspect(permit, &entry.path, TemporaryFiles::Included)?;
         entry.check(found.meta.as_ref())?;
         let path = entry.path.clone();
@@ -227,8 +244,15 @@ impl FilesWriter {
                 let old = target::read_old(permit, &path)?;
                 let put = Put::new(&self.0, permit, path.clone(), old, content.into(), true)?;
                 let mut plan = put.plan(&self.0, |_, _, _| Reply::text("", ()));
-                if executable && let Some(Step::Write { mode, .. }) = plan.steps.steps.last_mut() {
+                let is_new = plan.changes.iter().any(|change| change.op == Op::Create);
+                if executable
+                    && is_new
+                    && let Some(Step::Write { mode, .. }) = plan.steps.steps.last_mut()
+                {
                     *mode = Some(0o755);
+                    let note = "a new program: the file can be executed";
+                    plan.resources
+                        .push(ResourceChange::new(path.to_string(), note));
                 }
                 target::require_put(permit, &path, &plan.steps.steps, false)?;
                 Ok(plan)
@@ -270,6 +294,7 @@ fn denied(path: &VirtualPath) -> CallError {
 /// The plans of all entries as one.
 struct Whole {
     changes: Vec<bailiwick::Change>,
+    resources: Vec<ResourceChange>,
     cost: Cost,
     steps: Vec<Step>,
     /// `None` if one of them cannot be undone.
@@ -282,6 +307,7 @@ impl Default for Whole {
     fn default() -> Self {
         Self {
             changes: Vec::new(),
+            resources: Vec::new(),
             cost: Cost::default(),
             steps: Vec::new(),
             inverse: Some(Vec::new()),
@@ -295,6 +321,7 @@ impl Whole {
     fn add(&mut self, plan: Plan<ChangeSet>) {
         let Plan {
             changes,
+            resources,
             cost,
             steps,
             inverse,
@@ -322,6 +349,7 @@ impl Whole {
         let changes = changes.into_iter();
         self.changes
             .extend(changes.filter(|change| !repeated.contains(&change.path)));
+        self.resources.extend(resources);
         self.cost.bytes += cost.bytes;
         self.cost.files += cost.files - repeated.len() as u64;
         self.inverse = self.inverse.take().zip(inverse).map(|(later, first)| {

@@ -1,6 +1,7 @@
 //! `bailiwick run`: runs a command in a sandbox.
 
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use bailiwick::{
 use bailiwick_exec::{CommandChanges, CommandOutput, Commands};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
+use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::json;
 
 use crate::signals::StopSignals;
@@ -105,12 +107,12 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
     if let Some(file) = &options.config {
         builder = builder.keep_out(file);
     }
-    let (mut policy, mut asks) = (Policy::new(), false);
+    let (mut policy, mut terminal) = (Policy::new(), None);
     if options.overlay {
         policy = policy.ask("write:file").otherwise(Verdict::Allow);
-        if let Ok(terminal) = Terminal::tty() {
-            asks = true;
-            builder = builder.approver(terminal);
+        if let Ok(approver) = Terminal::tty() {
+            builder = builder.approver(approver);
+            terminal = TerminalState::save();
         }
     }
     let (runtime, _grants) = builder.build().await?;
@@ -125,7 +127,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
         let output = outcome.output::<CommandOutput>().cloned();
         let mut notes = Vec::new();
         if let Some(changes) = output.as_ref().and_then(|output| output.changes.as_ref()) {
-            notes = apply(&worker, changes, asks).await;
+            notes = apply(&worker, changes, terminal.as_ref()).await;
         }
         Ok((output, notes))
     };
@@ -156,9 +158,37 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
     Ok(Ended { status, notes })
 }
 
-/// Applies changes that were kept apart if the person allows it; `asks` is whether they can be asked. Returns what became
-/// of the changes.
-async fn apply(worker: &Worker, changes: &CommandChanges, asks: bool) -> Vec<String> {
+/// The settings of the controlling terminal before a command, which can change them.
+struct TerminalState {
+    terminal: File,
+    settings: Termios,
+}
+
+impl TerminalState {
+    /// Leaves the alternate screen, and resets colours, character sets and scroll region.
+    const RESET: &[u8] = b"\x1b[?1049l\x1b[!p\x1b[0m\x1b]104\x07\r\n";
+
+    fn save() -> Option<Self> {
+        let mut open = OpenOptions::new();
+        let terminal = open.read(true).write(true).open("/dev/tty").ok()?;
+        let settings = tcgetattr(&terminal).ok()?;
+        Some(Self { terminal, settings })
+    }
+
+    /// What a person sees next must not depend on the command.
+    fn restore(&self) -> io::Result<()> {
+        tcsetattr(&self.terminal, OptionalActions::Flush, &self.settings)?;
+        (&self.terminal).write_all(Self::RESET)
+    }
+}
+
+/// Applies changes that were kept apart if the person allows it, who is asked on the terminal. Returns what became of the
+/// changes.
+async fn apply(
+    worker: &Worker,
+    changes: &CommandChanges,
+    terminal: Option<&TerminalState>,
+) -> Vec<String> {
     let dropped = changes.dropped.iter();
     let mut notes: Vec<String> = dropped
         .map(|dropped| format!("not applied: {}: {}", dropped.path, dropped.reason))
@@ -170,6 +200,7 @@ async fn apply(worker: &Worker, changes: &CommandChanges, asks: bool) -> Vec<Str
     let Some(id) = &changes.id else {
         return notes;
     };
+    let asks = terminal.is_some_and(|terminal| terminal.restore().is_ok());
     let applied = if asks {
         let call = worker.call("apply_changes", json!({ "id": id })).await;
         call.map_err(|error| error.to_string())

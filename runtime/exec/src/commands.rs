@@ -45,7 +45,8 @@ const DEFAULT_CONCURRENT: u32 = 4;
 ///
 /// The audit records each command: its arguments, the hash of its program, its directory, what it can change, the layers
 /// of its sandbox, its end and its connections. A program that was replaced since its preview, or since it was hashed, is
-/// not started. The last check is immediately before the start; a change by another process after it is not noticed.
+/// not started. The last check is immediately before the start; a change by another process after it is not noticed. A
+/// program in a root is not checked again if changes are kept apart.
 ///
 /// A long output is cut in the reply; up to 1 MiB of each stream is an artifact of the call. A command ends before the time
 /// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. Budgets count

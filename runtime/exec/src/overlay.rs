@@ -2,6 +2,7 @@
 
 mod apply;
 mod collect;
+mod seen;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -15,6 +16,7 @@ use serde::Serialize;
 
 pub use apply::{AppliedChanges, ApplyChanges};
 pub(crate) use collect::collect;
+pub(crate) use seen::{Identity, Seen};
 
 /// Maximum number of commands whose changes are kept.
 const MAX_COMMANDS: usize = 16;
@@ -60,6 +62,8 @@ pub(crate) struct KeptChange {
     executable: bool,
     /// The path of the content in the directory of all changes.
     stored: String,
+    /// The directories at and above the path before the command ran.
+    directories: Vec<(VirtualPath, Identity)>,
 }
 
 impl KeptChange {
@@ -106,7 +110,10 @@ impl KeptChanges {
     /// The memory that they take, in bytes.
     fn bytes(&self) -> u64 {
         rustix::fs::fstatvfs(&self.directory).map_or(0, |stat| {
-            (stat.f_blocks - stat.f_bfree).saturating_mul(stat.f_frsize)
+            let blocks = (stat.f_blocks - stat.f_bfree).saturating_mul(stat.f_frsize);
+            // Extended attributes are charged as entries of 1 KiB.
+            let entries = (stat.f_files - stat.f_ffree).saturating_mul(1 << 10);
+            blocks.saturating_add(entries)
         })
     }
 }

@@ -16,6 +16,7 @@ use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, Code};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 
+use crate::overlay::Seen;
 use crate::spec::Mount;
 
 /// Maximum number of mounts. The kernel allows 100,000 in all.
@@ -44,12 +45,20 @@ enum Rights {
     Write,
 }
 
+/// What a command sees of the roots.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub(crate) mounts: Vec<Mount>,
+    /// The entries, if changes are kept apart.
+    pub(crate) seen: Seen,
+}
+
 /// Returns the mounts of everything that the call may read without a further question. Directories and files are writable
 /// if the call may also change them in every way, or, if changes are kept apart, unless every change is denied. Blocks.
 ///
 /// # Errors
 /// `TOO_LARGE` if the rights differ at too many places; `INTERNAL` if a root cannot be read.
-pub(crate) fn mounts(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>, CallError> {
+pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Files, CallError> {
     let mut modes = WriteMode::ALL.into_iter();
     let allows = |mode| permit.allows_write_mode(mode);
     let mut view = View {
@@ -65,6 +74,7 @@ pub(crate) fn mounts(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>
             .map(|folder| folder.path)
             .collect(),
         mounts: Vec::new(),
+        seen: Seen::default(),
     };
     let mut roots: Vec<&Root> = permit.roots().collect();
     roots.sort_by_key(|root| root.mount().depth());
@@ -76,7 +86,10 @@ pub(crate) fn mounts(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>
             .collect();
         view.add_root(root, &inner)?;
     }
-    Ok(view.mounts)
+    Ok(Files {
+        mounts: view.mounts,
+        seen: view.seen,
+    })
 }
 
 struct View<'p> {
@@ -87,6 +100,7 @@ struct View<'p> {
     may_write: bool,
     open: Vec<VirtualPath>,
     mounts: Vec<Mount>,
+    seen: Seen,
 }
 
 /// The root that is being read.
@@ -193,6 +207,14 @@ impl View<'_> {
             Err(error) => return Err(unreadable(path, error)),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
+        if self.changes == Changes::Apart {
+            if kind.is_dir() {
+                let identity = (stat.st_dev, stat.st_ino);
+                self.seen.add_directory(path.clone(), identity);
+            } else {
+                self.seen.add_other(path);
+            }
+        }
         // What a link leads to is judged where it is.
         if kind.is_symlink() {
             return Ok(());

@@ -15,7 +15,7 @@ const ABOUT: &str = "Runs one command in the sandbox of `run_command`, the tool 
 The command can read what the configuration allows, change what it allows to be changed without a question, and nothing \
 else of this machine except the programs and libraries of the system. It has no network and none of the variables of the \
 environment, except TERM. Without --root, it can use the current directory. Protected files, such as those in `.git`, can be \
-read only. `read_only` denies all commands; to deny changes only, use --deny-scopes write:file. The configuration is read as by `serve`, from --config, variables and flags. The command needs no \
+read only; with --overlay, changes of them are shown with the others. `read_only` denies all commands; to deny changes only, use --deny-scopes write:file. The configuration is read as by `serve`, from --config, variables and flags. The command needs no \
 `execute` scope, but a scope or key that denies it counts.
 It has the standard streams of this program, but no controlling terminal. If this program is interrupted or killed, \
 everything that the command has started is killed.

@@ -23,6 +23,8 @@ const MOST_CHARS: usize = 300;
 const MOST_ENTRIES: usize = 20;
 /// Maximum number of displayed lines of a diff.
 const MOST_LINES: usize = 120;
+/// Lines that a change leaves for each later one.
+const RESERVED_LINES: usize = 10;
 /// Maximum length of an input line.
 const MOST_TYPED: u64 = 1024;
 
@@ -455,12 +457,16 @@ fn prompt(question: &Question, coloured: bool) -> String {
     out
 }
 
-/// The lines of a preview, up to the maximum number.
+/// The lines of a preview, up to a maximum number for each change.
 struct PreviewLines<'o> {
     out: &'o mut String,
     coloured: bool,
     /// Number of lines, including those that are not shown.
     count: usize,
+    /// Number of lines that are shown.
+    shown: usize,
+    /// Maximum of `shown` for the current change.
+    most: usize,
 }
 
 /// Writes the changes; hunks that can be excluded are numbered.
@@ -469,9 +475,19 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
         out,
         coloured,
         count: 0,
+        shown: 0,
+        most: 0,
+    };
+    // Some lines are left for each later change, so that a long one hides no other.
+    let mut later = preview.changes.len() + preview.resources.len();
+    let reserve = (MOST_LINES / later.max(1)).min(RESERVED_LINES);
+    let mut most = |shown: usize| {
+        later -= 1;
+        (shown + 1).max(MOST_LINES.saturating_sub(reserve * later))
     };
     let mut number = 0;
     for change in &preview.changes {
+        lines.most = most(lines.shown);
         lines.push(None, &change.summary(MOST_CHARS));
         for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
             lines.push(None, &format!("  {entry}"));
@@ -495,12 +511,13 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
         }
     }
     for change in &preview.resources {
+        lines.most = most(lines.shown);
         lines.push(None, &change.title(MOST_CHARS));
         for (op, text) in change.lines() {
             lines.push_changed(op, text);
         }
     }
-    let more = lines.count.saturating_sub(MOST_LINES);
+    let more = lines.count - lines.shown;
     if more > 0 {
         out.push_str(&format!("... {more} more lines are not shown\n"));
     }
@@ -510,9 +527,10 @@ impl PreviewLines<'_> {
     /// Adds one escaped line.
     fn push(&mut self, colour: Option<&str>, text: &str) {
         self.count += 1;
-        if self.count > MOST_LINES {
+        if self.shown >= self.most {
             return;
         }
+        self.shown += 1;
         match colour.filter(|_| self.coloured) {
             Some(colour) => {
                 let line = format!("  \u{1b}[{colour}m{text}\u{1b}[0m\n");
@@ -872,6 +890,20 @@ mod tests {
     }
 
     #[test]
+    fn long_change_hides_no_other_change() {
+        let mut long = hostile("x");
+        let changes = &mut long.preview.as_mut().unwrap().changes;
+        let hunk = &mut changes[0].diff.hunks[0];
+        hunk.lines = vec![hunk.lines[0].clone(); 500];
+        let mut other = changes[0].clone();
+        other.path = VirtualPath::parse("/r/other", None).unwrap();
+        changes.push(other);
+        let shown = prompt(&question(long), false);
+        assert!(shown.contains("change /r/other"), "{shown}");
+        assert!(shown.contains("more lines are not shown"), "{shown}");
+    }
+
+    #[test]
     fn long_texts_are_cut_and_the_scopes_are_shown() {
         let shown = prompt(&question(hostile(&"x".repeat(10_000))), false);
         assert!(shown.len() < 3_000, "{}", shown.len());
@@ -881,7 +913,7 @@ mod tests {
         hunk.lines = vec![hunk.lines[0].clone(); 500];
         let shown = prompt(&question(long), false);
         assert!(
-            shown.contains("... 383 more lines are not shown"),
+            shown.contains("... 392 more lines are not shown"),
             "{shown}"
         );
         assert!(shown.ends_with("protected names stay closed\n"), "{shown}");

@@ -4,7 +4,7 @@ use bailiwick::effect::ContentHash;
 use serde::Serialize;
 
 use super::network::Connections;
-use super::output::CommandOutput;
+use super::output::{CommandChanges, CommandOutput};
 use crate::spec::{Layer, Mount, SandboxSpec};
 
 /// Maximum number and total bytes of arguments that are recorded, and of names of environment variables.
@@ -35,6 +35,8 @@ pub(super) struct Started<'r> {
     environment: Vec<String>,
     /// The first files and directories of the roots that it can change.
     writable: Vec<String>,
+    /// Whether its changes are kept apart.
+    overlay: bool,
     layers: &'r [Layer],
     missing: &'r [(Layer, String)],
     /// Whether it can connect to allowed hosts.
@@ -57,6 +59,7 @@ impl<'r> Started<'r> {
             cwd: spec.cwd.to_string_lossy().into_owned(),
             environment: first(spec.env.iter().map(|(name, _)| name)),
             writable: first(writable.iter()),
+            overlay: spec.has_overlay(),
             layers,
             missing,
             network,
@@ -67,6 +70,9 @@ impl<'r> Started<'r> {
 fn writable(mount: &Mount) -> Option<String> {
     match mount {
         Mount::Host {
+            at, writable: true, ..
+        }
+        | Mount::Overlay {
             at, writable: true, ..
         }
         | Mount::Within { at, writable: true } => Some(at.to_string_lossy().into_owned()),
@@ -85,7 +91,9 @@ pub(super) struct Ended<'r> {
     stdout_bytes: u64,
     stderr_bytes: u64,
     created_protected: &'r [String],
-    changed_files: &'static str,
+    /// What it changed, if the changes are kept apart.
+    changes: Option<&'r CommandChanges>,
+    changed_files: Option<&'static str>,
     connections: Option<&'r Connections>,
 }
 
@@ -98,7 +106,7 @@ impl<'r> Ended<'r> {
         let ended = Self {
             without_result: output.is_none(),
             duration_ms,
-            changed_files: UNKNOWN,
+            changed_files: Some(UNKNOWN),
             connections,
             ..Self::default()
         };
@@ -111,6 +119,8 @@ impl<'r> Ended<'r> {
                 stdout_bytes: output.stdout_bytes,
                 stderr_bytes: output.stderr_bytes,
                 created_protected: &output.created_protected,
+                changed_files: ended.changed_files.filter(|_| output.changes.is_none()),
+                changes: output.changes.as_ref(),
                 ..ended
             },
         }

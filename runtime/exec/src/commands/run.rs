@@ -24,7 +24,7 @@ use crate::overlay::{self, Store};
 use crate::process::{Exit, Helper, Process, spawn, spawn_with_proxy};
 use crate::proxy::Proxy;
 use crate::spec::{Mount, SandboxSpec};
-use crate::view::{self, Changes};
+use crate::view::{self, Changes, Files};
 
 /// Maximum number of names in [`CommandOutput::created_protected`].
 const MAX_CREATED: usize = 100;
@@ -35,7 +35,7 @@ pub(super) struct Run {
     /// The hash of the program.
     pub(super) program: ContentHash,
     /// The mounts of the roots.
-    pub(super) files: Vec<Mount>,
+    pub(super) files: Files,
     /// Set if the changes are kept apart.
     pub(super) apart: Option<Apart>,
     pub(super) helper: Helper,
@@ -80,7 +80,7 @@ impl Run {
         let mut process = spawned.map_err(|error| not_started(&error))?;
         let apart = apart.zip(process.changes());
         let layers = (process.layers(), process.missing());
-        let started = Started::new(&spec, &files, program, layers, network.is_some());
+        let started = Started::new(&spec, &files.mounts, program, layers, network.is_some());
         let recorded = act.record(&Record::Started(started));
         let exit = match recorded {
             Ok(()) => Self::wait(&mut process, timeout, cancelled).await,
@@ -96,9 +96,11 @@ impl Run {
         let streams = [stdout.await, stderr.await];
         let connections = network.map(|network| network.connections());
         let after = Arc::clone(&act);
+        // Nobody would learn of the changes of a command without a result.
+        let apart = apart.filter(|_| exit.is_ok());
         let changed = tokio::task::spawn_blocking(move || match apart {
             Some((apart, directory)) => apart.keep(directory, &files, &after),
-            None => Ok((unjudged(&files, &after)?, None)),
+            None => Ok((unjudged(&files.mounts, &after)?, None)),
         });
         let changed = changed
             .await
@@ -152,8 +154,8 @@ fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
         _ => None,
     };
     let before: BTreeSet<PathBuf> = before.iter().filter_map(restricted).collect();
-    let after = view::mounts(act.reading(), Changes::Live)?;
-    let new = after.iter().filter_map(restricted);
+    let after = view::files(act.reading(), Changes::Live)?;
+    let new = after.mounts.iter().filter_map(restricted);
     let new = new.filter(|at| !before.contains(at));
     let names = new.map(|at| at.to_string_lossy().into_owned());
     Ok(names.take(MAX_CREATED).collect())
@@ -178,11 +180,13 @@ impl Apart {
     fn keep(
         self,
         directory: OwnedFd,
-        files: &[Mount],
+        files: &Files,
         act: &Act,
     ) -> Result<(Vec<String>, Option<CommandChanges>), CallError> {
-        let overlays = overlays(files)?;
-        let (kept, dropped) = overlay::collect(directory, &overlays, self.began, act.reading())?;
+        let overlays = overlays(&files.mounts)?;
+        let collected =
+            overlay::collect(directory, &overlays, &files.seen, self.began, act.reading());
+        let (kept, dropped) = collected?;
         let changes = CommandChanges::new(kept.as_ref(), dropped);
         if let Some(kept) = kept {
             self.store.add(kept);

@@ -211,7 +211,7 @@ impl ActTool for Commands {
         let changes = self.changes(job, permit.reading())?;
         let (programs, program) = (self.programs.clone(), job.program.clone());
         let read = tokio::task::spawn_blocking(move || {
-            let files = view::mounts(permit.reading(), changes);
+            let files = view::files(permit.reading(), changes);
             let program = programs.check(&program, permit.reading());
             (files, program, permit)
         });
@@ -227,7 +227,7 @@ impl ActTool for Commands {
             let message = "the program was replaced since it was previewed";
             return Err(CallError::new(Code::StalePreview, message));
         }
-        let mut spec = Self::spec(self, job, program, files.clone());
+        let mut spec = Self::spec(self, job, program, files.mounts.clone());
         if changes == Changes::Apart && matches!(job.program, Program::OfRoot(_)) {
             // Its identity in an overlay is another one.
             spec.program = None;

@@ -4,9 +4,10 @@ use std::io::Read as _;
 use std::sync::Arc;
 
 use bailiwick::config::Namespace;
+use bailiwick::effect::Op;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
-use bailiwick::{CallError, Code, Plan, Reply, ToolSpec, VirtualPath, WriteTool};
+use bailiwick::{CallError, Change, Code, Plan, Reply, ToolSpec, VirtualPath, WriteTool};
 use bailiwick_fs::io::{FilesWriter, NewEntry, NewState, PlannedWrites};
 use rustix::fs::{Mode, OFlags, openat};
 use schemars::JsonSchema;
@@ -112,7 +113,8 @@ impl WriteTool for ApplyChanges {
             paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
         };
         let changes: Vec<KeptChange> = kept.changes.iter().filter(is_meant).cloned().collect();
-        let bytes: u64 = changes.iter().map(|change| change.bytes).sum();
+        let sizes = changes.iter().map(|change| change.bytes);
+        let bytes = sizes.fold(0, u64::saturating_add);
         if changes.len() > MAX_CHANGES || bytes > MAX_BYTES {
             return Err(CallError::new(
                 Code::TooLarge,
@@ -141,14 +143,15 @@ impl WriteTool for ApplyChanges {
             };
             let existed = matches!(change.kind, ChangeKind::Changed | ChangeKind::Deleted);
             let entry = NewEntry::new(change.path.clone(), state, job.kept.began);
+            let entry = entry.directories(change.directories.clone());
             entries.push(entry.existed(existed));
         }
-        let plan = self.writer.plan(permit, entries, reply(&job.changes))?;
+        let plan = self.writer.plan(permit, entries, Reply::text("", ()))?;
         let is_whole = job.changes.len() == job.kept.changes.len();
         Ok(Plan {
+            reply: reply(&plan.changes),
             changes: plan.changes,
             resources: plan.resources,
-            reply: plan.reply,
             cost: plan.cost,
             steps: Steps {
                 writes: plan.steps,
@@ -189,13 +192,13 @@ fn content(kept: &KeptChanges, change: &KeptChange) -> Result<Vec<u8>, CallError
     Ok(content)
 }
 
-fn reply(changes: &[KeptChange]) -> Reply {
-    let count = |kind| changes.iter().filter(|change| change.kind == kind).count();
+fn reply(changes: &[Change]) -> Reply {
+    let count = |op| changes.iter().filter(|change| change.op == op).count();
     let applied = AppliedChanges {
-        created: count(ChangeKind::Created),
-        changed: count(ChangeKind::Changed),
-        deleted: count(ChangeKind::Deleted),
-        directories: count(ChangeKind::DirectoryCreated),
+        created: count(Op::Create),
+        changed: count(Op::Modify),
+        deleted: count(Op::Delete),
+        directories: count(Op::MakeDirectory),
     };
     let text = format!(
         "{} files created, {} changed, {} deleted; {} directories created",

@@ -11,7 +11,7 @@ use bailiwick::{CallError, Code, VirtualPath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::{ChangeKind, DroppedChange, KeptChange, KeptChanges};
+use super::{ChangeKind, DroppedChange, Identity, KeptChange, KeptChanges, Seen};
 
 /// Maximum number of changes of a command.
 const MAX_CHANGES: usize = 5_000;
@@ -29,7 +29,9 @@ const DENIED: &str = "you may not change it";
 const MEANWHILE: &str = "it was changed by somebody else while the command ran";
 const KIND: &str = "a file replaces a directory, or a directory a file";
 const SPECIAL: &str = "only files and directories can be applied";
-const NOT_TEXT: &str = "its name is not UTF-8, or its path is too long";
+const NOT_TEXT: &str =
+    "a name in it is not UTF-8 or has control characters, or its path is too long";
+const UNREADABLE: &str = "it cannot be read";
 const TOO_MANY: &str = "the command changed more than 5,000 files and directories, so nothing is kept; \
     let it write to /tmp, or use the mode `live`";
 
@@ -40,11 +42,13 @@ const TOO_MANY: &str = "the command changed more than 5,000 files and directorie
 pub(crate) fn collect(
     directory: OwnedFd,
     overlays: &[VirtualPath],
+    seen: &Seen,
     began: Duration,
     permit: &ReadPermit,
 ) -> Result<(Option<KeptChanges>, Vec<DroppedChange>), CallError> {
     let mut collector = Collector {
         permit,
+        seen,
         began,
         changes: Vec::new(),
         dropped: Vec::new(),
@@ -53,7 +57,7 @@ pub(crate) fn collect(
         let stored = format!("{number}/upper");
         let upper = rustix::fs::openat(&directory, &stored, DIRECTORY, Mode::empty());
         let upper = upper.map_err(|error| unreadable(path, error))?;
-        if !collector.add_entries(upper.as_fd(), path, &stored, 0)? {
+        if !collector.add_entries(upper.as_fd(), path, &stored, (0, true))? {
             let dropped = DroppedChange {
                 path: path.to_string(),
                 reason: TOO_MANY,
@@ -91,20 +95,23 @@ fn id() -> Result<String, CallError> {
 
 struct Collector<'p> {
     permit: &'p ReadPermit,
+    seen: &'p Seen,
     began: Duration,
     changes: Vec<KeptChange>,
     dropped: Vec<DroppedChange>,
 }
 
 impl Collector<'_> {
-    /// Adds the changes in a directory; `false` if there are too many.
+    /// Adds the changes in a directory; `false` if there are too many. `is_same` is whether the directories at and above
+    /// `path` are those that the command saw.
     fn add_entries(
         &mut self,
         upper: BorrowedFd<'_>,
         path: &VirtualPath,
         stored: &str,
-        depth: usize,
+        (depth, is_same): (usize, bool),
     ) -> Result<bool, CallError> {
+        self.permit.checkpoint()?;
         let entries = Dir::read_from(upper).map_err(|error| unreadable(path, error))?;
         for entry in entries {
             let entry = entry.map_err(|error| unreadable(path, error))?;
@@ -122,6 +129,10 @@ impl Collector<'_> {
                 continue;
             };
             let stored = format!("{stored}/{name}");
+            if !is_same {
+                self.drop_change(&inner, MEANWHILE);
+                continue;
+            }
             if !self.add_entry(upper, name, &inner, &stored, depth)? {
                 return Ok(false);
             }
@@ -143,6 +154,7 @@ impl Collector<'_> {
         let old = before
             .as_ref()
             .map(|stat| FileType::from_raw_mode(stat.st_mode));
+        let is_same = before.as_ref().map(identity) == self.seen.directory(path);
         let mut add = |kind, is_directory| {
             let change = KeptChange {
                 path: path.clone(),
@@ -155,10 +167,14 @@ impl Collector<'_> {
                 },
                 executable: stat.st_mode & 0o111 != 0,
                 stored: stored.to_owned(),
+                directories: self.seen.directories_above(path),
             };
             self.add(change, before.as_ref());
         };
         match (FileType::from_raw_mode(stat.st_mode), old) {
+            (FileType::RegularFile, _) if stat.st_mode & 0o400 == 0 => {
+                self.drop_change(path, UNREADABLE);
+            }
             (FileType::RegularFile, None) => add(ChangeKind::Created, false),
             (FileType::RegularFile, Some(FileType::RegularFile)) => add(ChangeKind::Changed, false),
             (FileType::CharacterDevice, Some(old)) if stat.st_rdev == 0 => {
@@ -166,14 +182,22 @@ impl Collector<'_> {
             }
             (FileType::CharacterDevice, None) if stat.st_rdev == 0 => {}
             (FileType::Directory, None | Some(FileType::Directory)) => {
-                let inner = rustix::fs::openat(upper, name, DIRECTORY, Mode::empty());
-                let inner = inner.map_err(read)?;
+                let inner = match rustix::fs::openat(upper, name, DIRECTORY, Mode::empty()) {
+                    Err(Errno::ACCESS) => {
+                        self.drop_change(path, UNREADABLE);
+                        return Ok(true);
+                    }
+                    opened => opened.map_err(read)?,
+                };
                 if old.is_none() {
                     add(ChangeKind::DirectoryCreated, true);
-                } else if is_opaque(inner.as_fd()) {
-                    self.add_removed(inner.as_fd(), path)?;
+                } else if is_same
+                    && is_opaque(inner.as_fd())
+                    && !self.add_removed(inner.as_fd(), path)?
+                {
+                    return Ok(false);
                 }
-                return self.add_entries(inner.as_fd(), path, stored, depth + 1);
+                return self.add_entries(inner.as_fd(), path, stored, (depth + 1, is_same));
             }
             (FileType::RegularFile | FileType::Directory, Some(_)) => self.drop_change(path, KIND),
             _ => self.drop_change(path, SPECIAL),
@@ -183,7 +207,11 @@ impl Collector<'_> {
 
     /// Adds a change, unless it is denied or the path has changed meanwhile.
     fn add(&mut self, change: KeptChange, before: Option<&Stat>) {
-        if before.is_some_and(|stat| changed_at(stat) > self.began) {
+        let is_changed = match before {
+            Some(stat) => changed_at(stat) > self.began || !self.seen.contains(&change.path),
+            None => self.seen.contains(&change.path),
+        };
+        if is_changed {
             self.drop_change(&change.path, MEANWHILE);
         } else if self.permit.judge_need(&change.need()) == Verdict::Deny {
             self.drop_change(&change.path, DENIED);
@@ -192,8 +220,13 @@ impl Collector<'_> {
         }
     }
 
-    /// Adds the deletion of the entries that a new directory at the same path does not have.
-    fn add_removed(&mut self, upper: BorrowedFd<'_>, path: &VirtualPath) -> Result<(), CallError> {
+    /// Adds the deletion of the entries that a new directory at the same path does not have; `false` if there are too many
+    /// changes.
+    fn add_removed(
+        &mut self,
+        upper: BorrowedFd<'_>,
+        path: &VirtualPath,
+    ) -> Result<bool, CallError> {
         let read = |error| unreadable(path, error);
         let names = |directory: BorrowedFd<'_>| -> Result<BTreeSet<String>, CallError> {
             let entries = Dir::read_from(directory).map_err(read)?;
@@ -204,10 +237,13 @@ impl Collector<'_> {
             names.collect()
         };
         let Some(lower) = self.open(path, DIRECTORY)? else {
-            return Ok(());
+            return Ok(true);
         };
         let kept = names(upper)?;
         for name in names(lower.as_fd())? {
+            if self.changes.len() + self.dropped.len() >= MAX_CHANGES {
+                return Ok(false);
+            }
             if kept.contains(&name) || matches!(name.as_str(), "." | "..") {
                 continue;
             }
@@ -219,6 +255,7 @@ impl Collector<'_> {
                 continue;
             };
             let change = KeptChange {
+                directories: self.seen.directories_above(&inner),
                 path: inner,
                 kind: ChangeKind::Deleted,
                 is_directory: FileType::from_raw_mode(before.st_mode).is_dir(),
@@ -228,7 +265,7 @@ impl Collector<'_> {
             };
             self.add(change, Some(&before));
         }
-        Ok(())
+        Ok(true)
     }
 
     fn drop_change(&mut self, path: &VirtualPath, reason: &'static str) {
@@ -258,6 +295,14 @@ impl Collector<'_> {
             Err(error) => Err(unreadable(path, error)),
         }
     }
+}
+
+#[expect(
+    clippy::useless_conversion,
+    reason = "the types differ between architectures"
+)]
+fn identity(stat: &Stat) -> Identity {
+    (u64::from(stat.st_dev), u64::from(stat.st_ino))
 }
 
 fn is_opaque(directory: BorrowedFd<'_>) -> bool {

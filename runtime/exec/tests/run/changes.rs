@@ -1,6 +1,7 @@
 //! Changes of commands that are kept apart, and `apply_changes`.
 
 use std::fs;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -52,6 +53,8 @@ impl Allows {
 
 struct Stage {
     root: tempfile::TempDir,
+    /// A directory outside the roots that commands can read.
+    gate: tempfile::TempDir,
     person: Allows,
     runtime: Runtime,
 }
@@ -60,10 +63,11 @@ impl Stage {
     /// A runtime with the files `a` and `old/b`.
     async fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
+        let gate = tempfile::tempdir().unwrap();
         let person = Allows::default();
         let builder = Runtime::builder()
             .root("repo", root.path())
-            .tools(commands().tools())
+            .tools(commands().system(gate.path()).tools())
             .allow("execute:command")
             .approver(person.clone());
         let runtime = builder.build().await.unwrap().0;
@@ -73,6 +77,7 @@ impl Stage {
         }
         Self {
             root,
+            gate,
             person,
             runtime,
         }
@@ -290,6 +295,122 @@ async fn hook_that_a_build_plants_is_shown_in_the_question() {
     assert_eq!(stage.person.take(), [expected]);
     let protected = stage.person.protected.lock().unwrap().clone();
     assert_eq!(protected, [hook]);
+}
+
+/// Runs a script whose changes are kept apart, and does something else while it runs.
+async fn meanwhile(
+    stage: &Stage,
+    worker: &Worker,
+    script: &str,
+    act: impl FnOnce(),
+) -> CommandChanges {
+    // The command waits for a line from a FIFO outside the roots.
+    let fifo = stage.gate.path().join("gate");
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &fifo,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+        0,
+    )
+    .unwrap();
+    let script = format!("{script}; read -r line < {}", fifo.display());
+    let running = apart(worker, &script);
+    let opened = async {
+        // Opening the FIFO for writing waits until the command reads it.
+        let open = move || fs::OpenOptions::new().write(true).open(fifo).unwrap();
+        let mut gate = tokio::task::spawn_blocking(open).await.unwrap();
+        act();
+        gate.write_all(b"go\n").unwrap();
+    };
+    tokio::join!(running, opened).0
+}
+
+#[tokio::test]
+async fn directory_that_others_replace_meanwhile_is_not_changed() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    for name in ["p/d", "q/d"] {
+        fs::create_dir_all(stage.path(name)).unwrap();
+    }
+    fs::write(stage.path("p/d/cache"), "cache").unwrap();
+    fs::write(stage.path("p/f"), "old\n").unwrap();
+    fs::write(stage.path("q/d/thesis"), "thesis").unwrap();
+    fs::write(stage.path("q/f"), "others\n").unwrap();
+    let script = "rm -r p/d; echo mine >> p/f; echo x > x";
+    let changes = meanwhile(&stage, &worker, script, || {
+        fs::rename(stage.path("p"), stage.path("p.old")).unwrap();
+        fs::rename(stage.path("q"), stage.path("p")).unwrap();
+    })
+    .await;
+    let kept: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    assert_eq!(
+        (stage.text("p/f"), stage.text("p/d/thesis")),
+        ("others\n".to_owned(), "thesis".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn directory_that_others_replace_after_the_command_is_not_changed() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    fs::create_dir(stage.path("other")).unwrap();
+    fs::write(stage.path("other/b"), "others\n").unwrap();
+    let changes = apart(&worker, "echo mine >> old/b").await;
+    fs::rename(stage.path("old"), stage.path("older")).unwrap();
+    fs::rename(stage.path("other"), stage.path("old")).unwrap();
+    let refused = apply(&worker, json!({ "id": changes.id }))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::Conflict);
+    assert_eq!(stage.text("old/b"), "others\n");
+}
+
+#[tokio::test]
+async fn file_that_others_delete_meanwhile_is_not_created_again() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = meanwhile(&stage, &worker, "echo mine >> a; echo x > x", || {
+        fs::remove_file(stage.path("a")).unwrap();
+    })
+    .await;
+    let kept: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    assert_eq!(changes.dropped[0].path, "/repo/a");
+}
+
+#[tokio::test]
+async fn question_says_that_a_new_file_can_be_executed() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "echo x > tool; chmod +x tool; echo x > text").await;
+    let preview = worker.preview("apply_changes", json!({ "id": changes.id }));
+    let preview = preview.await.unwrap();
+    let resources: Vec<_> = preview
+        .resources
+        .iter()
+        .map(|change| change.resource.as_str())
+        .collect();
+    assert_eq!(resources, ["/repo/tool"]);
+}
+
+#[tokio::test]
+async fn reply_counts_what_was_applied() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "chmod +x a; echo x > x").await;
+    let applied = apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    assert_eq!((applied.created, applied.changed), (1, 0));
 }
 
 #[tokio::test]
