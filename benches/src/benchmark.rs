@@ -13,6 +13,12 @@ const BATCHES: usize = 5;
 /// The minimum number of rounds.
 const MIN_ROUNDS: usize = 7;
 
+/// Whether benchmarks only check that they work, which takes milliseconds. Their figures mean nothing then.
+#[must_use]
+pub fn brief() -> bool {
+    std::env::var_os("BAILIWICK_BENCH_BRIEF").is_some()
+}
+
 /// The target of a case.
 #[derive(Clone, Copy, Debug)]
 pub enum Target {
@@ -103,6 +109,14 @@ impl<'r> Benchmark<'r> {
 
     /// Runs all cases and prints the results.
     pub fn run(mut self) {
+        if brief() {
+            for case in &mut self.cases {
+                case.batch = 1;
+                let once = case.sample();
+                case.samples.push(once);
+            }
+            return self.report(1);
+        }
         for case in &mut self.cases {
             case.sample();
         }
@@ -177,7 +191,9 @@ impl Case<'_> {
     }
 }
 
-fn median(values: impl Iterator<Item = f64>) -> f64 {
+/// The median; NaN if there are no values.
+#[must_use]
+pub fn median(values: impl Iterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)

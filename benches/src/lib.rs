@@ -5,5 +5,5 @@ mod benchmark;
 mod setup;
 
 pub use actors::{EchoActor, LinkedActors, MinimalActor, Msg};
-pub use benchmark::{Benchmark, Target};
+pub use benchmark::{Benchmark, Target, brief, median};
 pub use setup::{NOOP, Noop, NoopArgs, build_runtime, current_thread, multi_thread, run_task};
