@@ -4,7 +4,9 @@ mod contents;
 mod execute;
 pub(crate) mod put;
 pub(crate) mod repository;
+pub(crate) mod sequence;
 pub(crate) mod state;
+pub(crate) mod stored;
 pub(crate) mod target;
 #[cfg(test)]
 mod tests;
@@ -16,6 +18,7 @@ use bailiwick::effect::{ContentHash, Entry};
 use bailiwick::tool::WritePermit;
 use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
+use serde_json::json;
 
 use crate::read_view::ReadView;
 use crate::replace::{Durability, ReachedDurability, Sweeper};
@@ -69,6 +72,54 @@ impl Step {
         match self {
             Self::MakeDirectory { path, .. } => Some(path),
             Self::Write { .. } | Self::Transfer { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    /// The content that it writes.
+    pub(crate) fn content(&self) -> Option<&Bytes> {
+        match self {
+            Self::Write { content, .. } => Some(content),
+            Self::MakeDirectory { .. } | Self::Transfer { .. } | Self::Remove { .. } => None,
+        }
+    }
+
+    /// The path that it changes; for a transfer, the new path.
+    fn path(&self) -> &VirtualPath {
+        match self {
+            Self::Write { path, .. }
+            | Self::MakeDirectory { path, .. }
+            | Self::Remove { path, .. } => path,
+            Self::Transfer { to, .. } => to,
+        }
+    }
+
+    /// The paths that it changes.
+    pub(crate) fn touched(&self) -> impl Iterator<Item = &VirtualPath> {
+        let from = match self {
+            Self::Transfer { from, .. } => Some(from),
+            Self::Write { .. } | Self::MakeDirectory { .. } | Self::Remove { .. } => None,
+        };
+        std::iter::once(self.path()).chain(from)
+    }
+
+    /// Whether its path already is what it would make of it.
+    fn is_done(&self, view: &dyn ReadView) -> bool {
+        let state = |path| {
+            let inspected = inspect(view, path, TemporaryFiles::Included);
+            inspected.map(|inspected| inspected.state)
+        };
+        match self {
+            Self::Write { path, content, .. } => {
+                state(path).is_ok_and(|state| state == State::of_file(content))
+            }
+            Self::MakeDirectory { path, .. } => {
+                state(path).is_ok_and(|state| matches!(state, State::Directory { .. }))
+            }
+            Self::Remove { path, .. } => state(path).is_ok_and(|state| state == State::Absent),
+            Self::Transfer { from, to, .. } => {
+                let there = state(to).is_ok_and(|state| state != State::Absent);
+                there && state(from).is_ok_and(|state| state == State::Absent)
+            }
         }
     }
 }
@@ -139,6 +190,79 @@ impl StepExecutor {
         permit: &WritePermit,
     ) -> Result<(), CallError> {
         self.execute(change_set, permit.reading(), || permit.begin())
+    }
+
+    /// Executes all steps, or none: if one fails, those before it are undone by the steps in `rollback`, one list for each
+    /// step. A path that others changed in the meantime is left as it is and named in the error.
+    ///
+    /// # Errors
+    /// As [`StepExecutor::execute`]. `details.rolled_back` is the number of steps that were undone, and
+    /// `details.not_rolled_back` has the paths that could not be.
+    pub(crate) fn apply_all(
+        &self,
+        change_set: &ChangeSet,
+        rollback: &[Vec<Step>],
+        permit: &WritePermit,
+    ) -> Result<(), CallError> {
+        let view = permit.reading();
+        let context = execute::StepContext {
+            durability: change_set.durability,
+            view,
+            begin: &|| permit.begin(),
+        };
+        let mut reached = None;
+        for (done, step) in change_set.steps.iter().enumerate() {
+            match self.execute_step(step, &context) {
+                Ok(level) => {
+                    reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
+                }
+                Err(error) => {
+                    // A directory may have been deleted in part.
+                    let partly = error.details().contains_key("removed");
+                    let made = rollback.get(..done + usize::from(partly));
+                    return Err(self.roll_back(error, made.unwrap_or_default(), view));
+                }
+            }
+        }
+        if let Some(reached) = reached {
+            change_set.reached.set(reached);
+        }
+        Ok(())
+    }
+
+    /// Removes temporary files that a crash left beside `path`.
+    pub(crate) fn sweep_beside(&self, path: &VirtualPath, view: &dyn ReadView) {
+        // If the directory cannot be opened, nothing can be removed.
+        if let Ok((dir, _)) = resolve::parent(view, path) {
+            self.sweeper.sweep_once(dir.as_fd());
+        }
+    }
+
+    fn roll_back(&self, error: CallError, made: &[Vec<Step>], view: &dyn ReadView) -> CallError {
+        // A revocation waits for the effect, whose end is its beginning.
+        let context = execute::StepContext {
+            durability: self.durability,
+            view,
+            begin: &|| Ok(()),
+        };
+        let mut left = Vec::new();
+        for step in made.iter().rev().flatten() {
+            let undone = self.execute_step(step, &context);
+            if undone.is_err() && !step.is_done(view) && !left.contains(&step.path().as_str()) {
+                left.push(step.path().as_str());
+            }
+        }
+        let unrecorded = made.iter().filter(|undo| undo.is_empty()).count();
+        if made.is_empty() {
+            return error;
+        }
+        let error = error.with("rolled_back", made.len() - unrecorded);
+        match left.len() + unrecorded {
+            0 => error,
+            count => error
+                .with("done", count)
+                .with("not_rolled_back", json!(left)),
+        }
     }
 
     /// Executes all steps. `begin` is called before each step, and its result is held during the step.

@@ -130,12 +130,14 @@
 
 mod files;
 
+use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, Verb, Verdict, VirtualPath};
 
 use crate::change::put::Put;
+use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, StepExecutor, target, tree};
 use crate::replace::Durability;
 use crate::resolve::{self, OpenDir};
@@ -372,6 +374,12 @@ impl FileWriter {
                 need: undoing,
             }),
         })
+    }
+
+    /// Returns what [`WriteTool::undo_record`](bailiwick::WriteTool::undo_record) returns for a plan with this inverse.
+    #[must_use]
+    pub fn undo_record(&self, inverse: Option<&PlannedWrite>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.change_set.steps))
     }
 
     /// Carries out a plan if the file has not changed since it was planned. Returns the durability that was reached, which

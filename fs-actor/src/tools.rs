@@ -16,6 +16,7 @@ mod read_file;
 mod stat;
 mod suggest;
 mod transfer;
+mod undo;
 mod write_file;
 
 use bailiwick::ToolSet;
@@ -35,6 +36,7 @@ pub use make_directory::{MakeDirectoryArgs, MakeDirectoryOutput};
 pub use move_entry::{MoveArgs, MoveOutput};
 pub use read_file::{FileContent, LazyHash, ReadFileArgs, ReadFileOutput};
 pub use stat::{StatArgs, StatOutput};
+pub use undo::{RedoArgs, UndoArgs, UndoOutput};
 pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 
 /// The page on which MCP Apps clients show the folders of a call: the file browser of `bailiwick-mcp`.
@@ -76,6 +78,43 @@ pub fn tools_with(durability: Durability) -> ToolSet {
         .writer(delete::Delete(executor()))
         .reader(find::Find)
         .reader(grep::Grep)
+        .for_files()
+}
+
+/// The tools `undo` and `redo`, for a runtime with a journal ([`RuntimeBuilder::journal`](bailiwick::RuntimeBuilder::journal)).
+/// They take back what the file tools of this crate changed, with this durability.
+///
+/// ```
+/// use bailiwick::journal::Journal;
+/// use bailiwick::{Policy, Runtime, WorkerSpec};
+/// use bailiwick_fs::Durability;
+/// use serde_json::json;
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let dir = tempfile::tempdir()?;
+/// let (repo, journal) = (dir.path().join("repo"), dir.path().join("journal"));
+/// # std::fs::create_dir(&repo)?;
+/// let (runtime, _grants) = Runtime::builder()
+///     .root("repo", &repo)
+///     .journal(Journal::open(journal)?)
+///     .tools(bailiwick_fs::tools())
+///     .tools(bailiwick_fs::undo_tools(Durability::default()))
+///     .build()
+///     .await?;
+/// let worker = runtime.spawn(WorkerSpec::new("main").policy(Policy::new())).await?;
+/// worker.call("write_file", json!({"path": "/repo/a", "content": "text"})).await?;
+/// worker.call("undo", json!({})).await?;
+/// assert!(!repo.join("a").exists());
+/// worker.call("redo", json!({})).await?;
+/// assert!(repo.join("a").exists());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn undo_tools(durability: Durability) -> ToolSet {
+    ToolSet::new()
+        .writer(undo::Undo(StepExecutor::new(durability)))
+        .writer(undo::Redo(StepExecutor::new(durability)))
         .for_files()
 }
 

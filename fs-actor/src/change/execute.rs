@@ -200,11 +200,17 @@ impl DirEntryRef<'_> {
     }
 
     fn make_directory(&self, mode: Option<u32>) -> Result<(), CallError> {
-        let mode = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
-        match sys::mkdirat(self.dir.as_fd(), self.name.as_str(), mode) {
+        let raw = Mode::from_raw_mode(mode.unwrap_or(0o777) & 0o777);
+        match sys::mkdirat(self.dir.as_fd(), self.name.as_str(), raw) {
             Err(Errno::EXIST) => Err(stale(self.path)),
             done => done.at(self.path),
+        }?;
+        if mode.is_some() {
+            // The system has applied the umask to it.
+            let made = self.enter()?;
+            sys::fchmod(made.as_fd(), raw).at(self.path)?;
         }
+        Ok(())
     }
 
     /// Gives `staged` the name of the entry, in place of `old`.

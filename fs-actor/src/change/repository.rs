@@ -250,7 +250,9 @@ impl<'c> EntryChange<'c> {
         };
         match resolve::parent(self.view, &entry) {
             Ok((opened, _)) => Ok(Markers::of(&opened).at(dir)?),
-            Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
+            Err(Interrupt::Failed(error))
+                if matches!(error.code(), Code::NotFound | Code::NotDirectory) =>
+            {
                 Ok(Markers::default())
             }
             Err(interrupt) => Err(interrupt),

@@ -3,6 +3,7 @@
 use bailiwick::effect::{ContentHash, Entry};
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, VirtualPath};
+use serde::{Deserialize, Serialize};
 
 use super::tree::{self, Item, TemporaryFiles};
 use crate::read_view::ReadView;
@@ -13,7 +14,8 @@ use crate::sys::Errno;
 const MAX_HASHED: u64 = 64 << 20;
 
 /// The state of a path.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
 pub(crate) enum State {
     /// Does not exist.
     Absent,

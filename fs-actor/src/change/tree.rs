@@ -129,6 +129,36 @@ pub(crate) fn scan(
     })
 }
 
+/// The state of a directory with these contents, as [`scan`] finds it: the names of each entry, and the hash and length of
+/// a file. `None` if they are too large to be compared by content.
+pub(crate) fn state_of<'e>(
+    entries: impl IntoIterator<Item = (Vec<&'e str>, Option<(ContentHash, u64)>)>,
+) -> Option<State> {
+    let mut entries: Vec<_> = entries.into_iter().collect();
+    entries.sort_unstable();
+    let (mut digest, mut total) = (Sha256::new(), 0_u64);
+    for (names, file) in &entries {
+        let (kind, hash) = match file {
+            Some((hash, bytes)) => {
+                total = total.saturating_add(*bytes);
+                (b'f', *hash)
+            }
+            None => (b'd', ContentHash::of(b"")),
+        };
+        names.iter().for_each(|name| {
+            digest.update(b"/");
+            digest.update(name.as_bytes());
+        });
+        digest.update([0, kind]);
+        digest.update(hash.as_bytes());
+    }
+    (total <= MAX_HASHED).then(|| State::Directory {
+        digest: ContentHash::from_bytes(digest.finalize().into()),
+        entries: entries.len() as u64,
+        content_only: true,
+    })
+}
+
 /// The current directory of `stack`, whose virtual path is `path`.
 fn current_dir<'w>(stack: &'w mut DirStack, path: &VirtualPath) -> Result<&'w OpenDir, CallError> {
     stack.current().map_err(|errno| match errno {

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bailiwick::effect::{Cost, Op, ResourceChange};
+use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 
 use crate::change::put::Put;
+use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, target};
 use crate::replace::Durability;
 use crate::resolve::{self, Meta};
@@ -258,6 +260,12 @@ impl FilesWriter {
                 Ok(plan)
             }
         }
+    }
+
+    /// Returns what [`WriteTool::undo_record`](bailiwick::WriteTool::undo_record) returns for a plan with this inverse.
+    #[must_use]
+    pub fn undo_record(&self, inverse: Option<&PlannedWrites>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.change_set.steps))
     }
 
     /// Carries out a plan. Returns the durability that was reached, which the file system may lower; `None` if there was

@@ -2,6 +2,7 @@
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::FileDiff;
+use bailiwick::journal::UndoRecord;
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, ToolSpec, VirtualPath, WriteTool};
@@ -9,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::transfer::{self, Job, Transfer};
+use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, State, Step, StepExecutor, TransferMode, tree};
 use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind, Meta};
@@ -133,6 +135,10 @@ impl WriteTool for Copy {
         }
         let undo = undo(&copy);
         copy.plan(&self.0, permit, undo, reply)
+    }
+
+    fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.steps))
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {

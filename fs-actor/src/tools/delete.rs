@@ -2,6 +2,7 @@
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::{Cost, DirectoryContents, Entry, FileDiff, Op};
+use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
@@ -11,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::suggest;
 use crate::change::state::Inspected;
+use crate::change::stored::undo_record;
 use crate::change::{
     ChangeSet, State, Step, StepExecutor, TemporaryFiles, inspect, repository, target,
 };
@@ -127,6 +129,10 @@ impl WriteTool for Delete {
         plan(&self.0, &job.path, job.recursive, permit)
     }
 
+    fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.steps))
+    }
+
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {
         self.0.apply(&change_set, &permit)
     }
@@ -214,7 +220,7 @@ fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
 }
 
 /// Steps that restore everything, unless it is too large to keep.
-fn restore(
+pub(crate) fn restore(
     permit: &ReadPermit,
     path: &VirtualPath,
     meta: &Meta,

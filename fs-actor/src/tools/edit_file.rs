@@ -7,6 +7,7 @@ mod reply;
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::{ContentHash, ExcludedHunks};
+use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Scope, ToolSpec, VirtualPath, WriteTool};
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use super::hash::HashPrefix;
 use super::{optional, suggest};
 use crate::change::put::Put;
+use crate::change::stored::undo_record;
 use crate::change::target::{self, OldFile};
 use crate::change::{ChangeSet, State, StepExecutor};
 use crate::edit::{self, AppliedEdit, Edit, Edited, Occurrences};
@@ -209,6 +211,10 @@ impl WriteTool for EditFile {
         left_out: &[ExcludedHunks],
     ) -> Result<Plan<ChangeSet>, CallError> {
         self.without_hunks(plan, left_out)
+    }
+
+    fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.steps))
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {

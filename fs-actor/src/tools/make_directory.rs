@@ -2,6 +2,7 @@
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
+use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
@@ -9,6 +10,7 @@ use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, Writ
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, Step, StepExecutor, target};
 use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind};
@@ -143,6 +145,10 @@ impl WriteTool for MakeDirectory {
             inverse: (!inverse.is_empty()).then(|| inverse.into()),
             steps: self.0.change_set(steps, reached),
         })
+    }
+
+    fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.steps))
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {

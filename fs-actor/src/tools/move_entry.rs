@@ -2,6 +2,7 @@
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::FileDiff;
+use bailiwick::journal::UndoRecord;
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, Reverse, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, WriteTool};
@@ -9,6 +10,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::transfer::{self, Job, Transfer};
+use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, State, Step, StepExecutor, TransferMode, other_device, target};
 use crate::replace::ReachedDurability;
 use crate::resolve;
@@ -131,6 +133,10 @@ impl WriteTool for Move {
             existing: State::Absent,
         };
         moved.plan(&self.0, permit, Some(undo), reply)
+    }
+
+    fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.steps))
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {

@@ -7,11 +7,13 @@ use serde::{Deserialize, Serialize};
 use super::hash::HashPrefix;
 use super::optional;
 use crate::change::put::Put;
+use crate::change::stored::undo_record;
 use crate::change::target::{self, OldFile};
 use crate::change::{ChangeSet, State, StepExecutor};
 use crate::replace::ReachedDurability;
 use bailiwick::config::Namespace;
 use bailiwick::effect::ContentHash;
+use bailiwick::journal::UndoRecord;
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool};
@@ -173,6 +175,10 @@ impl WriteTool for WriteFile {
         let appends = job.mode == IfExists::Append;
         target::require_put(permit, &path, &plan.steps.steps, appends)?;
         Ok(plan)
+    }
+
+    fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
+        undo_record(inverse.map(|inverse| &*inverse.steps))
     }
 
     fn apply(&self, change_set: ChangeSet, permit: WritePermit) -> Result<(), CallError> {

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::call::Progress;
 use crate::error::{CallError, Code};
+use crate::journal::JournalView;
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Flag, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
@@ -184,6 +185,8 @@ pub(crate) struct PermitScope {
     pub(crate) grant_gates: Vec<Arc<Gate>>,
     /// Stops the call when it is cancelled or its deadline passes.
     pub(crate) stop: Arc<StopFlag>,
+    /// The changes that the worker may undo, if the runtime has a journal.
+    pub(crate) journal: Option<JournalView>,
 }
 
 impl PermitScope {
@@ -403,6 +406,12 @@ impl ReadPermit {
             !(granted && asked && !protected())
         });
         self.require_needs(rest)
+    }
+
+    /// Returns the changes that the worker may undo; `None` if the runtime has no journal.
+    #[must_use]
+    pub fn journal(&self) -> Option<&JournalView> {
+        self.scope.journal.as_ref()
     }
 
     /// Returns the path that `asked` resolved to if links were followed, otherwise `asked`.

@@ -22,7 +22,7 @@ pub use content::{Content, Utf8};
 pub use hash::{ContentHash, ParseContentHashError};
 
 /// State of a path at one instant.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Entry {
     /// The path does not exist.

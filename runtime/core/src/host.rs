@@ -9,7 +9,8 @@ use crate::activity::{CallLog, EndedQuestion, RecentCall};
 use crate::artifact::{Artifact, Reader};
 use crate::audit::{MemoryAudit, Record};
 use crate::error::CallError;
-use crate::id::CallId;
+use crate::id::{CallId, WorkerId};
+use crate::journal::{ChangedFile, Journal, JournalView, Recovered, changed_files};
 use crate::monitor::{Events, Metrics};
 use crate::supervisor::{Core, Revoked, SpawnError};
 use crate::tool::RemoteServers;
@@ -23,6 +24,8 @@ struct RuntimeInner {
     core: Arc<Core>,
     /// The default audit.
     memory: Option<MemoryAudit>,
+    /// Changes that an earlier crash interrupted.
+    recovered: Vec<Recovered>,
     /// Keeps the servers connected while the runtime exists.
     _servers: Option<Arc<dyn RemoteServers>>,
 }
@@ -165,6 +168,31 @@ impl Runtime {
             queued_cpu: core.cpu.queued(),
             ..core.audit.monitor().counters()
         }
+    }
+
+    /// Returns the files that a worker and its descendants changed in this runtime, in path order, also after they have
+    /// ended. Changes that were undone, and files that have their old content again, are left out. It is empty without
+    /// [`RuntimeBuilder::journal`].
+    ///
+    /// It reports what calls did: what others changed in the meantime is not considered.
+    #[must_use]
+    pub fn changes(&self, worker: WorkerId) -> Vec<ChangedFile> {
+        let journal = self.inner.core.journal.clone();
+        let view = journal.map(|journal| JournalView::new(journal, Some(worker)));
+        view.map(|view| changed_files(&view.entries()))
+            .unwrap_or_default()
+    }
+
+    /// Returns the changes that a crash of an earlier runtime interrupted, and what became of them when this one was built.
+    #[must_use]
+    pub fn recovered(&self) -> &[Recovered] {
+        &self.inner.recovered
+    }
+
+    /// Returns the change journal, if there is one.
+    #[must_use]
+    pub fn journal(&self) -> Option<&Journal> {
+        self.inner.core.journal.as_ref()
     }
 
     /// Returns the last 4,096 audit records, the oldest first. Returns `None` if [`RuntimeBuilder::audit`] set another

@@ -83,6 +83,17 @@ impl FromStr for GrantId {
     }
 }
 
+/// Number of a change in a [`Journal`](crate::journal::Journal), which is the same after restarts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ChangeId(#[doc(hidden)] pub u64);
+
+impl fmt::Display for ChangeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// Maximum length of the name of a tool in bytes, before its deceptive characters are escaped.
 const MOST_TOOL_NAME: usize = 128;
 

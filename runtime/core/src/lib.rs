@@ -28,6 +28,7 @@
 //! | [`worker`], [`call`] | workers and their calls, metadata of calls |
 //! | [`tool`], [`effect`] | traits for your own tools; plans, changes and results |
 //! | [`audit`], [`artifact`] | the hash-chained audit log; review pages and diffs of calls |
+//! | [`journal`] | what calls changed, and how it is undone |
 //! | [`monitor`] | events and counters of a runtime |
 //! | [`activity`] | recent calls and ended questions of a runtime, for people who watch it |
 //! | [`intent`], [`describe`] | sentences that describe calls to people; descriptions of a server for agents |
@@ -118,6 +119,7 @@ pub mod activity;
 pub mod artifact;
 pub mod audit;
 pub mod describe;
+pub mod journal;
 pub mod monitor;
 pub mod permission;
 mod pipeline;

@@ -18,6 +18,7 @@ use crate::capability::{
 use crate::effect::{ExcludedHunks, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
+use crate::journal::JournalView;
 use crate::path::VirtualPath;
 use crate::permission::UsedGrants;
 use crate::policy::{Authority, Explanation, Flag, Limits, Verdict};
@@ -61,6 +62,8 @@ pub struct CallInfo {
 pub(crate) struct WorkerHandles {
     pub(crate) roots: Arc<RootTable>,
     pub(crate) gate: Arc<Gate>,
+    /// The changes that it may undo, if the runtime has a journal.
+    pub(crate) journal: Option<JournalView>,
 }
 
 /// What people granted for a call.
@@ -228,6 +231,7 @@ impl<S> Step<S> {
             gate: Arc::clone(&self.context.handles.gate),
             grant_gates: self.context.grant_gates.clone(),
             stop: Arc::clone(&self.info.stop),
+            journal: self.context.handles.journal.clone(),
         })
     }
 }
@@ -435,6 +439,7 @@ pub(crate) fn explain_needs(
             gate: Arc::clone(&handles.gate),
             grant_gates: Vec::new(),
             stop: Arc::default(),
+            journal: handles.journal.clone(),
         })
     };
     needs.extend(also_needs(job, permit_scope));

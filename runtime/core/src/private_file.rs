@@ -149,7 +149,7 @@ impl Folder {
             Err(Errno::NOENT) => return Ok(None),
             Err(errno) => return Err(errno.into()),
         };
-        ours(&file)?;
+        check_owner(&file)?;
         let mut bytes = Vec::new();
         let read = file.take(most + 1).read_to_end(&mut bytes);
         read.map_err(PrivateFileError::Open)?;
@@ -182,7 +182,7 @@ impl Folder {
             OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let lock = openat(&self.dir, beside(&self.name, ".lock"), flags, OWNERS)?;
         let lock: File = lock.into();
-        ours(&lock)?;
+        check_owner(&lock)?;
         match lock.try_lock() {
             Ok(()) => Ok(lock),
             Err(TryLockError::WouldBlock) => Err(PrivateFileError::InUse),
@@ -204,7 +204,7 @@ fn unsafe_directory(stat: &Stat) -> Option<&'static str> {
 }
 
 /// Rejects a file that another user can write.
-fn ours(file: &File) -> Result<(), PrivateFileError> {
+pub(crate) fn check_owner(file: &File) -> Result<(), PrivateFileError> {
     let stat = fstat(file)?;
     let others = Mode::WGRP | Mode::WOTH;
     let reason = if !FileType::from_raw_mode(stat.st_mode).is_file() {

@@ -21,6 +21,7 @@ use crate::audit::{Audit, Step as AuditStep};
 use crate::capability::GRACE;
 use crate::config::Namespace;
 use crate::id::{CallId, ToolName, WorkerId};
+use crate::journal::Journal;
 use crate::permission::Broker;
 use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
@@ -44,6 +45,7 @@ pub(crate) struct Core {
     pub(crate) kept_out: Vec<PathBuf>,
     pub(crate) audit: Audit,
     pub(crate) broker: Broker,
+    pub(crate) journal: Option<Journal>,
     pub(crate) artifacts: ArtifactStore,
     /// Whether there is an approver.
     pub(crate) asks: bool,

@@ -12,6 +12,7 @@ mod schema;
 use crate::config::Namespace;
 use crate::effect::{ExcludedHunks, Output, Plan, Reply, ResourceChange};
 use crate::error::{CallError, Code};
+use crate::journal::UndoRecord;
 use crate::scope::Scope;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -444,6 +445,13 @@ pub trait WriteTool: Send + Sync + 'static {
     ) -> Result<Plan<Self::Steps>, CallError> {
         let message = "what this tool changes cannot be divided";
         Err(CallError::new(Code::InvalidArguments, message))
+    }
+
+    /// Returns what the journal keeps to undo a plan with these steps, for tools whose changes can be undone. The tool
+    /// `undo` of `bailiwick-fs` reads the bytes that `bailiwick_fs::io::FileWriter` and `FilesWriter` make. By default the
+    /// changes cannot be undone.
+    fn undo_record(&self, _steps: &Self::Steps, _inverse: Option<&Self::Steps>) -> UndoRecord {
+        UndoRecord::default()
     }
 
     /// Carries out the plan, or fails with `STALE_PREVIEW` without changes if the files no longer match it.

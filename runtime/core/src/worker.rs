@@ -25,6 +25,7 @@ mod recent;
 mod remote;
 mod shared;
 mod tool_slots;
+mod undo;
 mod views;
 
 use crate::artifact::{Artifact, Reader};
@@ -60,6 +61,7 @@ pub use pending::{CallEvent, RunningCall};
 pub use pending::{CallProgress, PendingCall};
 pub(crate) use shared::Shared;
 pub(crate) use tool_slots::ToolSlots;
+pub(crate) use undo::recover;
 
 /// Specification of a worker to start.
 ///
@@ -74,6 +76,8 @@ pub struct WorkerSpec {
     pub(crate) origin: Origin,
     /// Whether the name is that of an MCP client.
     pub(crate) of_client: bool,
+    /// Whether it acts for people, who may undo all changes.
+    pub(crate) for_people: bool,
 }
 
 /// Prefix of the names of workers that serve MCP clients.
@@ -93,6 +97,7 @@ impl WorkerSpec {
             budget: Budget::default(),
             origin: Origin::Human,
             of_client: false,
+            for_people: false,
         }
     }
 
@@ -103,6 +108,14 @@ impl WorkerSpec {
         Self {
             of_client: true,
             ..Self::new(name)
+        }
+    }
+
+    /// Creates the specification of a worker that undoes changes for people.
+    pub(crate) fn for_people(name: String) -> Self {
+        Self {
+            for_people: true,
+            ..Self::of_client(name)
         }
     }
 

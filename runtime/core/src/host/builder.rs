@@ -12,6 +12,7 @@ use crate::artifact::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT};
 use crate::audit::{Audit, AuditError, AuditSink, DEFAULT_CAPACITY, MemoryAudit};
 use crate::config::{Config, ConfigError, RootConfig};
 use crate::error::write_chain;
+use crate::journal::Journal;
 use crate::path::{PathError, VirtualPath};
 use crate::permission::{Approver, AskLimits, Broker, DenyAll, GrantAuthority, GrantStore};
 use crate::pipeline::PreviewKey;
@@ -20,7 +21,7 @@ use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::Core;
 use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
-use crate::worker::{Admission, Deadlines, PathLocks, Pool, ToolSlots};
+use crate::worker::{Admission, Deadlines, PathLocks, Pool, ToolSlots, recover};
 use check::Checked;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -170,6 +171,7 @@ pub struct RuntimeBuilder {
     memory: Option<MemoryAudit>,
     audit_capacity: usize,
     store: Option<GrantStore>,
+    journal: Option<Journal>,
     asks: AskLimits,
     question_timeout: Duration,
     artifacts: (usize, usize),
@@ -214,6 +216,7 @@ impl RuntimeBuilder {
             memory: Some(memory),
             audit_capacity: DEFAULT_CAPACITY,
             store: None,
+            journal: None,
             asks: AskLimits::default(),
             question_timeout: Duration::from_secs(600),
             artifacts: (DEFAULT_COUNT, DEFAULT_BYTES),
@@ -295,6 +298,7 @@ impl RuntimeBuilder {
             }
         }
         paths.extend(self.store.iter().flat_map(GrantStore::places));
+        paths.extend(self.journal.iter().flat_map(Journal::places));
         paths.extend(self.servers.iter().flat_map(|servers| servers.kept_out()));
         paths
     }
@@ -399,6 +403,17 @@ impl RuntimeBuilder {
     #[must_use]
     pub fn audit(mut self, sink: impl AuditSink) -> Self {
         (self.sink, self.memory) = (Box::new(sink), None);
+        self
+    }
+
+    /// Sets the change journal, so that the changes of file tools can be undone. By default there is none, and nothing can be
+    /// undone. No root and no grant may contain its directory.
+    ///
+    /// [`RuntimeBuilder::build`] completes or rolls back changes that a crash interrupted, which needs the tool `undo`;
+    /// [`Runtime::recovered`] returns them.
+    #[must_use]
+    pub fn journal(mut self, journal: Journal) -> Self {
+        self.journal = Some(journal);
         self
     }
 
@@ -517,6 +532,7 @@ impl RuntimeBuilder {
             kept_out,
             audit,
             broker,
+            journal: self.journal.as_ref().map(Journal::for_runtime),
             asks,
             artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
             admission: self.admission,
@@ -537,11 +553,16 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
+        let recovered = match &core.journal {
+            Some(journal) => recover(&core, journal).await,
+            None => Vec::new(),
+        };
         let (broker, authority) = (core.broker.clone(), core.authority.clone());
         let grants = GrantAuthority::new(broker, authority, marks, Arc::downgrade(&core));
         let inner = Arc::new(RuntimeInner {
             core,
             memory: self.memory,
+            recovered,
             _servers: self.servers,
         });
         Ok((Runtime { inner }, grants))

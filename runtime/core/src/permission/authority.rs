@@ -7,6 +7,7 @@ use super::{
     NotBatchable, Question, Run, Silenced, TemplateError,
 };
 use crate::audit::AuditError;
+use crate::error::{CallError, Code};
 use crate::id::{GrantId, QuestionId, SilencedId};
 use crate::policy::Authority;
 use crate::scope::{Coverage, Marks, ScopePattern};
@@ -144,6 +145,12 @@ impl GrantAuthority {
             marks,
             core,
         }
+    }
+
+    /// The state of the runtime.
+    pub(crate) fn core(&self) -> Result<Arc<Core>, CallError> {
+        let closed = || CallError::new(Code::Cancelled, "the runtime is shut down");
+        self.core.upgrade().ok_or_else(closed)
     }
 
     /// Returns the path of the agent that holds a grant, such as `main/tests`; `None` if the worker has ended.

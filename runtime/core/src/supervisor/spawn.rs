@@ -15,6 +15,7 @@ use crate::capability::{BudgetExceeded, Charge, Gate, Meter};
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
+use crate::journal::JournalView;
 use crate::json::canonical;
 use crate::pipeline::WorkerHandles;
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
@@ -195,6 +196,7 @@ impl Core {
             budget,
             origin,
             of_client,
+            for_people,
         } = spec;
         if !is_agent_name(&name) || name.starts_with(OF_CLIENTS) != of_client {
             return Err(SpawnError::Name);
@@ -228,6 +230,10 @@ impl Core {
         let handles = WorkerHandles {
             roots: Arc::new(self.roots.reached_by(&authority)),
             gate: Arc::new(Gate::default()),
+            journal: self.journal.clone().map(|journal| {
+                let worker = (!for_people).then_some(id);
+                JournalView::new(journal, worker)
+            }),
         };
         let shared = Arc::new(Shared::new(
             id, &name, session, parent, authority, names, handles, meter, self,

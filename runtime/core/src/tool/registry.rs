@@ -11,6 +11,7 @@ use crate::effect::{ExcludedHunks, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
+use crate::journal::UndoRecord;
 use crate::scope::{Scope, ScopeError, ScopePattern};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
@@ -44,6 +45,7 @@ pub trait WriteJob: Send + Sync + fmt::Debug {
     fn also_needs(&self, permit: &ReadPermit) -> Vec<Scope>;
     fn plan(&self, permit: &ReadPermit) -> Result<AnyPlan, Interrupt>;
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
+    fn undo_record(&self, plan: &AnyPlan) -> UndoRecord;
     fn divisible(&self) -> bool;
     fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError>;
 }
@@ -453,6 +455,15 @@ impl<T: WriteTool> WriteJob for Writing<T> {
 
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError> {
         self.tool.apply(own::<T>(steps)?, permit)
+    }
+
+    fn undo_record(&self, plan: &AnyPlan) -> UndoRecord {
+        let inverse = plan.inverse.as_ref();
+        let inverse = inverse.and_then(|inverse| inverse.downcast_ref());
+        let steps = plan.steps.downcast_ref();
+        steps
+            .map(|steps| self.tool.undo_record(steps, inverse))
+            .unwrap_or_default()
     }
 
     fn divisible(&self) -> bool {

@@ -8,8 +8,11 @@ use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Mode;
 use crate::capability::{BudgetExceeded, Interrupt, OutputStream, ReadPermit, revoked};
-use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Outcome, Preview, PreviewToken, Reply};
+use crate::effect::{
+    ArtifactRef, Cost, ExcludedHunks, Op, Outcome, Preview, PreviewToken, Reply, ResourceChange,
+};
 use crate::error::{CallError, Code};
+use crate::journal::{JournalChange, NewChange, OpenChange};
 use crate::pipeline::{CallInfo, Cleared, Planned, Step, Work, token_of, unplannable};
 use crate::tool::{AnyPlan, WriteJob};
 use bytes::Bytes;
@@ -115,7 +118,7 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
             let fresh = || {
                 permit.checkpoint()?;
                 Ok(Approved {
-                    plan: planned_by(&info, &*job, &permit)?,
+                    plan: planned_by(shared, &info, &*job, &permit)?,
                     left_out: Vec::new(),
                 })
             };
@@ -146,14 +149,17 @@ fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done,
 
 /// Plans a call. If a preview of it could be planned earlier, the preview is stale.
 fn planned_by(
+    shared: &Shared,
     info: &CallInfo,
     job: &dyn WriteJob,
     permit: &ReadPermit,
 ) -> Result<AnyPlan, Interrupt> {
-    job.plan(permit).map_err(|interrupt| match interrupt {
+    let mut plan = job.plan(permit).map_err(|interrupt| match interrupt {
         Interrupt::Failed(error) => Interrupt::Failed(unplannable(info, error)),
         interrupt => interrupt,
-    })
+    })?;
+    check_inverse(shared, &mut plan);
+    Ok(plan)
 }
 
 /// Plans a change for the question about it, which shows the preview.
@@ -163,7 +169,7 @@ pub(super) fn plan(
     job: &dyn WriteJob,
     permit: &ReadPermit,
 ) -> Result<(AnyPlan, Preview), Interrupt> {
-    let plan = catch_tool_panic(|| planned_by(info, job, permit))?;
+    let plan = catch_tool_panic(|| planned_by(shared, info, job, permit))?;
     let token = token_of(info, &plan)?;
     shared.audit_commit(info, planned_step(token, &plan))?;
     // Nobody must be asked about a change that exceeds the budget.
@@ -233,19 +239,29 @@ fn apply(
             files: cost.files,
         },
     )?;
+    let change = begin_change(shared, info, &*job, &plan)?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
     // A revocation waits for the tool, which may write temporary files before its effect begins.
     let gates = permit.gates();
     let passes: Option<Vec<_>> = gates.iter().map(|gate| gate.pass()).collect();
-    let _passes = passes.ok_or_else(revoked)?;
-    if let Err(error) = catch_tool_panic(|| Ok(job.apply(steps, permit)?)) {
+    let applied = passes
+        .ok_or_else(|| revoked().into())
+        .and_then(|_passes| catch_tool_panic(|| Ok(job.apply(steps, permit)?)));
+    if let Err(error) = applied {
         let error = CallError::from(error);
-        if info.stop.has_begun() {
+        let begun = info.stop.has_begun();
+        if begun {
             charge.keep(actual_cost(cost, &error));
+        }
+        if let Some(change) = change {
+            change.failed(&error, begun);
         }
         return Err(error);
     }
     charge.keep(cost);
+    if let Some(change) = change {
+        change.applied();
+    }
     // The effect is complete, so nothing after it may fail the call.
     let recorded = shared.audit_effect(info, AuditStep::Applied { token });
     if let Err(error) = &recorded {
@@ -260,6 +276,63 @@ fn apply(
         artifacts,
         recorded: recorded.is_ok(),
     })
+}
+
+/// Records in the journal that a change is about to begin.
+fn begin_change(
+    shared: &Shared,
+    info: &CallInfo,
+    job: &dyn WriteJob,
+    plan: &AnyPlan,
+) -> Result<Option<OpenChange>, CallError> {
+    let Some(journal) = &shared.core.journal else {
+        return Ok(None);
+    };
+    let undo = job.undo_record(plan);
+    if plan.changes.is_empty() && undo.undoes.is_empty() {
+        return Ok(None);
+    }
+    let new = NewChange {
+        call: info.id,
+        worker: shared.id,
+        lineage: Arc::clone(&shared.lineage),
+        agent: Arc::clone(&shared.agent),
+        tool: info.tool.as_str(),
+        intent: &shared.intent(info, &[]),
+        changes: plan.changes.iter().map(JournalChange::from).collect(),
+        undo,
+    };
+    Ok(Some(journal.begin(new)?))
+}
+
+/// Removes the inverse of a plan whose old contents are too large for the journal, and tells people that the change
+/// cannot be undone.
+fn check_inverse(shared: &Shared, plan: &mut AnyPlan) {
+    let Some(journal) = &shared.core.journal else {
+        return;
+    };
+    let Some(first) = plan.changes.first() else {
+        return;
+    };
+    let kept = plan.changes.iter().map(|change| {
+        let inside = change
+            .diff
+            .contents
+            .as_ref()
+            .map_or(0, |inside| inside.bytes);
+        match change.op {
+            Op::Modify | Op::Delete => change.before.bytes().unwrap_or(inside),
+            Op::Create | Op::Move | Op::Copy | Op::MakeDirectory => 0,
+        }
+    });
+    if kept.fold(0, u64::saturating_add) > journal.change_bytes() {
+        plan.inverse = None;
+    }
+    if plan.inverse.is_none() {
+        let resource = crate::text::escape(first.path.as_str()).into_owned();
+        let note = ResourceChange::new(resource, "cannot be undone: the old content is not kept");
+        plan.resources.push(note);
+    }
 }
 
 /// The cost of an effect that failed with `error`, as reported by its tool. Without a report the cost is zero, except

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::Op;
+use bailiwick::journal::UndoRecord;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, ToolSpec, VirtualPath, WriteTool};
@@ -162,6 +163,11 @@ impl WriteTool for ApplyChanges {
                 whole: None,
             }),
         })
+    }
+
+    fn undo_record(&self, _: &Steps, inverse: Option<&Steps>) -> UndoRecord {
+        let inverse = inverse.map(|inverse| &inverse.writes);
+        self.writer.undo_record(inverse)
     }
 
     fn apply(&self, steps: Steps, permit: WritePermit) -> Result<(), CallError> {

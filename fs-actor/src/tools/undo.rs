@@ -1,0 +1,475 @@
+//! `undo` and `redo`: take back what earlier calls changed, and make it again.
+
+use std::sync::OnceLock;
+
+use bailiwick::config::Namespace;
+use bailiwick::effect::Op;
+use bailiwick::journal::{
+    ChangeId, ChangeState, JournalChange, JournalEntry, JournalView, UndoRecord,
+};
+use bailiwick::scope::Operation;
+use bailiwick::tool::{Failure, Interrupt, Prepared, ReadPermit, WritePermit};
+use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::change::sequence::{Sequence, Sequenced};
+use crate::change::{ChangeSet, Step, StepExecutor, stored};
+
+/// Maximum number of changes that one call undoes.
+const MAX_CHANGES: usize = 10_000;
+
+/// Undoes changes of this worker and its descendants.
+#[derive(Debug)]
+pub(crate) struct Undo(pub(super) StepExecutor);
+
+/// Makes undone changes again.
+#[derive(Debug)]
+pub(crate) struct Redo(pub(super) StepExecutor);
+
+/// Arguments of `undo`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct UndoArgs {
+    /// How many of the latest calls to undo; 1 by default.
+    #[serde(default)]
+    pub last: Option<u32>,
+    /// Undo these changes instead, by the ids in `undone`.
+    #[serde(default)]
+    pub changes: Vec<u64>,
+    /// Undo everything that this agent, such as `main/tests`, and its sub-agents changed instead.
+    #[serde(default, deserialize_with = "super::optional::text")]
+    pub agent: Option<String>,
+}
+
+/// Arguments of `redo`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct RedoArgs {
+    /// How many of the latest undo calls to revert; 1 by default.
+    #[serde(default)]
+    pub last: Option<u32>,
+}
+
+/// Output of `undo` and `redo`.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct UndoOutput {
+    /// The changes that are undone, the latest first.
+    pub undone: Vec<u64>,
+    /// Number of files and directories that are changed now.
+    pub files: usize,
+    /// Number of further calls that can be undone.
+    pub remaining: usize,
+}
+
+/// Which changes a call undoes.
+#[derive(Debug)]
+enum Choice {
+    Last(usize),
+    Changes(Vec<ChangeId>),
+    Agent(String),
+    LastUndone(usize),
+}
+
+/// Parsed arguments.
+#[derive(Debug)]
+pub(crate) struct Job {
+    choice: Choice,
+    /// The chosen changes, so that all steps of the call are about the same ones.
+    chosen: OnceLock<Vec<ChangeId>>,
+}
+
+/// The steps of a plan.
+#[derive(Debug)]
+pub(crate) struct UndoSteps {
+    change_set: ChangeSet,
+    rollback: Vec<Vec<Step>>,
+    undoes: Vec<ChangeId>,
+    /// Paths beside which an interrupted change may have left temporary files.
+    sweep: Vec<VirtualPath>,
+}
+
+const FAILURES: &[Failure] = &[
+    Failure {
+        code: Code::NotFound,
+        when: "there is no such change, or it is undone already",
+        resolution: "Nothing to do",
+    },
+    Failure {
+        code: Code::Conflict,
+        when: "a file was changed since, or its old content was not kept",
+        resolution: "Undo later changes of the file first, or edit it",
+    },
+];
+
+impl WriteTool for Undo {
+    type Args = UndoArgs;
+    type Output = UndoOutput;
+    type Job = Job;
+    type Steps = UndoSteps;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(
+            "undo",
+            "Undo changes",
+            "Undoes file changes of this agent and its sub-agents.",
+        )
+        .intent("Undo changes [(last: {last})] [(changes: {changes})] [of {agent}]")
+        .scopes(&["write:file"])
+        .destructive()
+        .group("history", 0.5)
+        .side_effects(&["restores the files that the calls changed"])
+        .failures(FAILURES)
+    }
+
+    fn prepare(&self, args: UndoArgs, _: &Namespace) -> Result<Prepared<Job>, CallError> {
+        let given = [
+            args.last.is_some(),
+            !args.changes.is_empty(),
+            args.agent.is_some(),
+        ];
+        if given.into_iter().filter(|given| *given).count() > 1 {
+            let reason = "expected one of `last`, `changes` and `agent`";
+            return Err(CallError::invalid_argument("/last", reason));
+        }
+        if args.changes.len() > MAX_CHANGES {
+            let reason = format!("expected at most {MAX_CHANGES} changes");
+            return Err(CallError::invalid_argument("/changes", reason));
+        }
+        let choice = match (args.agent, args.last) {
+            (Some(agent), _) => Choice::Agent(agent),
+            (None, last) if args.changes.is_empty() => Choice::Last(count(last)?),
+            (None, _) => Choice::Changes(args.changes.into_iter().map(ChangeId).collect()),
+        };
+        Ok(prepared(choice))
+    }
+
+    fn also_needs(&self, job: &Job, permit: &ReadPermit) -> Vec<Scope> {
+        needs(job, permit)
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<UndoSteps>, Interrupt> {
+        plan(&self.0, job, permit)
+    }
+
+    fn undo_record(&self, steps: &UndoSteps, inverse: Option<&UndoSteps>) -> UndoRecord {
+        record(steps, inverse)
+    }
+
+    fn apply(&self, steps: UndoSteps, permit: WritePermit) -> Result<(), CallError> {
+        apply(&self.0, &steps, &permit)
+    }
+}
+
+impl WriteTool for Redo {
+    type Args = RedoArgs;
+    type Output = UndoOutput;
+    type Job = Job;
+    type Steps = UndoSteps;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("redo", "Redo changes", "Reverts `undo`.")
+            .intent("Make undone changes again [(last: {last})]")
+            .scopes(&["write:file"])
+            .destructive()
+            .group("history", 0.4)
+            .side_effects(&["makes the undone changes again"])
+            .failures(FAILURES)
+    }
+
+    fn prepare(&self, args: RedoArgs, _: &Namespace) -> Result<Prepared<Job>, CallError> {
+        Ok(prepared(Choice::LastUndone(count(args.last)?)))
+    }
+
+    fn also_needs(&self, job: &Job, permit: &ReadPermit) -> Vec<Scope> {
+        needs(job, permit)
+    }
+
+    fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<UndoSteps>, Interrupt> {
+        plan(&self.0, job, permit)
+    }
+
+    fn undo_record(&self, steps: &UndoSteps, inverse: Option<&UndoSteps>) -> UndoRecord {
+        record(steps, inverse)
+    }
+
+    fn apply(&self, steps: UndoSteps, permit: WritePermit) -> Result<(), CallError> {
+        apply(&self.0, &steps, &permit)
+    }
+}
+
+fn prepared(choice: Choice) -> Prepared<Job> {
+    Prepared {
+        needs: Vec::new(),
+        job: Job {
+            choice,
+            chosen: OnceLock::new(),
+        },
+    }
+}
+
+fn count(last: Option<u32>) -> Result<usize, CallError> {
+    match usize::try_from(last.unwrap_or(1)) {
+        Ok(count @ 1..=MAX_CHANGES) => Ok(count),
+        _ => {
+            let reason = format!("expected a number from 1 to {MAX_CHANGES}");
+            Err(CallError::invalid_argument("/last", reason))
+        }
+    }
+}
+
+/// Whether a change is in effect, at least in part.
+fn is_in_effect(entry: &JournalEntry) -> bool {
+    matches!(
+        entry.state,
+        ChangeState::Applied
+            | ChangeState::Failed
+            | ChangeState::Interrupted
+            | ChangeState::Conflict { .. }
+    )
+}
+
+impl Choice {
+    /// The chosen ones of `entries`, which are the newest first, in the same order.
+    fn select(&self, entries: &[JournalEntry]) -> Vec<ChangeId> {
+        let made = |entry: &&JournalEntry| is_in_effect(entry) && entry.undoes.is_empty();
+        let ids = |entry: &JournalEntry| entry.id;
+        match self {
+            Self::Last(count) => entries.iter().filter(made).take(*count).map(ids).collect(),
+            Self::LastUndone(count) => {
+                let is_call = |id: &ChangeId| {
+                    let mut entries = entries.iter();
+                    entries.any(|entry| entry.id == *id && entry.undoes.is_empty())
+                };
+                // What undoes an undo is a redo.
+                let undo =
+                    |entry: &&JournalEntry| is_in_effect(entry) && entry.undoes.iter().any(is_call);
+                entries.iter().filter(undo).take(*count).map(ids).collect()
+            }
+            Self::Agent(agent) => {
+                let of_agent = |entry: &&JournalEntry| {
+                    let rest = entry.agent.strip_prefix(agent.as_str());
+                    made(entry) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+                };
+                entries.iter().filter(of_agent).map(ids).collect()
+            }
+            Self::Changes(changes) => {
+                let named =
+                    |entry: &&JournalEntry| is_in_effect(entry) && changes.contains(&entry.id);
+                entries.iter().filter(named).map(ids).collect()
+            }
+        }
+    }
+}
+
+fn view(permit: &ReadPermit) -> Result<&JournalView, CallError> {
+    permit.journal().ok_or_else(|| {
+        let message = "this runtime keeps no journal of changes, so nothing can be undone";
+        CallError::new(Code::NotFound, message)
+    })
+}
+
+/// What undoing the chosen changes needs, as far as their records tell.
+fn needs(job: &Job, permit: &ReadPermit) -> Vec<Scope> {
+    let Ok(view) = view(permit) else {
+        return Vec::new();
+    };
+    let entries = view.entries();
+    let chosen = job.chosen.get_or_init(|| job.choice.select(&entries));
+    let chosen = entries.iter().filter(|entry| chosen.contains(&entry.id));
+    let needs = chosen
+        .flat_map(|entry| &entry.changes)
+        .flat_map(reverse_needs);
+    let mut needs: Vec<Scope> = needs.collect();
+    needs.sort();
+    needs.dedup();
+    needs
+}
+
+fn reverse_needs(change: &JournalChange) -> Vec<Scope> {
+    let doing = |operation, path: &VirtualPath| Scope::doing(operation, path.clone());
+    let is_directory = |entry: &bailiwick::effect::Entry| {
+        matches!(entry, bailiwick::effect::Entry::Directory { .. })
+    };
+    let whole = |need: Scope, directory: bool| if directory { need.beneath() } else { need };
+    match (change.op, &change.to) {
+        (Op::Create | Op::MakeDirectory, _) => vec![doing(Operation::Delete, &change.path)],
+        (Op::Modify, _) => vec![doing(Operation::Change, &change.path)],
+        (Op::Delete, _) => {
+            let directory = is_directory(&change.before);
+            vec![whole(doing(Operation::Create, &change.path), directory)]
+        }
+        (Op::Move, Some(to)) => {
+            let directory = is_directory(&change.after);
+            vec![
+                whole(doing(Operation::Move, to), directory),
+                whole(doing(Operation::Create, &change.path), directory),
+            ]
+        }
+        (Op::Copy, Some(to)) => {
+            let directory = is_directory(&change.after);
+            vec![whole(doing(Operation::Delete, to), directory)]
+        }
+        (Op::Move | Op::Copy, None) => Vec::new(),
+    }
+}
+
+fn plan(
+    executor: &StepExecutor,
+    job: &Job,
+    permit: &ReadPermit,
+) -> Result<Plan<UndoSteps>, Interrupt> {
+    let view = view(permit)?;
+    let entries = view.entries();
+    let chosen = job.chosen.get_or_init(|| job.choice.select(&entries));
+    let current = |id: &ChangeId| {
+        let mut entries = entries.iter();
+        entries.any(|entry| entry.id == *id && is_in_effect(entry))
+    };
+    let expected = match &job.choice {
+        Choice::Changes(changes) => changes.len(),
+        Choice::Last(_) | Choice::Agent(_) | Choice::LastUndone(_) => 1,
+    };
+    if chosen.len() < expected || !chosen.iter().all(current) {
+        return Err(nothing(job, view).into());
+    }
+    let Chosen {
+        sequence,
+        undoes,
+        sweep,
+    } = Chosen::of(executor, permit, &entries, chosen)?;
+    let Sequenced {
+        steps,
+        rollback,
+        inverse,
+        changes,
+        cost,
+    } = sequence.finish()?;
+    let others = entries.iter().filter(|entry| !chosen.contains(&entry.id));
+    let remaining = others.filter(|entry| is_in_effect(entry) && entry.undoes.is_empty());
+    let output = UndoOutput {
+        undone: undoes.iter().map(|change| change.0).collect(),
+        files: changes.len(),
+        remaining: remaining.count(),
+    };
+    let ids: Vec<String> = output.undone.iter().map(u64::to_string).collect();
+    let text = format!(
+        "{} undone (change {}), {} files changed; {} more can be undone",
+        output.undone.len(),
+        ids.join(", "),
+        output.files,
+        output.remaining
+    );
+    let steps = UndoSteps {
+        change_set: executor.change_set(steps, executor.reached()),
+        rollback,
+        undoes,
+        sweep,
+    };
+    Ok(Plan {
+        changes,
+        resources: Vec::new(),
+        reply: Reply::text(text, output),
+        cost,
+        steps,
+        inverse: inverse.map(|steps| UndoSteps {
+            change_set: steps.into(),
+            rollback: Vec::new(),
+            undoes: Vec::new(),
+            sweep: Vec::new(),
+        }),
+    })
+}
+
+/// The steps that undo the chosen changes.
+struct Chosen<'s> {
+    sequence: Sequence<'s>,
+    undoes: Vec<ChangeId>,
+    sweep: Vec<VirtualPath>,
+}
+
+impl<'s> Chosen<'s> {
+    fn of(
+        executor: &'s StepExecutor,
+        permit: &'s ReadPermit,
+        entries: &[JournalEntry],
+        chosen: &[ChangeId],
+    ) -> Result<Self, Interrupt> {
+        let view = view(permit)?;
+        let interrupted = entries
+            .iter()
+            .find(|entry| chosen == [entry.id] && entry.state == ChangeState::Interrupted);
+        let (mut sequence, mut undoes) = (Sequence::new(executor, permit), chosen.to_vec());
+        for change in chosen {
+            let mut steps = stored::decode(view.inverse(*change)?)?;
+            if interrupted.is_some() {
+                match steps_made(executor, permit, &steps)? {
+                    // The change is complete, so nothing is to be undone.
+                    Some(0) => {
+                        undoes.clear();
+                        steps.clear();
+                    }
+                    Some(first) => drop(steps.drain(..first)),
+                    None => {}
+                }
+            }
+            for step in steps {
+                sequence.push(step)?;
+            }
+        }
+        let touched = interrupted.iter().flat_map(|entry| &entry.changes);
+        let sweep = touched.map(|change| change.to.as_ref().unwrap_or(&change.path).clone());
+        Ok(Self {
+            sequence,
+            undoes,
+            sweep: sweep.collect(),
+        })
+    }
+}
+
+/// How far an interrupted change got: the first of the steps of its inverse whose state is there, 0 if the change is
+/// complete. `None` if the files are in no state between two steps.
+fn steps_made(
+    executor: &StepExecutor,
+    permit: &ReadPermit,
+    inverse: &[Step],
+) -> Result<Option<usize>, Interrupt> {
+    for first in 0..inverse.len() {
+        let steps = inverse.get(first..).unwrap_or_default();
+        if Sequence::new(executor, permit).fits(steps)? {
+            return Ok(Some(first));
+        }
+    }
+    Ok(None)
+}
+
+fn apply(
+    executor: &StepExecutor,
+    steps: &UndoSteps,
+    permit: &WritePermit,
+) -> Result<(), CallError> {
+    for path in &steps.sweep {
+        executor.sweep_beside(path, permit.reading());
+    }
+    executor.apply_all(&steps.change_set, &steps.rollback, permit)
+}
+
+fn nothing(job: &Job, view: &JournalView) -> CallError {
+    let mut message = match &job.choice {
+        Choice::Changes(_) => "some of these changes are unknown, or undone already".to_owned(),
+        Choice::Agent(_) => "this agent has no changes that can be undone".to_owned(),
+        Choice::Last(_) => "there is nothing to undo".to_owned(),
+        Choice::LastUndone(_) => "there is nothing to redo".to_owned(),
+    };
+    if view.has_dropped() {
+        message.push_str("; the oldest changes are no longer kept");
+    }
+    CallError::new(Code::NotFound, message)
+}
+
+fn record(steps: &UndoSteps, inverse: Option<&UndoSteps>) -> UndoRecord {
+    UndoRecord {
+        undoes: steps.undoes.clone(),
+        ..stored::undo_record(inverse.map(|inverse| &*inverse.change_set.steps))
+    }
+}

@@ -1,0 +1,619 @@
+//! The tools `undo` and `redo`, and what the journal reports.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test fails by panicking, and makes its files itself"
+)]
+
+mod killed;
+mod recovery;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+use bailiwick::effect::{Entry, Op};
+use bailiwick::journal::{ChangeState, Journal, JournalLimits};
+use bailiwick::{CallError, Code, GrantAuthority, Outcome, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick_fs::Durability;
+use proptest::prelude::*;
+use proptest::test_runner::Config;
+use serde_json::{Value, json};
+
+/// Runs `BAILIWICK_CASES` cases, or `default` if it is not set.
+fn cases(default: u32) -> Config {
+    let asked = std::env::var("BAILIWICK_CASES").ok();
+    Config::with_cases(asked.map_or(default, |cases| cases.parse().unwrap()))
+}
+
+struct World {
+    temp: tempfile::TempDir,
+    runtime: Runtime,
+    grants: GrantAuthority,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with(JournalLimits::default()).await
+    }
+
+    async fn with(limits: JournalLimits) -> Self {
+        let temp = tempfile::tempdir().unwrap();
+        fs::create_dir(temp.path().join("r")).unwrap();
+        let (runtime, grants) = runtime(temp.path(), limits).await;
+        Self {
+            temp,
+            runtime,
+            grants,
+        }
+    }
+
+    fn root(&self) -> PathBuf {
+        self.temp.path().join("r")
+    }
+
+    fn read(&self, name: &str) -> Option<String> {
+        fs::read_to_string(self.root().join(name)).ok()
+    }
+
+    async fn worker(&self) -> Worker {
+        self.spawn("main", Policy::new()).await
+    }
+
+    async fn spawn(&self, name: &str, policy: Policy) -> Worker {
+        let spec = WorkerSpec::new(name).policy(policy);
+        self.runtime.spawn(spec).await.unwrap()
+    }
+}
+
+async fn runtime(temp: &Path, limits: JournalLimits) -> (Runtime, GrantAuthority) {
+    let journal = Journal::open_with(temp.join("journal"), limits).unwrap();
+    let builder = Runtime::builder()
+        .root("r", temp.join("r"))
+        .journal(journal)
+        .tools(bailiwick_fs::tools())
+        .tools(bailiwick_fs::undo_tools(Durability::Visible));
+    builder.build().await.unwrap()
+}
+
+/// Path, mode and content of everything beneath a directory.
+type Tree = BTreeMap<String, (u32, Option<Vec<u8>>)>;
+
+fn tree(top: &Path) -> Tree {
+    fn visit(dir: &Path, top: &Path, tree: &mut Tree) {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
+            let content = meta.is_file().then(|| fs::read(&path).unwrap());
+            tree.insert(name, (meta.permissions().mode(), content));
+            if meta.is_dir() {
+                visit(&path, top, tree);
+            }
+        }
+    }
+    let mut found = Tree::new();
+    visit(top, top, &mut found);
+    found
+}
+
+async fn write(worker: &Worker, path: &str, content: &str) -> Outcome {
+    let arguments =
+        json!({"path": path, "content": content, "mode": "overwrite", "create_parents": true});
+    worker.call("write_file", arguments).await.unwrap()
+}
+
+async fn undo(worker: &Worker, arguments: Value) -> Result<Value, CallError> {
+    let outcome = worker.call("undo", arguments).await?;
+    Ok(outcome.structured().unwrap())
+}
+
+#[tokio::test]
+async fn undo_takes_back_the_latest_call_and_redo_makes_it_again() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "one").await;
+    write(&worker, "/r/a", "two").await;
+
+    let undone = undo(&worker, json!({})).await.unwrap();
+    assert_eq!(undone, json!({"undone": [3], "files": 1, "remaining": 1}));
+    assert_eq!(world.read("a").unwrap(), "one");
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(world.read("a"), None);
+    let error = undo(&worker, json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+
+    worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), "one");
+    worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), "two");
+    let error = worker.call("redo", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+
+    undo(&worker, json!({"last": 2})).await.unwrap();
+    assert_eq!(world.read("a"), None);
+    worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), "two");
+}
+
+#[tokio::test]
+async fn change_that_was_made_again_is_undone_before_those_made_meanwhile() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/d/a", "a").await;
+    undo(&worker, json!({})).await.unwrap();
+    write(&worker, "/r/b", "b").await;
+    worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(tree(&world.root()).len(), 3);
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(world.read("d/a"), None);
+    assert_eq!(world.read("b").unwrap(), "b");
+    worker.call("redo", json!({})).await.unwrap();
+    // Both at once, although the move depends on the file that was made again.
+    let moved = json!({"from": "/r/d", "to": "/r/e"});
+    worker.call("move", moved).await.unwrap();
+    undo(&worker, json!({"agent": "main"})).await.unwrap();
+    assert_eq!(tree(&world.root()), Tree::new());
+}
+
+#[tokio::test]
+async fn directory_that_others_changed_between_two_calls_is_a_conflict() {
+    for edited in [false, true] {
+        let world = World::new().await;
+        let (root, worker) = (world.root(), world.worker().await);
+        plant(&root);
+        let first = tree(&root);
+        let copy = json!({"from": "/r/d", "to": "/r/x/copy", "create_parents": true});
+        worker.call("copy", copy).await.unwrap();
+        if edited {
+            fs::write(root.join("x/copy/a"), "by others").unwrap();
+        }
+        let delete = json!({"path": "/r/x", "recursive": true});
+        worker.call("delete", delete).await.unwrap();
+        let undone = undo(&worker, json!({"last": 2})).await;
+        if edited {
+            // Undoing the deletion alone brings their text back.
+            assert_eq!(undone.unwrap_err().code(), Code::Conflict);
+            undo(&worker, json!({})).await.unwrap();
+            assert_eq!(world.read("x/copy/a").unwrap(), "by others");
+        } else {
+            undone.unwrap();
+            assert_eq!(tree(&root), first);
+        }
+    }
+}
+
+#[tokio::test]
+async fn undo_is_previewed_with_a_diff_and_changes_nothing() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "one\n").await;
+    write(&worker, "/r/a", "two\n").await;
+    let preview = worker.preview("undo", json!({})).await.unwrap();
+    let [change] = preview.changes.as_slice() else {
+        panic!("{preview:?}");
+    };
+    assert_eq!(change.op, Op::Modify);
+    let lines = &change.diff.hunks[0].lines;
+    let lines: Vec<String> = lines
+        .iter()
+        .map(|line| format!("{}{}", line.op, line.text))
+        .collect();
+    assert_eq!(lines, ["-two\n", "+one\n"]);
+    assert_eq!(world.read("a").unwrap(), "two\n");
+    worker.apply(&preview).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), "one\n");
+}
+
+#[tokio::test]
+async fn changed_file_is_named_and_nothing_is_undone() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "a").await;
+    write(&worker, "/r/b", "b").await;
+    fs::write(world.root().join("a"), "edited by a person").unwrap();
+    let error = undo(&worker, json!({"last": 2})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Conflict);
+    assert_eq!(error.details()["conflicts"], json!(["/r/a"]));
+    assert_eq!(world.read("a").unwrap(), "edited by a person");
+    assert_eq!(world.read("b").unwrap(), "b");
+    // The other file can be undone by itself.
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(world.read("b"), None);
+}
+
+#[tokio::test]
+async fn worker_undoes_its_own_changes_and_those_of_its_descendants_only() {
+    let world = World::new().await;
+    let (parent, sibling) = (
+        world.worker().await,
+        world.spawn("other", Policy::new()).await,
+    );
+    let child = WorkerSpec::new("child").policy(Policy::new());
+    let child = parent.spawn(child).await.unwrap();
+    write(&child, "/r/child", "x").await;
+    write(&parent, "/r/parent", "x").await;
+    write(&sibling, "/r/sibling", "x").await;
+
+    // The child cannot undo the change of its parent, nor that of another worker.
+    for change in [3, 5] {
+        let error = undo(&child, json!({"changes": [change]}))
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), Code::NotFound, "{change}");
+    }
+    let error = undo(&child, json!({"agent": "other"})).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert_eq!(tree(&world.root()).len(), 3);
+
+    // The parent can undo that of its child.
+    undo(&parent, json!({"agent": "main/child"})).await.unwrap();
+    assert_eq!(world.read("child"), None);
+    assert_eq!(world.read("parent").unwrap(), "x");
+    assert_eq!(world.read("sibling").unwrap(), "x");
+}
+
+#[tokio::test]
+async fn undo_needs_the_rights_of_its_changes() {
+    let world = World::new().await;
+    let parent = world.worker().await;
+    write(&parent, "/r/a", "a").await;
+    // A policy that came later denies the file.
+    let policy = json!({"deny_scopes": ["write:file:/r/a"]});
+    let call = bailiwick::Call::new("undo", json!({})).meta(bailiwick::CallMeta {
+        policy: Some(policy),
+        ..bailiwick::CallMeta::default()
+    });
+    let error = parent.submit(call).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
+    assert_eq!(world.read("a").unwrap(), "a");
+    undo(&parent, json!({})).await.unwrap();
+    assert_eq!(world.read("a"), None);
+}
+
+#[tokio::test]
+async fn undo_does_not_show_content_that_the_worker_may_not_read() {
+    let world = World::new().await;
+    fs::write(world.root().join("secret"), "password").unwrap();
+    let worker = world
+        .spawn("main", Policy::nothing().allow("write:file"))
+        .await;
+    write(&worker, "/r/secret", "x").await;
+    let preview = worker.preview("undo", json!({})).await.unwrap();
+    assert!(preview.changes[0].diff.hidden);
+    assert!(!format!("{preview:?}").contains("password"));
+    let hash = bailiwick::effect::ContentHash::of(b"password");
+    assert_ne!(preview.changes[0].after.hash(), Some(hash));
+    worker.apply(&preview).await.unwrap();
+    assert_eq!(world.read("secret").unwrap(), "password");
+    worker
+        .call("delete", json!({"path": "/r/secret"}))
+        .await
+        .unwrap();
+    let preview = worker.preview("undo", json!({})).await.unwrap();
+    assert!(preview.changes[0].diff.hidden);
+    worker.apply(&preview).await.unwrap();
+    assert_eq!(world.read("secret").unwrap(), "password");
+}
+
+#[tokio::test]
+async fn content_that_is_too_large_is_not_kept_and_people_are_told() {
+    let world = World::with(JournalLimits {
+        change_bytes: 100,
+        ..JournalLimits::default()
+    })
+    .await;
+    let worker = world.worker().await;
+    fs::write(world.root().join("small"), "s".repeat(50)).unwrap();
+    fs::write(world.root().join("large"), "l".repeat(500)).unwrap();
+    let told = |name: &str| {
+        let arguments = json!({"path": format!("/r/{name}"), "content": "x", "mode": "overwrite"});
+        worker.preview("write_file", arguments)
+    };
+    assert_eq!(told("small").await.unwrap().resources, []);
+    let resources = told("large").await.unwrap().resources;
+    assert!(
+        resources[0].summary.contains("cannot be undone"),
+        "{resources:?}"
+    );
+    write(&worker, "/r/large", "x").await;
+    let error = undo(&worker, json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Conflict);
+    assert_eq!(world.read("large").unwrap(), "x");
+}
+
+#[tokio::test]
+async fn changed_files_of_a_subtree_are_reported_after_its_end() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    let child = WorkerSpec::new("child").policy(Policy::new());
+    let child = worker.spawn(child).await.unwrap();
+    fs::write(world.root().join("old"), "old").unwrap();
+    write(&worker, "/r/old", "new").await;
+    write(&child, "/r/made", "made").await;
+    write(&child, "/r/gone", "gone").await;
+    child
+        .call("delete", json!({"path": "/r/gone"}))
+        .await
+        .unwrap();
+    let moved = json!({"from": "/r/made", "to": "/r/moved"});
+    child.call("move", moved).await.unwrap();
+    worker.revoke().await;
+
+    let files = |worker: &Worker| {
+        let files = world.runtime.changes(worker.id()).into_iter();
+        files
+            .map(|file| {
+                (
+                    file.path.to_string(),
+                    file.before.bytes(),
+                    file.after.bytes(),
+                )
+            })
+            .collect::<Vec<_>>()
+    };
+    let moved = ("/r/moved".to_owned(), None, Some(4));
+    assert_eq!(files(&child), std::slice::from_ref(&moved));
+    assert_eq!(
+        files(&worker),
+        [moved, ("/r/old".to_owned(), Some(3), Some(3))]
+    );
+}
+
+#[tokio::test]
+async fn changes_are_known_after_a_restart_but_not_to_the_workers_then() {
+    let world = World::new().await;
+    write(&world.worker().await, "/r/a", "a").await;
+    let World {
+        temp, runtime: old, ..
+    } = world;
+    old.shutdown().await;
+    drop(old);
+    let entries = Journal::read(temp.path().join("journal")).unwrap();
+    assert_eq!(entries[0].state, ChangeState::Applied);
+    assert_eq!(entries[0].changes[0].before, Entry::Absent);
+
+    let (runtime, grants) = runtime(temp.path(), JournalLimits::default()).await;
+    let world = World {
+        temp,
+        runtime,
+        grants,
+    };
+    // It has the same id as the worker before.
+    let worker = world.worker().await;
+    let error = undo(&worker, json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    assert_eq!(world.read("a").unwrap(), "a");
+
+    // A person can undo it.
+    let journal = world.runtime.journal().unwrap();
+    let changes = journal.changes_of_agent("main");
+    let preview = world.grants.preview_undo(&changes).await.unwrap();
+    assert_eq!(preview.changes[0].op, Op::Delete);
+    assert_eq!(world.read("a").unwrap(), "a");
+    world.grants.undo(&changes).await.unwrap();
+    assert_eq!(world.read("a"), None);
+    let error = world.grants.undo(&changes).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn subtree_of_a_revoked_worker_is_undone_by_the_host() {
+    let world = World::new().await;
+    let (worker, other) = (
+        world.worker().await,
+        world.spawn("other", Policy::new()).await,
+    );
+    let child = WorkerSpec::new("child").policy(Policy::new());
+    let child = worker.spawn(child).await.unwrap();
+    write(&worker, "/r/d/a", "a").await;
+    write(&child, "/r/d/b", "b").await;
+    write(&other, "/r/c", "c").await;
+    write(&worker, "/r/d/b", "B").await;
+    worker.revoke().await;
+    let journal = world.runtime.journal().unwrap();
+    world
+        .grants
+        .undo(&journal.changes_of(worker.id()))
+        .await
+        .unwrap();
+    let left: Vec<String> = tree(&world.root()).into_keys().collect();
+    assert_eq!(left, ["c"]);
+    assert_eq!(journal.changes_of(worker.id()), []);
+    assert_eq!(journal.changes_of(other.id()).len(), 1);
+}
+
+#[tokio::test]
+async fn damaged_journal_is_set_aside_and_nothing_is_guessed() {
+    let world = World::new().await;
+    write(&world.worker().await, "/r/a", "a").await;
+    let World {
+        temp, runtime: old, ..
+    } = world;
+    old.shutdown().await;
+    drop(old);
+    let dir = temp.path().join("journal");
+    let segment = dir.join("changes.00000001");
+    let mut bytes = fs::read(&segment).unwrap();
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    fs::write(&segment, &bytes).unwrap();
+
+    Journal::read(&dir).unwrap_err();
+    let journal = Journal::open(&dir).unwrap();
+    let set_aside = journal.set_aside().unwrap();
+    assert_eq!(fs::read(&set_aside.files[0]).unwrap(), bytes);
+    assert!(set_aside.to_string().contains("is damaged"), "{set_aside}");
+    assert_eq!(journal.entries(), []);
+}
+
+#[tokio::test]
+async fn without_a_journal_nothing_can_be_undone() {
+    let temp = tempfile::tempdir().unwrap();
+    let builder = Runtime::builder().root("r", temp.path());
+    let builder = builder
+        .tools(bailiwick_fs::tools())
+        .tools(bailiwick_fs::undo_tools(Durability::Visible));
+    let (runtime, _grants) = builder.build().await.unwrap();
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    write(&worker, "/r/a", "a").await;
+    let error = undo(&worker, json!({})).await.unwrap_err();
+    assert!(error.message().contains("no journal"), "{error}");
+    assert_eq!(runtime.changes(worker.id()), []);
+}
+
+#[tokio::test]
+async fn root_that_contains_the_journal_is_rejected() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("r/journal");
+    fs::create_dir_all(&dir).unwrap();
+    let journal = || Journal::open(&dir).unwrap();
+    for root in [temp.path().join("r"), dir.clone()] {
+        let builder = Runtime::builder().root("r", &root).journal(journal());
+        builder.build().await.unwrap_err();
+    }
+    fs::create_dir(temp.path().join("r/sub")).unwrap();
+    let builder = Runtime::builder().root("r", temp.path().join("r/sub"));
+    builder.journal(journal()).build().await.unwrap();
+}
+
+/// One call of a file tool.
+fn calls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
+    let path = || {
+        proptest::sample::select(vec![
+            "a", "b", "d", "d/a", "d/b", "d/e/a", "e", "e/f/a", "x/y",
+        ])
+        .prop_map(|path| format!("/r/{path}"))
+    };
+    let content =
+        proptest::sample::select(vec!["", "one\n", "two\r\n", "\u{0}\u{1}", "long text\n"]);
+    let mode = proptest::sample::select(vec!["create", "overwrite", "append"]);
+    let flag = any::<bool>;
+    let call = prop_oneof![
+        3 => (path(), content, mode, flag()).prop_map(|(path, content, mode, parents)| (
+            "write_file",
+            json!({"path": path, "content": content, "mode": mode, "create_parents": parents})
+        )),
+        1 => path().prop_map(|path| (
+            "edit_file",
+            json!({"path": path, "edits": [{"old_text": "o", "new_text": "0", "replace_all": true}]})
+        )),
+        1 => (path(), flag()).prop_map(|(path, parents)| (
+            "make_directory",
+            json!({"path": path, "create_parents": parents})
+        )),
+        2 => (path(), path(), flag(), flag()).prop_map(|(from, to, overwrite, parents)| (
+            "move",
+            json!({"from": from, "to": to, "overwrite": overwrite, "create_parents": parents})
+        )),
+        1 => (path(), path(), flag(), flag()).prop_map(|(from, to, overwrite, parents)| (
+            "copy",
+            json!({"from": from, "to": to, "overwrite": overwrite, "create_parents": parents})
+        )),
+        2 => (path(), flag()).prop_map(|(path, recursive)| (
+            "delete",
+            json!({"path": path, "recursive": recursive})
+        )),
+    ];
+    proptest::collection::vec(call, 1..12)
+}
+
+/// A tree with unusual modes.
+fn plant(root: &Path) {
+    fs::create_dir_all(root.join("d/e")).unwrap();
+    for (name, content, mode) in [
+        ("a", &b"one\n"[..], 0o640),
+        ("d/a", b"\x00\xff binary", 0o755),
+        ("d/e/a", b"foo\r\nboo", 0o600),
+    ] {
+        fs::write(root.join(name), content).unwrap();
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(root.join(name), mode).unwrap();
+    }
+    for (name, mode) in [("d", 0o775), ("d/e", 0o750)] {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(root.join(name), mode).unwrap();
+    }
+}
+
+fn run<T>(future: impl Future<Output = T>) -> T {
+    let mut executor = tokio::runtime::Builder::new_current_thread();
+    executor.enable_all().build().unwrap().block_on(future)
+}
+
+proptest! {
+    #![proptest_config(cases(48))]
+
+    #[test]
+    fn undo_restores_the_tree_and_redo_the_changes(calls in calls()) {
+        run(async {
+            let world = World::new().await;
+            let (root, worker) = (world.root(), world.worker().await);
+            plant(&root);
+            let mut trees = vec![tree(&root)];
+            for (tool, arguments) in &calls {
+                let done = worker.call(tool, arguments.clone()).await;
+                if done.is_ok_and(|outcome| !outcome.changes.is_empty()) {
+                    trees.push(tree(&root));
+                }
+            }
+            let (first, last) = (trees[0].clone(), tree(&root));
+            if trees.len() > 1 {
+                // All at once.
+                for _ in 0..2 {
+                    undo(&worker, json!({"agent": "main"})).await.unwrap();
+                    assert_eq!(tree(&root), first);
+                    worker.call("redo", json!({})).await.unwrap();
+                    assert_eq!(tree(&root), last);
+                }
+            }
+            // Call by call.
+            trees.pop();
+            while let Some(before) = trees.pop() {
+                undo(&worker, json!({})).await.unwrap();
+                assert_eq!(tree(&root), before);
+            }
+            assert_eq!(tree(&root), first);
+        });
+    }
+
+    #[test]
+    fn undo_never_loses_what_others_wrote(
+        calls in calls(),
+        others in proptest::collection::vec(
+            proptest::sample::select(vec!["a", "b", "d/a", "d/new", "e/f/a", "d/e/a", "x"]),
+            1..3,
+        ),
+    ) {
+        run(async {
+            let world = World::new().await;
+            let (root, worker) = (world.root(), world.worker().await);
+            plant(&root);
+            for (tool, arguments) in &calls {
+                let _ = worker.call(tool, arguments.clone()).await;
+            }
+            let others: Vec<&str> = others
+                .into_iter()
+                .filter(|name| fs::write(root.join(name), "by others").is_ok())
+                .collect();
+            let before = tree(&root);
+            match undo(&worker, json!({"agent": "main"})).await {
+                Ok(_) => {}
+                Err(error) => {
+                    assert!(
+                        [Code::Conflict, Code::NotFound, Code::StalePreview].contains(&error.code()),
+                        "{error}"
+                    );
+                    assert_eq!(tree(&root), before, "{error}");
+                }
+            }
+            for name in others {
+                assert_eq!(fs::read(root.join(name)).unwrap(), b"by others", "{name}");
+            }
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! What a worker may see of the journal, and what people see about files.
+
+use std::collections::BTreeMap;
+
+use super::format::Begin;
+use super::{ChangeId, ChangeState, Journal, JournalEntry};
+use crate::effect::{Entry, Op};
+use crate::error::{CallError, Code};
+use crate::id::WorkerId;
+use crate::path::VirtualPath;
+
+/// What the journal keeps to undo a change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UndoRecord {
+    /// Bytes that a tool can read to undo the change; `None` if it cannot be undone.
+    pub inverse: Option<Vec<u8>>,
+    /// The changes that this one undoes.
+    pub undoes: Vec<ChangeId>,
+}
+
+/// The part of a journal that a worker may undo: its own changes and those of its descendants, in this runtime.
+#[derive(Clone, Debug)]
+pub struct JournalView {
+    journal: Journal,
+    /// `None` for people, who may undo all changes.
+    worker: Option<WorkerId>,
+}
+
+impl JournalView {
+    pub(crate) fn new(journal: Journal, worker: Option<WorkerId>) -> Self {
+        Self { journal, worker }
+    }
+
+    fn includes(&self, begin: &Begin) -> bool {
+        self.worker.is_none_or(|worker| {
+            begin.run == self.journal.run()
+                && (begin.worker == worker || begin.lineage.contains(&worker))
+        })
+    }
+
+    /// Returns the worker; `None` for people.
+    #[must_use]
+    pub fn worker(&self) -> Option<WorkerId> {
+        self.worker
+    }
+
+    /// Returns the changes, those first that took effect last.
+    #[must_use]
+    pub fn entries(&self) -> Vec<JournalEntry> {
+        self.journal.select(|begin| self.includes(begin))
+    }
+
+    /// Returns whether older changes were dropped since the journal was opened.
+    #[must_use]
+    pub fn has_dropped(&self) -> bool {
+        self.journal.dropped() > 0
+    }
+
+    /// Returns the bytes that undo a change.
+    ///
+    /// # Errors
+    /// `NOT_FOUND` if it is not in this view, or was dropped; `CONFLICT` if it cannot be undone; `IO` if the journal cannot
+    /// be read.
+    pub fn inverse(&self, change: ChangeId) -> Result<Vec<u8>, CallError> {
+        let unknown = || CallError::new(Code::NotFound, format!("unknown change {change}"));
+        let mut entries = self.entries().into_iter();
+        let entry = entries.find(|entry| entry.id == change);
+        if !entry.ok_or_else(unknown)?.can_be_undone {
+            let message =
+                format!("change {change} cannot be undone: what it replaced was not kept");
+            return Err(CallError::new(Code::Conflict, message));
+        }
+        let inverse = self.journal.inverse(change).map_err(CallError::from)?;
+        inverse.ok_or_else(unknown)
+    }
+}
+
+impl From<super::JournalError> for CallError {
+    fn from(error: super::JournalError) -> Self {
+        let cause = std::error::Error::source(&error).map(|source| format!(": {source}"));
+        let message = match &error {
+            // Messages for models contain no host path.
+            super::JournalError::Open { .. } => "the change journal cannot be read".to_owned(),
+            error => error.to_string(),
+        };
+        Self::new(Code::Io, message + &cause.unwrap_or_default())
+    }
+}
+
+/// A file or directory that calls changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangedFile {
+    /// Its path.
+    pub path: VirtualPath,
+    /// Its state before the first of the changes.
+    pub before: Entry,
+    /// Its state after the last of them.
+    pub after: Entry,
+    /// When the first of the changes began, in milliseconds since 1970.
+    pub since_ms: u64,
+    /// The changes, the oldest first.
+    pub changes: Vec<ChangeId>,
+}
+
+/// The files that `entries`, the newest first, changed, in path order. Changes that were undone are left out.
+pub(crate) fn changed_files(entries: &[JournalEntry]) -> Vec<ChangedFile> {
+    let mut files: BTreeMap<VirtualPath, ChangedFile> = BTreeMap::new();
+    for entry in entries.iter().rev() {
+        let in_effect = matches!(
+            entry.state,
+            ChangeState::Applied | ChangeState::Failed | ChangeState::Conflict { .. }
+        );
+        if !in_effect || !entry.undoes.is_empty() {
+            continue;
+        }
+        for change in &entry.changes {
+            let mut note = |path: &VirtualPath, before, after| {
+                let file = files.entry(path.clone()).or_insert_with(|| ChangedFile {
+                    path: path.clone(),
+                    before,
+                    after,
+                    since_ms: entry.at_ms,
+                    changes: Vec::new(),
+                });
+                file.after = after;
+                file.changes.push(entry.id);
+            };
+            match (&change.to, change.op) {
+                (Some(to), Op::Move) => {
+                    note(&change.path, change.before, Entry::Absent);
+                    note(to, Entry::Absent, change.after);
+                }
+                (Some(to), _) => note(to, Entry::Absent, change.after),
+                (None, _) => note(&change.path, change.before, change.after),
+            }
+        }
+    }
+    let files = files.into_values();
+    files.filter(|file| file.before != file.after).collect()
+}

@@ -1,0 +1,126 @@
+//! Undoes changes for people, and recovers changes that a crash interrupted.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::{Worker, WorkerSpec};
+use crate::call::{Asks, Call, CallMeta, Origin};
+use crate::effect::{Outcome, Preview};
+use crate::error::{CallError, Code};
+use crate::id::ChangeId;
+use crate::journal::{Journal, JournalEntry, Recovered, Recovery};
+use crate::permission::GrantAuthority;
+use crate::policy::Policy;
+use crate::supervisor::Core;
+
+/// The tool that reads the bytes of the journal.
+const UNDO: &str = "undo";
+
+impl GrantAuthority {
+    /// Undoes changes of any workers, also of those that have ended, and of earlier runtimes that used the journal: all of
+    /// them or none. [`Journal::changes_of`] and [`Journal::changes_of_agent`] return the changes of a subtree.
+    ///
+    /// It is a call of the tool `undo` (`bailiwick_fs::undo_tools`) with the authority of the configuration: the approver is
+    /// asked if the configuration says so. The undoing is a change itself, and can be undone.
+    ///
+    /// # Errors
+    /// `CONFLICT` with the files in `details.conflicts` if they are in another state than the changes left them in;
+    /// `NOT_FOUND` if a change is unknown or undone already; `UNKNOWN_TOOL` without the tool `undo`; otherwise as
+    /// [`Worker::submit`].
+    pub async fn undo(&self, changes: &[ChangeId]) -> Result<Outcome, CallError> {
+        let worker = Undoing::start(self.core()?, "~undo").await?;
+        let done = worker.0.submit(call_of(changes, Asks::Wait)).await;
+        worker.end().await;
+        done
+    }
+
+    /// Previews [`GrantAuthority::undo`].
+    ///
+    /// # Errors
+    /// As [`GrantAuthority::undo`].
+    pub async fn preview_undo(&self, changes: &[ChangeId]) -> Result<Preview, CallError> {
+        let worker = Undoing::start(self.core()?, "~undo").await?;
+        let done = worker.0.submit_preview(call_of(changes, Asks::Wait)).await;
+        worker.end().await;
+        done
+    }
+}
+
+fn call_of(changes: &[ChangeId], asks: Asks) -> Call {
+    Call::new(UNDO, json!({ "changes": changes })).meta(CallMeta {
+        origin: Origin::Human,
+        asks,
+        ..CallMeta::default()
+    })
+}
+
+/// A worker that undoes changes with the authority of the configuration.
+struct Undoing(Worker);
+
+impl Undoing {
+    async fn start(core: Arc<Core>, name: &str) -> Result<Self, CallError> {
+        let spec = WorkerSpec::for_people(name.to_owned()).policy(Policy::new());
+        let shared = core.spawn(None, spec).await;
+        let failed =
+            |error: crate::supervisor::SpawnError| CallError::new(error.code(), error.to_string());
+        shared
+            .map(|shared| Self(Worker::new(shared)))
+            .map_err(failed)
+    }
+
+    async fn end(self) {
+        self.0.revoke().await;
+    }
+}
+
+/// Completes or rolls back all changes that a crash interrupted, the newest first.
+pub(crate) async fn recover(core: &Arc<Core>, journal: &Journal) -> Vec<Recovered> {
+    let interrupted = journal.interrupted();
+    if interrupted.is_empty() {
+        return Vec::new();
+    }
+    let worker = Undoing::start(Arc::clone(core), "~recovery").await;
+    let mut recovered = Vec::new();
+    for change in interrupted {
+        let outcome = match &worker {
+            Ok(worker) => recover_one(&worker.0, journal, &change).await,
+            Err(error) => Recovery::Failed {
+                error: error.clone(),
+            },
+        };
+        recovered.push(Recovered { change, outcome });
+    }
+    if let Ok(worker) = worker {
+        worker.end().await;
+    }
+    recovered
+}
+
+async fn recover_one(worker: &Worker, journal: &Journal, change: &JournalEntry) -> Recovery {
+    let done = worker.submit(call_of(&[change.id], Asks::Refuse)).await;
+    let outcome = match done {
+        Ok(outcome) => {
+            let undone = outcome
+                .structured()
+                .map(|reply| reply.get("undone") != Some(&json!([])));
+            match (undone, outcome.changes.len()) {
+                (Err(error), _) => Recovery::Failed { error },
+                (Ok(false), _) => Recovery::Completed,
+                (Ok(true), 0) => Recovery::NotApplied,
+                (Ok(true), files) => Recovery::RolledBack { files },
+            }
+        }
+        Err(error) if error.code() == Code::Conflict => {
+            let named = error.details().get("conflicts").and_then(Value::as_array);
+            let paths = named.into_iter().flatten().filter_map(Value::as_str);
+            Recovery::Conflict {
+                paths: paths.map(str::to_owned).collect(),
+                error,
+            }
+        }
+        Err(error) => Recovery::Failed { error },
+    };
+    journal.recovered(change.id, &outcome);
+    outcome
+}
