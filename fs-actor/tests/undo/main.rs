@@ -326,6 +326,50 @@ async fn content_that_is_too_large_is_not_kept_and_people_are_told() {
 }
 
 #[tokio::test]
+async fn oldest_changes_are_dropped_at_the_limit_and_that_is_said() {
+    let world = World::with(JournalLimits {
+        bytes: 8_000,
+        ..JournalLimits::default()
+    })
+    .await;
+    let worker = world.worker().await;
+    for number in 0..40 {
+        write(&worker, "/r/a", &format!("{number}")).await;
+    }
+    let journal = world.runtime.journal().unwrap();
+    let kept = journal.entries().len();
+    assert!((1..40).contains(&kept), "{kept}");
+    assert_eq!(journal.dropped(), 40 - kept as u64);
+    let files = fs::read_dir(journal.directory()).unwrap();
+    let bytes: u64 = files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum();
+    assert!(bytes < 10_000, "{bytes}");
+    // What is kept can be undone.
+    undo(&worker, json!({"agent": "main"})).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), (39 - kept).to_string());
+    let error = undo(&worker, json!({})).await.unwrap_err();
+    assert!(error.message().contains("no longer kept"), "{error}");
+}
+
+#[tokio::test]
+async fn change_that_cannot_be_recorded_is_not_made() {
+    let world = World::with(JournalLimits {
+        bytes: 8,
+        ..JournalLimits::default()
+    })
+    .await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "a").await;
+    // The next record needs another segment, which cannot be created in a directory that is gone.
+    fs::remove_dir_all(world.temp.path().join("journal")).unwrap();
+    let overwrite = json!({"path": "/r/a", "content": "b", "mode": "overwrite"});
+    let error = worker.call("write_file", overwrite).await.unwrap_err();
+    assert_eq!(error.code(), Code::Io);
+    assert_eq!(world.read("a").unwrap(), "a");
+}
+
+#[tokio::test]
 async fn changed_files_of_a_subtree_are_reported_after_its_end() {
     let world = World::new().await;
     let worker = world.worker().await;

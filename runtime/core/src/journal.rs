@@ -235,15 +235,13 @@ pub struct JournalEntry {
     pub undoes: Vec<ChangeId>,
     /// Whether the journal has what is needed to undo it.
     pub can_be_undone: bool,
-    /// Number of its steps that are known to be complete.
-    pub done: u64,
     /// How far it has got.
     #[serde(flatten)]
     pub state: ChangeState,
 }
 
 impl JournalEntry {
-    fn of(id: ChangeId, begin: &Begin, done: u64, state: ChangeState) -> Self {
+    fn of(id: ChangeId, begin: &Begin, state: ChangeState) -> Self {
         Self {
             id,
             call: begin.call,
@@ -257,7 +255,6 @@ impl JournalEntry {
             changes: begin.changes.clone(),
             undoes: begin.undoes.clone(),
             can_be_undone: begin.can_be_undone,
-            done,
             state,
         }
     }

@@ -26,8 +26,6 @@ pub(super) const MAX_PAYLOAD: usize = 1 << 30;
 pub(super) enum Record {
     /// A call is about to change something. The number of its frame identifies the change.
     Begin(Begin),
-    /// The first `done` steps of a change are complete.
-    Progress { change: ChangeId, done: u64 },
     /// A change has ended.
     End { change: ChangeId, end: End },
 }
@@ -235,8 +233,6 @@ mod tests {
                 undoes: vec![ChangeId(3)],
                 can_be_undone,
             })),
-            (change.clone(), any::<u64>())
-                .prop_map(|(change, done)| Record::Progress { change, done }),
             (change, end).prop_map(|(change, end)| Record::End { change, end }),
         ];
         let opaque = proptest::collection::vec(any::<u8>(), 0..50);

@@ -26,7 +26,6 @@ struct Item {
     begin: Arc<Begin>,
     location: Location,
     progress: Progress,
-    done: u64,
 }
 
 /// The changes in a journal.
@@ -44,14 +43,8 @@ impl Index {
                     begin: Arc::new(begin),
                     location,
                     progress: Progress::Begun,
-                    done: 0,
                 };
                 self.items.insert(ChangeId(number), item);
-            }
-            Record::Progress { change, done } => {
-                if let Some(item) = self.items.get_mut(&change) {
-                    item.done = done;
-                }
             }
             // The change may have been dropped with an old segment.
             Record::End { change, end } => {
@@ -121,7 +114,7 @@ impl Index {
             }
             if wanted(&item.begin) {
                 let since = again.get(id).copied().unwrap_or(*id);
-                let entry = JournalEntry::of(*id, &item.begin, item.done, state);
+                let entry = JournalEntry::of(*id, &item.begin, state);
                 entries.push((since, entry));
             }
         }
