@@ -47,9 +47,6 @@ const MEMORY_AUDIT_RECORDS: usize = 4096;
 /// The time limit of calls if commands can be run.
 const COMMAND_LIMIT: Duration = Duration::from_secs(600);
 
-/// How long a question waits for an answer.
-const QUESTION_TIMEOUT: Duration = Duration::from_secs(600);
-
 /// Why the server failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ServeError {
@@ -282,7 +279,8 @@ fn runtime_builder(
             open_per_worker: 10,
             ..AskLimits::default()
         };
-        builder = builder.approver(Deferred).asks(limits, QUESTION_TIMEOUT);
+        let timeout = Duration::from_secs(options.flags.question_timeout);
+        builder = builder.approver(Deferred).asks(limits, timeout);
     }
     Ok(match &options.flags.config {
         Some(file) => builder.keep_out(file),

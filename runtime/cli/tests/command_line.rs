@@ -226,6 +226,7 @@ fn attach_rejects_flags_without_effect() {
         &["--read-only"],
         &["--audit", "audit"],
         &["--grants", "grants"],
+        &["--question-timeout", "60"],
     ] {
         let arguments = [&["--attach", "socket"], more].concat();
         workspace.refused(&arguments, &[], &["--attach", "cannot be used with"]);

@@ -9,7 +9,7 @@ use bailiwick::config::{Key, ValueKind, config_schema};
 use bailiwick_fs::Durability;
 use bailiwick_mcp::gateway::{Rate, Trust};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Arg, ArgAction, Args, Command, CommandFactory as _, Parser, Subcommand};
+use clap::{Arg, ArgAction, Args, Command, CommandFactory as _, Parser, Subcommand, value_parser};
 use tracing::level_filters::LevelFilter;
 
 use super::audit::{HistoryCommand, VerifyCommand};
@@ -119,6 +119,15 @@ pub(crate) struct ServeFlags {
     /// terminal) and replay that is possible
     #[arg(long, value_name = "HOW", value_parser = one_of(&ASK), default_value = "auto")]
     pub(crate) ask: Ask,
+    /// How long a call waits for a person's answer before it is denied; at most a day. A longer time lets people
+    /// answer after a break, a shorter one ends calls that nobody will answer
+    #[arg(
+        long,
+        value_name = "SECONDS",
+        value_parser = value_parser!(u64).range(1..=86_400),
+        default_value_t = 600
+    )]
+    pub(crate) question_timeout: u64,
     /// The rate limit of each connection, in calls per second, minute or hour
     #[arg(long, value_name = "N/UNIT", value_parser = parse_rate, default_value_t)]
     pub(crate) rate: Rate,
@@ -286,6 +295,7 @@ fn conflicts_with_attach() -> impl Iterator<Item = clap::Id> {
         "ask",
         "durability",
         "exec",
+        "question_timeout",
         "rate",
         "servers",
         "root",

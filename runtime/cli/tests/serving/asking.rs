@@ -580,6 +580,36 @@ fn ignored_grants_are_audited_for_each_request() {
 }
 
 #[test]
+fn question_without_an_answer_ends_after_the_question_timeout() {
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
+    let options = [
+        "--ask=client",
+        "--question-timeout=1",
+        "--ask-scopes=write:file",
+    ];
+    let mut program = program::start(
+        &[&options[..], &["--", root.to_str().unwrap()]].concat(),
+        &[],
+    );
+    program.initialize(&json!({"elicitation": {}}));
+    let params = json!({"name": "write_file", "arguments": {"path": "new", "content": "x"}});
+    program.send(&json!({"jsonrpc": "2.0", "id": "w", "method": "tools/call", "params": params}));
+    assert_eq!(program.receive()["method"], "elicitation/create");
+    let mut ended = program.receive();
+    if ended["method"] == "notifications/cancelled" {
+        ended = program.receive();
+    }
+    assert_eq!(ended["id"], "w", "{ended}");
+    assert_eq!(code(&ended), "PERMISSION_DENIED", "{ended}");
+    assert_eq!(
+        ended["result"]["structuredContent"]["details"]["denied_by"],
+        "nobody"
+    );
+    assert!(!root.join("new").exists());
+}
+
+#[test]
 fn denied_write_of_a_protected_file_names_the_reason() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().canonicalize().unwrap();
