@@ -107,7 +107,7 @@ impl Clause {
                 .strip_prefix(&self.path)
                 .and_then(|rest| rest.strip_prefix('/'));
             rest.is_some_and(|rest| {
-                // "protected names stay closed"
+                // "sensitive files still ask"
                 let closed =
                     effect.operation != "read" && rest.split('/').any(|name| name == ".mcp.json");
                 self.beneath && !closed
@@ -121,7 +121,7 @@ impl Clause {
 fn parse(sentence: &str) -> Vec<Clause> {
     let clauses = sentence
         .split("; ")
-        .filter(|clause| *clause != "protected names stay closed");
+        .filter(|clause| *clause != "sensitive files still ask");
     let parsed = clauses.map(|clause| {
         let clause = clause
             .strip_suffix(" (outside your project)")

@@ -44,6 +44,7 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         choices: choices(&needs, &max_grantable, &roots, false),
         roots,
         needs,
+        asked_because: Vec::new(),
         max_grantable,
         sensitive: false,
         protected: Vec::new(),
@@ -200,12 +201,12 @@ pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
                 (File, "create, change, delete or move /r/a/x", true),
                 (
                     Folder,
-                    "change /r/a and everything in it; protected names stay closed",
+                    "change /r/a and everything in it; sensitive files still ask",
                     false,
                 ),
                 (
                     Project,
-                    "change /r and everything in it; protected names stay closed",
+                    "change /r and everything in it; sensitive files still ask",
                     true,
                 ),
             ],
@@ -215,17 +216,17 @@ pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
             vec![
                 (
                     Asked,
-                    "delete /r/pkg/old and everything in it; protected names stay closed",
+                    "delete /r/pkg/old and everything in it; sensitive files still ask",
                     true,
                 ),
                 (
                     Folder,
-                    "delete /r/pkg and everything in it; protected names stay closed",
+                    "delete /r/pkg and everything in it; sensitive files still ask",
                     true,
                 ),
                 (
                     Project,
-                    "delete /r and everything in it; protected names stay closed",
+                    "delete /r and everything in it; sensitive files still ask",
                     true,
                 ),
             ],

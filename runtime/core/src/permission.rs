@@ -101,6 +101,9 @@ pub struct Request {
     pub files: AffectedFiles,
     /// Exactly the scopes that require approval.
     pub needs: Vec<Scope>,
+    /// Why they require approval: rules, with the layers of the policy and the entries that they belong to. Escape it
+    /// before it is shown.
+    pub asked_because: Vec<String>,
     /// What the call would do, if the worker may read its targets.
     pub preview: Option<Preview>,
     /// The choices of a person, the narrowest first: each covers all needs, and the first covers exactly them.

@@ -28,6 +28,8 @@ async fn question_is_complete_and_can_be_answered_once() {
     let own = &shown["bailiwick"];
     assert_eq!(own["agent"], json!(["main"]));
     assert_eq!(own["needs"], json!(["write:file:/repo/a.txt"]));
+    let because = "ask: agent/0: a person must be asked (ask_scopes: `write:file`)";
+    assert_eq!(own["asked_because"], json!([because]));
     assert_eq!(own["choices"][0]["covers"], "create or change /repo/a.txt");
     let grants = &own["choices"][0]["grants"];
     let exact = json!({ "pattern": "write:file:/repo/a.txt", "reach": "exact", "operations": ["create", "change"] });

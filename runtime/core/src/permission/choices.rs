@@ -125,7 +125,7 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     let changes = |one: &Coverage| one.pattern().verb().is_none_or(|verb| verb == Verb::Write);
     let holds = |one: &Coverage| one.reach() == Reach::Beneath && changes(one);
     let kept = if patterns.iter().any(holds) {
-        "; protected names stay closed"
+        "; sensitive files still ask"
     } else {
         ""
     };
@@ -235,11 +235,11 @@ fn root_of<'r>(path: &VirtualPath, roots: &'r [VirtualPath]) -> Option<&'r Virtu
     holds.max_by_key(|root| root.depth())
 }
 
-/// Whether a folder may be offered as a whole: a folder inside a root, or a folder outside that is neither a top-level
-/// directory nor a home directory.
+/// Whether a folder may be offered as such: a folder inside a root, or a folder outside that is neither a top-level
+/// directory nor a home directory. A root is offered as the project, which has to be confirmed.
 fn may_be_offered(folder: &VirtualPath, roots: &[VirtualPath]) -> bool {
-    if root_of(folder, roots).is_some() {
-        return true;
+    if let Some(root) = root_of(folder, roots) {
+        return root != folder;
     }
     let home = matches!(folder.names().next(), Some("home" | "Users"));
     // An ancestor of a root covers more than the root.
@@ -318,12 +318,12 @@ mod tests {
                 ),
                 (
                     Breadth::Folder,
-                    "change /home/me/repo/src and everything in it; protected names stay closed",
+                    "change /home/me/repo/src and everything in it; sensitive files still ask",
                     false,
                 ),
                 (
                     Breadth::Project,
-                    "change /home/me/repo and everything in it; protected names stay closed",
+                    "change /home/me/repo and everything in it; sensitive files still ask",
                     true,
                 ),
             ],
@@ -333,7 +333,7 @@ mod tests {
             &["*"],
             &[
                 (Breadth::Asked, "read /r/x", false),
-                (Breadth::Folder, "read /r and everything in it", false),
+                (Breadth::Project, "read /r and everything in it", true),
             ],
         );
     }
@@ -391,17 +391,17 @@ mod tests {
             &[
                 (
                     Breadth::Asked,
-                    "delete /r/pkg/old and everything in it; protected names stay closed",
+                    "delete /r/pkg/old and everything in it; sensitive files still ask",
                     true,
                 ),
                 (
                     Breadth::Folder,
-                    "delete /r/pkg and everything in it; protected names stay closed",
+                    "delete /r/pkg and everything in it; sensitive files still ask",
                     true,
                 ),
                 (
                     Breadth::Project,
-                    "delete /r and everything in it; protected names stay closed",
+                    "delete /r and everything in it; sensitive files still ask",
                     true,
                 ),
             ],
@@ -460,12 +460,12 @@ mod tests {
             &[
                 (
                     Breadth::Asked,
-                    "create, change, delete or move with push of hub, whatever it is given",
+                    "create, change, delete or move things with push of hub, whatever it is given",
                     false,
                 ),
                 (
                     Breadth::Folder,
-                    "create, change, delete or move with every tool of hub, whatever it is given; protected names stay closed",
+                    "create, change, delete or move things with every tool of hub, whatever it is given; sensitive files still ask",
                     true,
                 ),
             ],

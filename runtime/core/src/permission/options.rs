@@ -220,8 +220,8 @@ mod tests {
             {"optionId": "once", "name": "Allow for this call: change /r/a/x", "kind": "allow_once"},
             {"optionId": "session-0", "name": "Allow for this session: change /r/a/x", "kind": "allow_always"},
             {"optionId": "session-1", "name": "Allow for this session: create, change, delete or move /r/a/x", "kind": "allow_always"},
-            {"optionId": "session-2", "name": "Allow for this session: change /r/a and everything in it; protected names stay closed", "kind": "allow_always"},
-            {"optionId": "session-3", "name": "Allow for this session: change /r and everything in it; protected names stay closed", "kind": "allow_always"},
+            {"optionId": "session-2", "name": "Allow for this session: change /r/a and everything in it; sensitive files still ask", "kind": "allow_always"},
+            {"optionId": "session-3", "name": "Allow for this session: change /r and everything in it; sensitive files still ask", "kind": "allow_always"},
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
             {"optionId": "reject-session", "name": "Deny for this session: create, change, delete or move any file", "kind": "reject_always"},
         ]);

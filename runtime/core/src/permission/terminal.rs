@@ -916,7 +916,7 @@ mod tests {
             shown.contains("... 392 more lines are not shown"),
             "{shown}"
         );
-        assert!(shown.ends_with("protected names stay closed\n"), "{shown}");
+        assert!(shown.ends_with("sensitive files still ask\n"), "{shown}");
     }
 
     #[test]

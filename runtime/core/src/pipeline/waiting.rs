@@ -32,6 +32,16 @@ impl Step<Waiting> {
             .collect()
     }
 
+    /// Why the needs require approval, each reason once.
+    pub(crate) fn reasons(&self) -> Vec<String> {
+        let asks = self.state.asks.iter();
+        let explained = asks.map(|need| self.context.explain_ask(need).to_string());
+        let mut reasons: Vec<String> = explained.collect();
+        reasons.sort_unstable();
+        reasons.dedup();
+        reasons
+    }
+
     /// Returns whether live grants were not yet looked up for one of the needs, and marks all as looked up. A grant may
     /// cover a need and still not satisfy it, such as the grant of a folder for a protected name in it.
     pub(crate) fn has_untried_needs(&mut self) -> bool {

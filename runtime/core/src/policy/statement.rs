@@ -266,11 +266,12 @@ impl Statement {
         let operations = verbs
             .iter()
             .flat_map(|verb| Operations::of(Some(*verb)).iter());
+        let operations: Operations = operations.collect();
         let (kind, text) = source;
         Self {
             verdict,
-            text: format!("{} {object}", words(verbs)),
-            operations: operations.collect(),
+            text: format!("{operations} {object}"),
+            operations,
             path,
             source: StatementSource { kind, text },
             grant: None,
@@ -291,21 +292,6 @@ fn allows(list: &AllowList, need: &Scope) -> bool {
 }
 
 type Source = (SourceKind, String);
-
-/// Verbs in words, such as `read and change`.
-fn words(verbs: &[Verb]) -> String {
-    let words = verbs.iter().map(|verb| match verb {
-        Verb::Read => "read",
-        Verb::Write => "change",
-        Verb::Execute => "execute",
-    });
-    let mut words: Vec<&str> = words.collect();
-    let last = words.pop().unwrap_or_default();
-    if words.is_empty() {
-        return last.to_owned();
-    }
-    format!("{} and {last}", words.join(", "))
-}
 
 /// Adds a verb to the others for which the same holds.
 fn group<T: PartialEq>(groups: &mut Vec<(Vec<Verb>, T)>, verb: Verb, holds: T) {
@@ -339,8 +325,9 @@ impl Authority {
     /// let lines = worker.statements();
     /// let lines: Vec<_> = lines.iter().map(|line| (format!("{:?}", line.verdict), line.text.as_str())).collect();
     /// assert_eq!(lines[0], ("Allowed".to_owned(), "read everything in /repo"));
-    /// assert_eq!(lines[1], ("Asks".to_owned(), "change everything in /repo/src"));
-    /// assert_eq!(lines[2], ("Denied".to_owned(), "read, change and execute files that match `**/*.key` in every folder"));
+    /// assert_eq!(lines[1], ("Asks".to_owned(), "create, change, delete or move everything in /repo/src"));
+    /// let keys = "read, create, change, delete, move or execute files that match `**/*.key` in every folder";
+    /// assert_eq!(lines[2], ("Denied".to_owned(), keys));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -400,7 +387,7 @@ impl Authority {
         });
         let globs = globs.collect::<Vec<_>>().join(" and also ");
         let object = match (globs.is_empty(), path.is_top()) {
-            (true, true) => "everything outside the roots".to_owned(),
+            (true, true) => "everything outside the served folders".to_owned(),
             (true, false) => format!("everything in {folder}"),
             (false, _) => format!("files that match {globs} in {folder}"),
         };
@@ -493,7 +480,7 @@ impl Authority {
         built_in(
             StatementVerdict::Protected,
             &[Verb::Write],
-            "protected names, such as .git/hooks, AGENTS.md and .vscode",
+            "sensitive files, such as .git/hooks, AGENTS.md and .vscode",
             "such files decide what tools or agents do, so only a grant that names the file allows the change",
             Names::Protected(Arc::clone(&base)),
         );
@@ -653,9 +640,11 @@ fn object_of(pattern: &ScopePattern) -> String {
     if resource == "mcp" {
         let unmarked = |name: &str| quoted(name.split('~').next().unwrap_or(name));
         return match detail.map(|detail| detail.split_once(':').unwrap_or((detail, ""))) {
-            None => "with tools of other servers".to_owned(),
-            Some((server, "")) => format!("with every tool of {}", unmarked(server)),
-            Some((server, tool)) => format!("with {} of {}", unmarked(tool), unmarked(server)),
+            None => "things with tools of other servers".to_owned(),
+            Some((server, "")) => format!("things with every tool of {}", unmarked(server)),
+            Some((server, tool)) => {
+                format!("things with {} of {}", unmarked(tool), unmarked(server))
+            }
         };
     }
     match detail {

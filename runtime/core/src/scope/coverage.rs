@@ -170,14 +170,16 @@ fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
     let mut parts = segments.splitn(3, ':');
     let server = named(parts.next().unwrap_or_default());
     match (parts.next(), parts.next()) {
-        (None, _) => format!("{operations} with every tool of {server}, whatever it is given"),
+        (None, _) => {
+            format!("{operations} things with every tool of {server}, whatever it is given")
+        }
         (Some(tool), None) => {
             let more = match reach {
                 Reach::Exact => "",
                 Reach::Beneath => ", and with what it asks for",
             };
             format!(
-                "{operations} with {} of {server}, whatever it is given{more}",
+                "{operations} things with {} of {server}, whatever it is given{more}",
                 named(tool)
             )
         }
@@ -378,11 +380,11 @@ mod tests {
             ),
             (
                 "read:mcp:hub~1",
-                "read with every tool of hub, whatever it is given",
+                "read things with every tool of hub, whatever it is given",
             ),
             (
                 "execute:mcp:hub~1:push~2",
-                "execute with push of hub, whatever it is given, and with what it asks for",
+                "execute things with push of hub, whatever it is given, and with what it asks for",
             ),
         ] {
             check(&bare.parse().unwrap(), expected);

@@ -16,7 +16,7 @@ use crate::permission::{
 };
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
-use crate::scope::{Coverage, Scope, ScopePattern};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use crate::text::{abbreviated, escape, listed};
 use crate::tool::{Remote, Sentence};
 
@@ -164,6 +164,13 @@ impl Shared {
         let sensitive = !protected.is_empty();
         let max_grantable = self.core.authority.max_grantable();
         let roots = self.core.authority.served();
+        let before = preview.as_ref().map(|preview| preview.token);
+        // A plan without changes does not show what a program changes.
+        let executes = needs.iter().any(|need| need.verb() == Verb::Execute);
+        let is_shown = |preview: &Preview| {
+            !executes || !preview.changes.is_empty() || !preview.resources.is_empty()
+        };
+        let preview = preview.filter(is_shown);
         let mut request = Request {
             worker: self.id,
             call: info.id,
@@ -180,7 +187,8 @@ impl Shared {
             choices: choices(&needs, &max_grantable, &roots, sensitive),
             roots,
             needs,
-            before: preview.as_ref().map(|preview| preview.token),
+            asked_because: waiting.reasons(),
+            before,
             divisible: preview.is_some() && waiting.divisible(),
             preview,
             max_grantable,

@@ -14,6 +14,8 @@ use bailiwick::scope::{Coverage, Verb};
 const MAX_ARGUMENTS: usize = 2000;
 /// The decision that denies all calls of this kind until the session ends.
 const DENY_KIND: &str = "deny all of this kind";
+/// What a plain denial does.
+const DENY_ABOUT: &str = "`deny` refuses only this call; later ones ask again.";
 /// Title of the tick that broad choices require.
 const CONFIRM: &str = "I understand that this allows more than this call";
 /// Suffix after the number of waiting calls in a lifetime choice.
@@ -242,14 +244,14 @@ fn properties(question: &Question, kind: FormKind) -> Map<String, Value> {
     let title = "Allow this call?";
     // Other clients share the worker.
     let decision = if kind == FormKind::Call {
-        json!({"type": "string", "title": title, "enum": ["allow", "deny"]})
+        json!({"type": "string", "title": title, "description": DENY_ABOUT, "enum": ["allow", "deny"]})
     } else {
         let kinds = truncated(
             &bailiwick::text::escape(&question.request.kinds()),
             MAX_INTENT,
         );
         let about = format!(
-            "`{DENY_KIND}` denies this agent, until the session ends and without asking, to {kinds}."
+            "{DENY_ABOUT} `{DENY_KIND}` denies this agent, until the session ends and without asking, to {kinds}."
         );
         json!({
             "type": "string", "title": title, "description": about,
@@ -337,7 +339,7 @@ mod tests {
     use bailiwick::fixtures::{changing, request};
     use bailiwick::scope::{Operation, Scope};
 
-    const FOLDER: &str = "change /r/a and everything in it; protected names stay closed";
+    const FOLDER: &str = "change /r/a and everything in it; sensitive files still ask";
 
     fn question() -> Question {
         bailiwick::fixtures::question(changing(request(1, 1, &["write:file:/r/a/x"])))
@@ -618,7 +620,7 @@ mod tests {
                 "change /r/a/x",
                 "create, change, delete or move /r/a/x",
                 FOLDER,
-                "change /r and everything in it; protected names stay closed",
+                "change /r and everything in it; sensitive files still ask",
             ])
         );
         let confirm = &schema["properties"]["confirm"]["description"];

@@ -344,15 +344,28 @@ mod tests {
         "/etc/apt",
     ];
 
+    /// Commands, and tools of third-party servers.
+    const OTHERS: &[&str] = &[
+        "execute:command:make",
+        "execute:command:make:test",
+        "execute:command:cargo",
+        "read:mcp:hub~1:list~2",
+        "write:mcp:hub~1:push~3",
+        "write:mcp:hub~1:drop~4",
+        "write:mcp:other~5:push~3",
+    ];
+
     fn need() -> impl Strategy<Value = Scope> {
-        let operations = proptest::sample::subsequence(&Operation::ALL[..5], 1..=3);
+        let operations = proptest::sample::subsequence(&Operation::ALL, 1..=3);
         let path = proptest::sample::select(PATHS);
-        (path, operations, any::<bool>()).prop_map(|(path, operations, beneath)| {
+        let file = (path, operations, any::<bool>()).prop_map(|(path, operations, beneath)| {
             let verb = operations[0].verb();
             let path = VirtualPath::parse(path, None).unwrap();
             let need = Scope::file(verb, path).only(operations.into_iter().collect());
             if beneath { need.beneath() } else { need }
-        })
+        });
+        let other = proptest::sample::select(OTHERS).prop_map(|text| text.parse().unwrap());
+        prop_oneof![3 => file, 1 => other]
     }
 
     fn needs() -> impl Strategy<Value = Vec<Scope>> {
@@ -372,29 +385,58 @@ mod tests {
 
     /// Reads a sentence as a person does: does it describe `need`?
     fn describes(sentence: &str, need: &Scope) -> bool {
-        let path = need.path().unwrap();
         sentence
             .split("; ")
-            .filter(|part| !part.starts_with("protected"))
+            .filter(|part| !part.starts_with("sensitive"))
             .any(|part| {
-                let part = part.strip_suffix(" (outside your project)").unwrap_or(part);
-                let (part, beneath) = match part.strip_suffix(" and everything in it") {
-                    Some(part) => (part, true),
-                    None => (part, false),
+                let (words, reached) = match part.strip_suffix(", whatever it is given") {
+                    Some(part) => {
+                        let (words, tool) = part.split_once(" things with ").unwrap();
+                        (words, is_tool(tool, need))
+                    }
+                    None => {
+                        let part = part.strip_suffix(" (outside your project)").unwrap_or(part);
+                        let all = part.strip_suffix(" and everything in it");
+                        let (words, place) = all.unwrap_or(part).rsplit_once(' ').unwrap();
+                        let place = match words.strip_suffix(" command") {
+                            Some(_) => format!("command:{place}"),
+                            None => format!("file:{place}"),
+                        };
+                        (words, is_at(&place, all.is_some(), need))
+                    }
                 };
-                let (words, place) = part.rsplit_once(' ').unwrap();
-                let place = VirtualPath::parse(place, None).unwrap();
                 let named = |operation: Operation| {
                     let mut words = words.split([' ', ',']);
                     words.any(|word| word == operation.as_str())
                 };
-                let reached = if beneath {
-                    path.starts_with(&place)
-                } else {
-                    *path == place && need.reach() == Reach::Exact
-                };
                 reached && need.operations().iter().all(named)
             })
+    }
+
+    /// Whether `need` is of this tool, such as `push of hub` or `every tool of hub`.
+    fn is_tool(tool: &str, need: &Scope) -> bool {
+        let (tool, server) = tool.split_once(" of ").unwrap();
+        let text = need.to_string();
+        let Some((of, one)) = text
+            .split_once(":mcp:")
+            .and_then(|(_, detail)| detail.split_once(':'))
+        else {
+            return false;
+        };
+        let unmarked = |name: &str| name.split('~').next().unwrap().to_owned();
+        unmarked(of) == server && (tool == "every tool" || unmarked(one) == tool)
+    }
+
+    /// Whether `need` is of the file or command at `place`, or beneath it.
+    fn is_at(place: &str, beneath: bool, need: &Scope) -> bool {
+        let text = need.to_string();
+        let (_, at) = text.split_once(':').unwrap();
+        let rest = at.strip_prefix(place);
+        if beneath {
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ':']))
+        } else {
+            rest == Some("") && need.reach() == Reach::Exact
+        }
     }
 
     proptest! {

@@ -137,22 +137,31 @@ fn statements_name_rules_and_where_they_come_from() {
         &Policy::new().allow("*:file").ask("write:file:/r/src"),
     );
     let text = |verdict, text: &str, kind| (verdict, text.to_owned(), kind);
-    let protected = "change protected names, such as .git/hooks, AGENTS.md and .vscode";
+    let protected =
+        "create, change, delete or move sensitive files, such as .git/hooks, AGENTS.md and .vscode";
     use SourceKind::{BuiltIn, Configuration, Parent, Spawn};
     assert_eq!(
         lines(&worker),
         [
-            text(Allowed, "read and change everything in /r", Configuration),
-            text(Asks, "change everything in /r/src", Spawn),
+            text(
+                Allowed,
+                "read, create, change, delete or move everything in /r",
+                Configuration
+            ),
+            text(
+                Asks,
+                "create, change, delete or move everything in /r/src",
+                Spawn
+            ),
             text(Allowed, "read everything in /s", Configuration),
             text(
                 Denied,
-                "change files that match `*.lock` in /r",
+                "create, change, delete or move files that match `*.lock` in /r",
                 Configuration
             ),
             text(
                 Denied,
-                "read, change and execute files that match `**/*.key` in every folder",
+                "read, create, change, delete, move or execute files that match `**/*.key` in every folder",
                 Parent
             ),
             text(Protected, protected, BuiltIn),
@@ -174,10 +183,13 @@ fn allow_globs_are_named_with_what_they_leave_out() {
     let found = lines(&worker);
     assert_eq!(
         found[0].1,
-        "read and change files that match `*.rs` or `docs/**` in /r/a"
+        "read, create, change, delete or move files that match `*.rs` or `docs/**` in /r/a"
     );
     assert_eq!((found[0].0, found[1].0), (Allowed, Denied));
-    assert_eq!(found[1].1, "read and change all other files in /r/a");
+    assert_eq!(
+        found[1].1,
+        "read, create, change, delete or move all other files in /r/a"
+    );
 }
 
 #[test]
