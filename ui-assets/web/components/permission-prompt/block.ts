@@ -8,6 +8,8 @@ const details = object({
   /** What the call does: verb, object and count. */
   sentence: text,
   needs: list(text),
+  /** Why it asks: rules, with the layers of the policy that they belong to. */
+  asked_because: list(text),
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
   dangers: list(object({ kind: text, text, detail: maybe(text) })),

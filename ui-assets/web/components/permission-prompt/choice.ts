@@ -64,8 +64,8 @@ export function allowWords(details: Details | undefined, choice: Choice): string
   if (time === "once") return out.length > 0 ? "Allow the ticked changes once" : "Allow once";
   if (time === "waiting") return `Allow all ${details?.waiting ?? 1} equal calls that wait`;
   const covers = details?.choices[reach]?.covers;
-  const what = covers === undefined ? "this" : `it to ${oneLine(covers, 1000)},`;
-  return `Allow ${what} ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}`;
+  const what = covers === undefined ? "" : `: ${oneLine(covers, 1000)}`;
+  return `Allow ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}${what}`;
 }
 
 export function denyWords({ note, rest }: Choice): string {

@@ -89,7 +89,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
             rows={2}
             maxlength={1000}
             defaultValue={choice.note}
-            placeholder="Tell the agent why (optional)"
+            placeholder="Tell the agent why"
             aria-label="Tell the agent why"
             disabled={!open}
             onInput={trusted(({ currentTarget }) => choose({ note: (currentTarget as HTMLTextAreaElement).value.trim() }))}

@@ -85,6 +85,7 @@ const More = ({ block, block: { tool_call: call, bailiwick: own } }: { readonly 
     </p>
     {own && <h3>Needs</h3>}
     <ul class="needs">{own?.needs.map((need) => <li><Code text={need} /></li>)}</ul>
+    {own?.asked_because.map((reason) => <p><Sentence text={reason} /></p>)}
     {own?.dangers.map(({ detail }) => detail && <p><Sentence text={detail} /></p>)}
     {own?.preview && <Arguments block={block} />}
   </details>
@@ -133,7 +134,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
           ))}
         </ul>
       )}
-      {own && own.waiting > 1 && <p class="quiet">{`${own.waiting} equal calls wait; “once” lets one of them through.`}</p>}
+      {own && own.waiting > 1 && <p class="quiet">{`${own.waiting} equal calls wait: “once” lets one through, “Deny” stops all.`}</p>}
       {own && !own.preview && own.files.some(({ path }) => !own.sentence.includes(path)) && <Files details={own} />}
       <div class="preview" ref={shownView}>{!view && own?.preview && "Loading preview…"}</div>
       {!own?.preview && <Arguments block={block} />}
@@ -141,6 +142,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
         <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
+        {open && own && !choice.rest && <p class="quiet end">Deny stops only this call; later ones ask again.</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>

@@ -13,6 +13,7 @@ export interface QuestionDetails {
   readonly agent: readonly string[];
   readonly intent: string;
   readonly needs: readonly string[];
+  readonly asked_because: readonly string[];
   readonly trust: "own" | "known" | "unknown";
   /** What the call does: verb, object and count. */
   readonly sentence: string;

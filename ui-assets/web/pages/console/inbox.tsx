@@ -17,7 +17,7 @@ function Shown() {
     return (
       <div class="empty">
         <Heading>No pending requests</Heading>
-        <p>New questions appear here. Agents go on.</p>
+        <p>New questions appear here.</p>
       </div>
     );
   }

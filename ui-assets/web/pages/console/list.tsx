@@ -63,7 +63,7 @@ function GroupHeader({ group: { agent, questions } }: { readonly group: Group })
   const agents = state.value?.agents.filter(({ worker, paused }) => workers.has(worker) && !paused) ?? [];
   return (
     <div class="group">
-      <h3><Agent name={agent} most={80} /> <span class="quiet">{questions.length}</span></h3>
+      <h2><Agent name={agent} most={80} /> <span class="quiet">{questions.length}</span></h2>
       {agents.length > 0 && <CalmButton class="flat" title="New calls wait" press={() => pause(agents, true)}>Pause</CalmButton>}
       {questions.length > 1 && <CalmButton class="flat" press={() => show({ words: `of ${agent}`, questions })}>{`Allow or deny ${questions.length}…`}</CalmButton>}
     </div>
@@ -115,7 +115,7 @@ interface StoppedProps {
 /** What an agent may not do for now, and a button that ends it. */
 const Stopped = ({ agent, children, act, press }: StoppedProps) => (
   <p class="notice line">
-    <span><Agent name={agent} /> {children}.</span>
+    <span><Agent name={agent} />: {children}.</span>
     <CalmButton press={press}>{act}</CalmButton>
   </p>
 );
@@ -123,7 +123,7 @@ const Stopped = ({ agent, children, act, press }: StoppedProps) => (
 /** Calls that are denied for the rest of a session. */
 const Blocked = () => (
   <>
-    {state.value?.refusals.length === 0 && <p class="quiet none">Nothing is denied without asking.</p>}
+    {state.value?.refusals.length === 0 && <p class="quiet none">Nothing is blocked.</p>}
     {state.value?.refusals.map(({ run, refusal, agent, refused }) => (
       <Stopped key={`${run} ${refusal}`} agent={agent} act="Ask again" press={() => void failure.of(host("ask-again", { run, refusal }))}>
         may not <Name text={refused} /> until its session ends
@@ -135,7 +135,7 @@ const Blocked = () => (
 const Paused = () => (
   <>
     {state.value?.agents.filter(({ paused }) => paused).map((one) => (
-      <Stopped key={one.worker} agent={one.agent} act="Resume" press={() => pause([one], false)}>is paused: its new calls wait</Stopped>
+      <Stopped key={one.worker} agent={one.agent} act="Resume" press={() => pause([one], false)}>paused, its new calls wait</Stopped>
     ))}
   </>
 );
@@ -168,7 +168,7 @@ export function ListPane() {
       <div class="head">
         <div class="line"><Tabs /><Button class="flat end" title="Keys (?)" aria-label="Keys" aria-keyshortcuts="?" press={help}>?</Button></div>
         {tab.value !== "blocked" && (isMany || filter.value || tab.value === "answered") && (
-          <input type="search" placeholder="Filter by agent, file, or kind such as delete" aria-label="Filter" value={filter.value} onInput={({ currentTarget }) => (filter.value = currentTarget.value)} />
+          <input type="search" placeholder="Filter by agent, file or kind" aria-label="Filter" value={filter.value} onInput={({ currentTarget }) => (filter.value = currentTarget.value)} />
         )}
         {tab.value === "waiting" && isMany && (
           <p class="line">
@@ -180,7 +180,7 @@ export function ListPane() {
       </div>
       <div class="scroll">
         {tab.value === "blocked" ? <Blocked /> : <Items />}
-        {tab.value === "waiting" && omitted > 0 && <p class="quiet none">{`${omitted} more wait; they appear as you answer these.`}</p>}
+        {tab.value === "waiting" && omitted > 0 && <p class="quiet none">{`${omitted} more appear as you answer these.`}</p>}
       </div>
     </div>
   );

@@ -15,7 +15,7 @@ import { last } from "./inbox.ts";
 function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
   const who = by && by !== "nobody" ? ` by ${oneLine(by, 80)}` : "";
   if (status === "denied") return ["quiet", `Denied${who}`];
-  if (status === "expired") return ["quiet", "Denied: nobody answered in time"];
+  if (status === "expired") return ["quiet", "Denied: no answer in time"];
   if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
   const { state = "never ran", message = null, code = null } = result ?? {};
   if (state === "applied") return ["good", `✓ Allowed${who} and applied`];

@@ -65,7 +65,7 @@ async function preview(question: Question, into: PermissionPrompt, place: HTMLEl
       <div>
         <Trouble error={error} />
         <p>
-          No preview is available, so it cannot be allowed here. <Button press={() => void preview(question, into, place)}>Try again</Button>
+          Without a preview, it cannot be allowed here. <Button press={() => void preview(question, into, place)}>Try again</Button>
         </p>
       </div>,
     );

@@ -26,12 +26,12 @@ class Item {
   readonly isOpen = signal(true);
   readonly ticked;
   /** Whether it can be allowed here: its preview is loaded. */
-  readonly isAllowable = computed(() => this.diff.value !== undefined && this.isOpen.value);
-  readonly isMeant = computed(() => this.ticked.value && this.isAllowable.value);
+  readonly isReady = computed(() => this.diff.value !== undefined && this.isOpen.value);
+  readonly isMeant = computed(() => this.ticked.value && this.isReady.value);
 
   constructor(question: Question) {
     this.question = question;
-    this.ticked = signal(this.isCandidate && question.bailiwick.dangers.length === 0);
+    this.ticked = signal(this.canJoin && question.bailiwick.dangers.length === 0);
   }
 
   get id(): string {
@@ -39,7 +39,7 @@ class Item {
   }
 
   /** Whether it can be allowed together with others at all. */
-  get isCandidate(): boolean {
+  get canJoin(): boolean {
     const { batchable, preview } = this.question.bailiwick;
     return batchable && preview !== null;
   }
@@ -65,13 +65,13 @@ function Row({ item }: { readonly item: Item }) {
   return (
     <li>
       <label>
-        <Tick checked={item.ticked.value && item.isCandidate} disabled={!item.isAllowable.value} change={(on) => (item.ticked.value = on)} />
+        <Tick checked={item.ticked.value && item.canJoin} disabled={!item.isReady.value} change={(on) => (item.ticked.value = on)} />
         <span><Name text={sentence} /> <bdi class="quiet">{oneLine(agentOf(item.question), 120)}</bdi></span>
         <span class="quiet end" role="status">{oneLine(item.end.value)}</span>
       </label>
       <div class="more">
         {dangers.map(({ kind, text }) => <p key={text} class={`badge ${dangerLook(kind)}`}>⚠ <Name text={text} /></p>)}
-        {!item.isCandidate && item.isOpen.value && <Button class="flat" press={() => show({ question: item.question })}>Open: it can be allowed only on its own</Button>}
+        {!item.canJoin && item.isOpen.value && <Button class="flat" press={() => show({ question: item.question })}>Open: it can be allowed only alone</Button>}
         {diff && (
           <details>
             <summary>{`Changes: +${preview?.added} −${preview?.removed}`}</summary>
@@ -94,7 +94,7 @@ export function Together({ words, questions }: TogetherProps) {
   const meant = own(() => computed(() => items.filter(({ isMeant }) => isMeant.value)));
   const open = own(() => computed(() => items.filter(({ isOpen }) => isOpen.value)));
   onMount(() => {
-    const todo = items.filter(({ isCandidate }) => isCandidate);
+    const todo = items.filter(({ canJoin }) => canJoin);
     let gone = false;
     const loads = async (): Promise<void> => {
       for (let item = todo.shift(); item && !gone; item = todo.shift()) await item.load();
@@ -122,7 +122,7 @@ export function Together({ words, questions }: TogetherProps) {
   return (
     <div class="card together">
       <Heading>{`${items.length} questions ${oneLine(words, 120)}`}</Heading>
-      <p class="quiet">Each ticked question is allowed exactly as asked, and once. Dangerous ones are not ticked.</p>
+      <p class="quiet">Ticked ones are allowed once, as asked. Dangerous ones are not ticked.</p>
       <ul class="plain">{items.map((item) => <Row key={item.id} item={item} />)}</ul>
       <div class="answer">
         <Failed failure={failure} />

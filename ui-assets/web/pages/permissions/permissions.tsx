@@ -24,7 +24,7 @@ function Blocks() {
         {refusals.map(({ run, refusal, agent, refused }) => (
           <li key={`${run}${refusal}`}>
             <div class="rule-head">
-              <p><Agent name={agent} />{" may not "}<Name text={refused} most={400} /></p>
+              <p><Agent name={agent} />{": may not "}<Name text={refused} most={400} /></p>
               <CalmButton press={() => void failure.of(host("ask-again", { run, refusal }))}>Ask again</CalmButton>
             </div>
           </li>
