@@ -100,7 +100,7 @@ test("a key does nothing early, while typing, in a dialog or before the preview 
   await expect(yes(page)).toBeEnabled();
   // The preview has just arrived.
   await page.keyboard.press("a");
-  await expect(page.getByText("Not accepted: the request has just changed.")).toBeVisible();
+  await expect(page.getByText("The request has just changed.")).toBeVisible();
   await calm(page);
   await page.getByLabel("Filter").focus();
   for (const key of ["a", "d", "j"]) await page.keyboard.press(key);
@@ -132,14 +132,14 @@ test("a new question keeps the current one and the focus", async ({ page, site }
   await expect(page.getByRole("button", { name: "Allow or deny all 2…" })).toBeVisible();
   await expect(title(page, numbered(2))).toBeVisible();
   await expect(page.getByLabel("until the session ends", { exact: true })).toBeFocused();
-  await expect(yes(page)).toHaveText("Allow it to change /a/b/c.txt, until the session ends");
+  await expect(yes(page)).toHaveText("Allow until the session ends: change /a/b/c.txt");
 });
 
 test("questions are grouped by agent and can be filtered", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1), question(2, { agent: ["main", "docs"], session: "other" }), dangerous(3) as never, question(4, { agent: ["main", "docs"] })];
   await host.open(page, site);
-  await expect(page.locator(".group h3")).toHaveText(["main/worker-3 2", "main/docs 2"]);
+  await expect(page.locator(".group h2")).toHaveText(["main/worker-3 2", "main/docs 2"]);
   await page.getByLabel("Filter").fill("DELETE");
   await expect(page.locator(".row")).toHaveCount(1);
   await expect(page.locator(".row")).toContainText("⚠ delete");
@@ -159,7 +159,7 @@ test("an agent can be paused and resumed", async ({ page, site }) => {
   await expect.poll(() => host.to("pause")).toEqual([{ worker: `${run}-3`, paused: true }]);
   host.state.agents = [agent(3, { paused: true }), agent(4)];
   host.changed();
-  await expect(page.getByText("main/worker-3 is paused: its new calls wait.")).toBeVisible();
+  await expect(page.getByText("main/worker-3: paused, its new calls wait.")).toBeVisible();
   await expect(page.getByRole("button", { name: "Pause" })).toHaveCount(0);
   host.answers.set("pause", new Error("the agent has ended"));
   await press(page, page.getByRole("button", { name: "Resume" }));
@@ -203,7 +203,7 @@ test("each outcome says what became of the call", async ({ page, site }) => {
     "✗ Allowed by you, but failed: disk full",
     "✗ Allowed by you, but not done: something had changed",
     "Denied by you",
-    "Denied: nobody answered in time",
+    "Denied: no answer in time",
     "Cancelled by the agent's client before an answer",
     "✗ Allowed by you, but never ran",
   ]);
@@ -221,7 +221,7 @@ test("a denial for a session is listed and can be withdrawn", async ({ page, sit
   host.state["refusals"] = [{ run, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
   await host.open(page, site);
   await page.getByRole("button", { name: "Blocked 1" }).click();
-  await expect(page.getByText("main/worker-3 may not change /a/x until its session ends.")).toBeVisible();
+  await expect(page.getByText("main/worker-3: may not change /a/x until its session ends.")).toBeVisible();
   await press(page, page.getByRole("button", { name: "Ask again" }));
   await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
 });
@@ -344,7 +344,7 @@ test("a press on a prompt that was moved is ignored", async ({ page, site }) => 
   there({ suggestion: { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change /a/b", spares: 3, holder: {}, lifetime: "session" } });
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
   await yes(page).click();
-  await expect(page.getByText("Not accepted: the request has just changed.")).toBeVisible();
+  await expect(page.getByText("The request has just changed.")).toBeVisible();
   expect(host.to("answer")).toHaveLength(1);
 });
 

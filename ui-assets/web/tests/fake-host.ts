@@ -21,8 +21,8 @@ const choice = (breadth: string, covers: string, pattern: string, more: Json = {
 export const choices: readonly Json[] = [
   choice("asked", "change /a/b/c.txt", "write:file:/a/b/c.txt", { grants: [exact] }),
   choice("file", "create, change or delete /a/b/c.txt", "write:file:/a/b/c.txt"),
-  choice("folder", "create, change or delete /a/b and everything in it; protected names stay closed", "write:file:/a/b"),
-  choice("project", "create, change or delete /a and everything in it; protected names stay closed", "write:file:/a", { confirm: true }),
+  choice("folder", "create, change or delete /a/b and everything in it; sensitive files still ask", "write:file:/a/b"),
+  choice("project", "create, change or delete /a and everything in it; sensitive files still ask", "write:file:/a", { confirm: true }),
 ];
 
 /** A question about an edit; `own` and `block` override its fields. */
@@ -48,6 +48,7 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
       agent: ["main", "worker-3"],
       intent: `Replace 3 lines in c${number}.txt`,
       needs: ["write:file:/a/b/c.txt"],
+      asked_because: ["ask: configuration: a person must be asked (ask_scopes: `write:file`)"],
       trust: "own",
       sentence: `Replace 3 lines in c${number}.txt`,
       sensitive: false,

@@ -39,7 +39,8 @@ const waiting = new Map();
 addEventListener("message", async ({ source, data }) => {
   if (source !== frame.contentWindow) return;
   if (data.method === undefined) return waiting.get(data.id)?.(data);
-  const reply = await window.heard(data);
+  const answer = await fetch("/heard", { method: "POST", body: JSON.stringify(data) });
+  const reply = await answer.json();
   if (data.id !== undefined) frame.contentWindow.postMessage({ jsonrpc: "2.0", id: data.id, ...reply }, "*");
 });
 let next = 0;
@@ -66,7 +67,8 @@ interface HostWindow {
   tell(method: string, params: Fields): void;
 }
 
-export async function host(page: Page, site: Site, given: Given): Promise<Host> {
+/** Serves the host, whose page can be opened in any browser. */
+export async function serve(site: Site, given: Given): Promise<Pick<Host, "calls" | "sent">> {
   const calls: { name: string; input: Fields }[] = [];
   const sent: Fields[] = [];
   async function heard(message: Fields): Promise<Fields> {
@@ -92,7 +94,12 @@ export async function host(page: Page, site: Site, given: Given): Promise<Host> 
   }
   site.put("/", HOST);
   site.put("/browser.html", given.html ?? (await built("browser.html")));
-  await page.exposeFunction("heard", heard);
+  site.answer("/heard", heard);
+  return { calls, sent };
+}
+
+export async function host(page: Page, site: Site, given: Given): Promise<Host> {
+  const seen = await serve(site, given);
   await page.goto(site.origin);
   await expect.poll(() => page.frames().length).toBe(2);
   const frame = page.frames()[1] as Frame;
@@ -103,9 +110,8 @@ export async function host(page: Page, site: Site, given: Given): Promise<Host> 
     return reply.result;
   };
   return {
+    ...seen,
     frame,
-    calls,
-    sent,
     ask,
     call: (name, input = {}) => ask("tools/call", { name, arguments: input }),
     tell: (method, params) => page.evaluate(([method, params]) => (window as unknown as HostWindow).tell(method, params), [method, params] as const),

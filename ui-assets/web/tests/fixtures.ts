@@ -3,6 +3,7 @@ import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { createRequire } from "node:module";
+import { json } from "node:stream/consumers";
 
 import { test as base, expect } from "@playwright/test";
 import type { Frame, Locator, Page } from "@playwright/test";
@@ -22,15 +23,24 @@ export interface Site {
   readonly origin: string;
   /** Sets the page at a path, replacing an earlier one. */
   put(path: string, answer: Answer | string): void;
-  /** All requests so far, as `METHOD /path`. */
+  /** Answers each JSON that the host page posts to a path. These requests are not in `requests`. */
+  answer(path: string, given: (message: Readonly<Record<string, unknown>>) => Promise<unknown>): void;
+  /** All other requests so far, as `METHOD /path`. */
   readonly requests: readonly string[];
 }
 
 async function site(): Promise<Site & { close(): Promise<void> }> {
   const answers = new Map<string, Answer>();
+  const answering = new Map<string, Parameters<Site["answer"]>[1]>();
   const requests: string[] = [];
   const server = createServer((request, response) => {
     const path = new URL(request.url ?? "/", "http://localhost").pathname;
+    const answered = answering.get(path);
+    if (answered !== undefined) {
+      const found = json(request).then((message) => answered(message as Readonly<Record<string, unknown>>));
+      found.then((body) => response.end(JSON.stringify(body)), (error: unknown) => response.writeHead(500).end(String(error)));
+      return;
+    }
     requests.push(`${request.method} ${path}`);
     const answer = answers.get(path);
     if (answer === undefined) {
@@ -48,6 +58,7 @@ async function site(): Promise<Site & { close(): Promise<void> }> {
     put(path, answer) {
       answers.set(path, typeof answer === "string" ? { body: answer } : answer);
     },
+    answer: (path, given) => void answering.set(path, given),
     close: () =>
       new Promise((closed) => {
         server.closeAllConnections();
@@ -81,7 +92,7 @@ export function built(name: string): Promise<string> {
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 
 /**
- * Serious and critical axe-core violations as `rule: element`. axe is injected through the debugger, which bypasses the
+ * Violations that axe-core finds, as `rule: element`. axe is injected through the debugger, which bypasses the
  * CSP.
  */
 export async function barriers(frame: Page | Frame): Promise<string[]> {
@@ -89,9 +100,7 @@ export async function barriers(frame: Page | Frame): Promise<string[]> {
   const results = await frame.evaluate(() =>
     (window as unknown as { axe: { run(): Promise<AxeResults> } }).axe.run(),
   );
-  return results.violations
-    .filter((found) => found.impact === "serious" || found.impact === "critical")
-    .flatMap((found) => found.nodes.map((node) => `${found.id}: ${node.target.join(" ")}`));
+  return results.violations.flatMap((found) => found.nodes.map((node) => `${found.id}: ${node.target.join(" ")}`));
 }
 
 /** The time after a change in which the console ignores presses, and a little more. */

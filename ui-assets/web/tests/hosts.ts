@@ -32,7 +32,7 @@ export async function hostPage(
   const text = JSON.stringify(pages).replaceAll("<", "\\u003c");
   site.put("/", {
     headers,
-    body: `<!doctype html><html lang="en"><head><title>host</title><style>html { color-scheme: light dark } mcp-view { height: 300px }</style></head><body><mcp-view defer id="view" ${url}></mcp-view>
+    body: `<!doctype html><html lang="en"><head><title>host</title><style>html { color-scheme: light dark } mcp-view { height: 300px }</style></head><body><main><h1>host</h1><mcp-view defer id="view" ${url}></mcp-view></main>
 <script type="module">
   import "/mcp-view.js";
   const view = document.querySelector("#view");

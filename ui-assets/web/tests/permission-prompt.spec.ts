@@ -79,6 +79,7 @@ test("the first view has two answers and no scope syntax", async ({ page, site }
   for (const words of ["worker-3 asks (main › worker-3)", "Replace 3 lines in c1.txt"]) await expect(page.getByText(words)).toBeVisible();
   await expect(page.getByText(/^Denied in 9:5\d if you do nothing$|^Denied in 10:00 if you do nothing$/)).toBeVisible();
   await expect(page.getByRole("button")).toHaveText(["More options", "Deny", "Allow once"]);
+  await expect(page.getByText("Deny stops only this call; later ones ask again.")).toBeVisible();
   await expect(page.locator("permission-prompt").getByRole("textbox")).toHaveCount(0);
   await expect(page.getByText("write:file").filter({ visible: true })).toHaveCount(0);
 });
@@ -148,7 +149,7 @@ test("presses in the first 700 ms are ignored", async ({ page, site }) => {
   await page.clock.runFor(CALM - 100);
   await yes(page).click();
   expect(await told(page)).toEqual([]);
-  await expect(page.getByText("Not accepted: the request has just changed.")).toBeVisible();
+  await expect(page.getByText("The request has just changed.")).toBeVisible();
   await page.clock.runFor(200);
   await page.keyboard.press("Enter");
   expect(await told(page)).toHaveLength(1);
@@ -202,7 +203,7 @@ test("scripted events neither answer nor change the choice", async ({ page, site
   await page.clock.runFor(1000);
   await expect(page.getByLabel("for 1 hour")).toBeChecked();
   await expect(page.getByLabel("exactly this")).toBeChecked();
-  await expect(yes(page)).toHaveText("Allow it to change /a/b/c.txt, for 1 hour");
+  await expect(yes(page)).toHaveText("Allow for 1 hour: change /a/b/c.txt");
   await yes(page).click();
   expect(await told(page)).toHaveLength(1);
 });
@@ -242,20 +243,21 @@ test("button labels describe the answer", async ({ page, site }) => {
   await options(page);
   for (const [label, words] of [
     ["all equal calls that wait", "Allow all 3 equal calls that wait"],
-    ["for the next uses:", "Allow it to change /a/b/c.txt, for 10 uses"],
-    ["for 1 hour", "Allow it to change /a/b/c.txt, for 1 hour"],
-    ["until the session ends", "Allow it to change /a/b/c.txt, until the session ends"],
-    ["Its sub-agents may, too", "Allow it to change /a/b/c.txt, until the session ends, sub-agents too"],
+    ["for the next uses:", "Allow for 10 uses: change /a/b/c.txt"],
+    ["for 1 hour", "Allow for 1 hour: change /a/b/c.txt"],
+    ["until the session ends", "Allow until the session ends: change /a/b/c.txt"],
+    ["Its sub-agents may, too", "Allow until the session ends, sub-agents too: change /a/b/c.txt"],
   ] as const) {
     await page.getByLabel(label, { exact: true }).check();
     await expect(yes(page)).toHaveText(words);
   }
   await page.getByLabel("this folder").check();
-  await expect(yes(page)).toHaveText("Allow it to create, change or delete /a/b and everything in it; protected names stay closed, until the session ends, sub-agents too");
+  await expect(yes(page)).toHaveText("Allow until the session ends, sub-agents too: create, change or delete /a/b and everything in it; sensitive files still ask");
   await page.getByLabel("Tell the agent why").pressSequentially("not there");
   await expect(no(page)).toHaveText("Deny and tell why");
   await page.getByLabel("Stop asking for this until the session ends").check();
   await expect(no(page)).toHaveText("Deny and tell why, stop asking");
+  await expect(page.getByText("later ones ask again")).toHaveCount(0);
   // What was chosen stays when the options are closed.
   await options(page);
   await expect(no(page)).toHaveText("Deny and tell why, stop asking");
@@ -278,7 +280,7 @@ test("a grant can be chosen by keyboard, and Escape denies", async ({ page, site
   await page.keyboard.press("Tab");
   await page.keyboard.press("ArrowDown");
   await page.keyboard.press("ArrowDown");
-  await expect(yes(page)).toHaveText("Allow it to create, change or delete /a/b and everything in it; protected names stay closed, for 10 uses");
+  await expect(yes(page)).toHaveText("Allow for 10 uses: create, change or delete /a/b and everything in it; sensitive files still ask");
   for (let n = 0; n < 12 && !(await yes(page).evaluate((it) => it === document.activeElement)); n += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
   const answer = { allow: allow({ patterns: grants(2), lifetime: { uses: 10 } }) };
@@ -351,6 +353,7 @@ test("sensitive resources cannot be granted permanently", async ({ page, site })
 test("the details show tool, server, scopes and arguments", async ({ page, site }) => {
   await asked(page, site, question(1, { trust: "unknown" }));
   await page.getByText("Details", { exact: true }).click();
+  await expect(page.getByText("ask: configuration: a person must be asked (ask_scopes: `write:file`)")).toBeVisible();
   for (const words of ["edit_file", "📁 files", "write:file:/a/b/c.txt", "/a/b/c.txt"]) await expect(page.getByText(words, { exact: true })).toBeVisible();
   await expect(page.getByText("(unknown to this host)")).toBeVisible();
   await expect(page.getByText('"new_text": "two"')).toBeVisible();
@@ -416,7 +419,7 @@ test("a block without bailiwick details offers allow, deny and remember", async 
   await options(page);
   await expect(page.locator("permission-prompt").getByRole("radio")).toHaveCount(2);
   await page.getByLabel("until I revoke it", { exact: true }).check();
-  await expect(yes(page)).toHaveText("Allow this until I revoke it");
+  await expect(yes(page)).toHaveText("Allow until I revoke it");
   await expect(yes(page)).toBeDisabled();
   await page.getByLabel("I understand that this lasts until I revoke it.").check();
   await calm(page);

@@ -309,7 +309,7 @@ test("a denial for a session can be withdrawn", async ({ page, site }) => {
   const host = new ConsoleFake();
   host.state.refusals = [{ run: RUN, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
   await host.open(page, site, "permissions");
-  await expect(page.getByRole("listitem").filter({ hasText: "main/worker-3 may not change /a/x" })).toBeVisible();
+  await expect(page.getByRole("listitem").filter({ hasText: "main/worker-3: may not change /a/x" })).toBeVisible();
   await press(page, page.getByRole("button", { name: "Ask again" }));
   await expect.poll(() => host.to("ask-again")).toEqual([{ run: RUN, refusal: 4 }]);
 });
@@ -336,7 +336,7 @@ test("a rule is given to an agent from the list, with its effect on the last hou
   await expect(form(page).getByText("It would have allowed 7 of the 9 calls that needed a person in the last hour:")).toBeVisible();
   await expect(form(page).locator(".would li")).toHaveText([/^Edit file 1 main\/worker-1/, /^Edit file 2/, "and 5 more"]);
   const body = { run: RUN, pattern: "write:file:/a/docs", reach: "beneath", operations: ["change", "delete"], holder: { agent: "main/worker-1" }, lifetime: { uses: 10 }, descendants: true };
-  expect(host.to("would-allow")).toEqual([body]);
+  expect(host.to("would-allow").at(-1)).toEqual(body);
   expect(host.to("grant")).toEqual([]);
   await give(page);
   await expect.poll(() => host.to("grant")).toEqual([body]);

@@ -2,6 +2,7 @@
 import puppeteer from "puppeteer-core";
 import type { Browser, Page } from "puppeteer-core";
 
+import { serve } from "../files-host.ts";
 import { expect, test as base } from "../fixtures.ts";
 import { project } from "../shots/program.ts";
 import type { Project } from "../shots/program.ts";
@@ -110,7 +111,7 @@ test("a rule given by keyboard is on the permissions page", async ({ tab, starte
   await tab.keyboard.press("o");
   await tabTo(tab, /How many uses/);
   await tab.keyboard.press("ArrowUp");
-  await tabTo(tab, /^Allow .* uses\s*$/);
+  await tabTo(tab, /^Allow for \d+ uses/);
   await answer(tab, "Enter");
   expect((await call)?.isError).not.toBe(true);
   await follow(tab, "Permissions");
@@ -127,4 +128,38 @@ test("the review page shows the changes of a call", async ({ tab, site, started 
   site.put("/", (await agent.read(link?.uri ?? "")) ?? "");
   await tab.goto(site.origin);
   await expect.poll(() => text(tab)).toContain("item.price * item.count");
+});
+
+test("the file browser shows files and changes, by keyboard", async ({ tab, site, started }) => {
+  const agent = await started.agent("refactor");
+  const change = agent.call("edit_file", TOTAL);
+  await started.asked(1, change);
+  await started.answer("allow");
+  await change;
+  const html = (await agent.read("ui://bailiwick/files")) ?? "";
+  const { calls } = await serve(site, { tools: {}, other: (name, input) => agent.call(name, input), resources: agent.read, html });
+  await tab.goto(site.origin);
+  const frame = tab.frames().find((one) => one.parentFrame() !== null);
+  if (!frame) throw new Error("the host has no frame");
+  const inside = (): Promise<string> => frame.evaluate(() => document.body.innerText);
+  await frame.waitForSelector("html[data-app-status=ready]");
+  // The frame has an origin of its own, so it cannot access its host.
+  expect(await frame.evaluate(() => self.origin)).toBe("null");
+  await frame.waitForSelector("[role=treeitem]");
+  const chosen = (): Promise<string | undefined> => frame.evaluate(() => document.querySelector('[role=treeitem][aria-selected="true"] .name')?.textContent ?? undefined);
+  /** Presses Arrow Down until the row with this name is chosen. */
+  const choose = async (name: string): Promise<void> => {
+    await expect.poll(async () => {
+      if ((await chosen()) !== name) await tab.keyboard.press("ArrowDown");
+      return chosen();
+    }).toBe(name);
+  };
+  await frame.focus("[role=tree]");
+  await choose("src");
+  await tab.keyboard.press("ArrowRight");
+  await expect.poll(inside).toContain("cart.rs");
+  await choose("cart.rs");
+  await tab.keyboard.press("Enter");
+  await expect.poll(inside).toContain("item.price * item.count");
+  expect(calls.map(({ name }) => name)).toEqual(expect.arrayContaining(["list_directory", "read_file", "changed_files"]));
 });

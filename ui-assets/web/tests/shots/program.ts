@@ -90,15 +90,15 @@ async function files(): Promise<string> {
   return dir;
 }
 
-/** Serves the project with an approval console; writes need approval. */
-export async function project(): Promise<Project> {
+/** Serves the project with an approval console; writes need approval. `more` are further options of `bailiwick serve`. */
+export async function project(...more: readonly string[]): Promise<Project> {
   const dir = await files();
   const token = randomBytes(32).toString("hex");
   const run = join(dir, "run");
   await mkdir(run);
   await writeFile(join(dir, "mcp.json"), JSON.stringify({ mcpServers: { notes: { command: PROGRAM, args: ["serve", join(dir, "notes")] } } }));
   const env = { BAILIWICK_TOKEN: token, XDG_RUNTIME_DIR: run, XDG_STATE_HOME: run, HOME: run };
-  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`];
+  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`, ...more];
   const [endpoint, child] = await start(["serve", ...options, "--servers", join(dir, "mcp.json"), "--pins", join(dir, "pins"), join(dir, "shop")], env, /http:\S+\/mcp/);
   // The program has written the console's address to a file, because its output is no terminal.
   const address = (await readdir(run)).find((name) => name.endsWith(".html")) ?? "";

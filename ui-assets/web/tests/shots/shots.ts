@@ -70,6 +70,45 @@ for (const [name, call] of Object.entries(ASKED)) {
   });
 }
 
+test("prompt-options", async ({ page, started }) => {
+  await started.asked(1, (await started.agent("claude-code")).call("edit_file", TOTAL));
+  await questions.open(page, started.console);
+  await questions.prompt(page);
+  await questions.options(page, "until the session ends", "this folder");
+  await picture("prompt-options", page);
+});
+
+test("prompt-command", async ({ page }) => {
+  const started = await project("--exec", "--ask-scopes=execute:command", "--grantable=execute:command");
+  try {
+    await started.asked(1, (await started.agent("claude-code")).call("run_command", { argv: ["ls", "-l", "src"] }));
+    await questions.open(page, started.console);
+    const prompt = await questions.prompt(page);
+    await page.setViewportSize({ width: 900, height: 900 });
+    await picture("prompt-command", prompt);
+  } finally {
+    await started.close();
+  }
+});
+
+test("prompt-forced-colors", async ({ page, started }) => {
+  await started.asked(1, (await started.agent("claude-code")).call("delete", { path: "old", recursive: true }));
+  await page.emulateMedia({ forcedColors: "active" });
+  await questions.open(page, started.console);
+  const prompt = await questions.prompt(page);
+  await page.setViewportSize({ width: 900, height: 900 });
+  await picture("prompt-forced-colors", prompt);
+});
+
+test("blocked", async ({ page, started }) => {
+  const writer = await started.agent("writer");
+  await started.asked(1, writer.call("delete", { path: "docs/style.md" }));
+  await questions.open(page, started.console);
+  await questions.prompt(page);
+  await questions.stop(page);
+  await picture("blocked", page);
+});
+
 test("inbox", async ({ page, started }) => {
   const calls: readonly (readonly [string, string, object])[] = [
     ["refactor", "edit_file", TOTAL],
@@ -88,6 +127,9 @@ test("inbox", async ({ page, started }) => {
   await questions.open(page, started.console);
   await questions.list(page, calls.length);
   await pictures("inbox", page);
+  await page.setViewportSize(WIDE);
+  await questions.together(page, calls.length);
+  await picture("together", page);
 });
 
 /** Two agents whose calls have ended in different ways: applied, denied, stale, failed and cancelled. */
@@ -122,6 +164,26 @@ test("outcomes", async ({ page, started }) => {
   await picture("outcomes", page);
 });
 
+test("expired", async ({ page }) => {
+  const started = await project("--question-timeout=10");
+  try {
+    const writer = await started.agent("writer");
+    const missed = writer.call("write_file", { path: "docs/limits.md", content: "# Limits\n" });
+    await started.asked(1, missed);
+    await missed;
+    const call = writer.call("delete", { path: "docs/style.md" });
+    await started.asked(1, call);
+    await questions.open(page, started.console);
+    await call;
+    await questions.expired(page, /Delete docs\/style\.md/);
+    await picture("prompt-expired", page);
+    await questions.outcomes(page, /Create docs\/limits\.md/);
+    await picture("outcomes-expired", page);
+  } finally {
+    await started.close();
+  }
+});
+
 test("activity", async ({ page, started }) => {
   await history(started);
   await activity.open(page, started.console);
@@ -139,6 +201,9 @@ test("permissions", async ({ page, started }) => {
   await history(started);
   await permissions.open(page, started.console);
   await pictures("permissions", page);
+  await page.setViewportSize(WIDE);
+  await permissions.draft(page, "writer");
+  await picture("permissions-rule", page.locator("details", { hasText: "Give a rule" }));
 });
 
 test("review", async ({ page, site, started }) => {

@@ -18,6 +18,26 @@ export const questions = {
     await expect(prompt.getByRole("button", { name: /^Allow/ }).first()).toBeVisible();
     return prompt;
   },
+  /** Opens the options, and chooses how long and what an answer allows. */
+  async options(page: Page, time: string, reach: string): Promise<void> {
+    await page.getByRole("button", { name: "More options" }).click();
+    await page.getByLabel(time, { exact: true }).check();
+    await page.getByLabel(reach).check();
+  },
+  /** Denies the question and those like it, and shows what is denied. */
+  async stop(page: Page): Promise<void> {
+    await page.getByRole("button", { name: "More options" }).click();
+    await page.getByLabel(/^Stop asking/).check();
+    await page.getByRole("button", { name: /^Deny/ }).click();
+    await this.empty(page);
+    await page.getByRole("button", { name: /^Blocked/ }).click();
+    await expect(page.getByRole("button", { name: "Ask again" })).toBeVisible();
+  },
+  /** Shows all questions together. */
+  async together(page: Page, count: number): Promise<void> {
+    await page.getByRole("button", { name: new RegExp(`^Allow or deny all ${count}`) }).click();
+    await expect(page.getByRole("button", { name: /^Allow \d ticked once/ })).toBeEnabled();
+  },
   /** Opens the first question of the list, which a narrow page shows alone. */
   async show(page: Page): Promise<void> {
     await page.locator("button.row").first().click();
@@ -31,6 +51,12 @@ export const questions = {
   /** The page without open questions. */
   async empty(page: Page): Promise<void> {
     await expect(page.getByText(/No pending requests/)).toBeVisible();
+  },
+  /** The shown question, which nobody has answered in time. */
+  async expired(page: Page, name: RegExp): Promise<void> {
+    const prompt = page.locator('permission-prompt[data-status="expired"]');
+    await expect(prompt.getByRole("heading", { name })).toBeVisible();
+    await expect(prompt.getByText("Denied: no answer in time.")).toBeVisible();
   },
   /** The outcomes of earlier questions, with this one shown. */
   async outcomes(page: Page, name: RegExp): Promise<void> {
@@ -56,6 +82,14 @@ export const activity = {
 export const permissions = {
   async open(page: Page, url: string): Promise<void> {
     await sibling(page, url, "Permissions");
+  },
+  /** Drafts a rule for an agent. */
+  async draft(page: Page, agent: string): Promise<void> {
+    await page.getByRole("heading", { name: "Give a rule" }).click();
+    const form = page.locator(".form");
+    await form.getByLabel(/^Agent/).selectOption({ label: `~${agent}` });
+    await form.getByLabel(/^May/).selectOption("write");
+    await expect(page.getByText(/^It would have allowed/)).toBeVisible();
   },
 };
 
