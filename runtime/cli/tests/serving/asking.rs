@@ -602,10 +602,7 @@ fn question_without_an_answer_ends_after_the_question_timeout() {
     }
     assert_eq!(ended["id"], "w", "{ended}");
     assert_eq!(code(&ended), "PERMISSION_DENIED", "{ended}");
-    assert_eq!(
-        ended["result"]["structuredContent"]["details"]["denied_by"],
-        "nobody"
-    );
+    assert_eq!(ended["result"]["structuredContent"]["denied_by"], "nobody");
     assert!(!root.join("new").exists());
 }
 
