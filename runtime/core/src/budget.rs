@@ -16,6 +16,37 @@ pub struct Budget {
     pub files_touched: Option<u64>,
     /// Child workers, at any depth.
     pub children: Option<u64>,
+    /// CPU time of commands, in milliseconds.
+    pub cpu_ms: Option<u64>,
+    /// Time for which commands run, in milliseconds. The times of commands that run at the same time are added.
+    pub wall_ms: Option<u64>,
+    /// Bytes that commands print.
+    pub output_bytes: Option<u64>,
+    /// Processes and threads of commands at the same time.
+    pub processes: Option<u64>,
+}
+
+/// What a command took; see [`Act::charge`](crate::tool::Act::charge).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "tools build it")]
+pub struct Usage {
+    /// CPU time, in milliseconds.
+    pub cpu_ms: u64,
+    /// Time for which it ran, in milliseconds.
+    pub wall_ms: u64,
+    /// Bytes that it printed.
+    pub output_bytes: u64,
+}
+
+impl Usage {
+    /// The sum of both.
+    pub(crate) fn plus(self, more: Self) -> Self {
+        Self {
+            cpu_ms: self.cpu_ms.saturating_add(more.cpu_ms),
+            wall_ms: self.wall_ms.saturating_add(more.wall_ms),
+            output_bytes: self.output_bytes.saturating_add(more.output_bytes),
+        }
+    }
 }
 
 impl Budget {
@@ -27,12 +58,20 @@ impl Budget {
             bytes_written,
             files_touched,
             children,
+            cpu_ms,
+            wall_ms,
+            output_bytes,
+            processes,
         } = other;
         Self {
             calls: least(self.calls, calls),
             bytes_written: least(self.bytes_written, bytes_written),
             files_touched: least(self.files_touched, files_touched),
             children: least(self.children, children),
+            cpu_ms: least(self.cpu_ms, cpu_ms),
+            wall_ms: least(self.wall_ms, wall_ms),
+            output_bytes: least(self.output_bytes, output_bytes),
+            processes: least(self.processes, processes),
         }
     }
 }

@@ -14,6 +14,7 @@ use parking_lot::Mutex;
 
 use crate::call::Progress;
 use crate::error::{CallError, Code};
+use crate::id::WorkerId;
 use crate::journal::JournalView;
 use crate::path::VirtualPath;
 use crate::policy::{Authority, Flag, Limits, OpenFolder, Verdict, WriteMode};
@@ -23,7 +24,7 @@ use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 pub(crate) use act::ActRecords;
 pub use act::{Act, ActPermit, ActProgress, OutputStream};
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
-pub use meter::BudgetExceeded;
+pub use meter::{BudgetExceeded, ProcessReservation};
 pub(crate) use meter::{Charge, Meter};
 #[doc(hidden)]
 pub use remote::CallPermit;
@@ -168,6 +169,8 @@ impl StopFlag {
 /// What an authorised call may do; shared by its permits.
 #[derive(Debug)]
 pub(crate) struct PermitScope {
+    /// The worker whose call it is; `None` if no call is made.
+    pub(crate) worker: Option<WorkerId>,
     /// All policy layers, including that of the call.
     pub(crate) authority: Authority,
     /// Grants that this call uses.
@@ -438,6 +441,12 @@ impl ReadPermit {
             .ok_or_else(|| CallError::not_found(path))
     }
 
+    /// Returns the worker whose call it is.
+    #[must_use]
+    pub fn worker(&self) -> Option<WorkerId> {
+        self.scope.worker
+    }
+
     /// Returns the worker's roots in the order of the configuration.
     pub fn roots(&self) -> impl Iterator<Item = &Root> {
         self.scope.roots.iter()
@@ -447,6 +456,13 @@ impl ReadPermit {
     #[must_use]
     pub fn open_folders(&self) -> Vec<OpenFolder> {
         self.scope.authority.open_folders()
+    }
+
+    /// Returns whether the verdict on reading, and whether changes are denied, is the same for `path` and everything
+    /// beneath it; see [`Authority::is_uniform`](crate::policy::Authority::is_uniform).
+    #[must_use]
+    pub fn is_uniform(&self, path: &VirtualPath) -> bool {
+        self.scope.authority.is_uniform(path, &self.scope.granted)
     }
 
     /// Returns the limits of this call, each the strictest of all layers.

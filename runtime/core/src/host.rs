@@ -155,16 +155,23 @@ impl Runtime {
         self.inner.core.audit.monitor().subscribe()
     }
 
+    /// Returns what the operating system enforces besides the checks of the runtime, as in
+    /// [`Status::layers`](crate::worker::Status::layers).
+    #[must_use]
+    pub fn layers(&self) -> Vec<crate::worker::LayerStatus> {
+        self.inner.core.layers()
+    }
+
     /// Returns the counters of the runtime.
     #[must_use]
     pub fn metrics(&self) -> Metrics {
         let core = &self.inner.core;
         let workers = self.workers();
-        let running = workers.iter().map(|it| u64::from(it.status().in_flight));
+        let running = workers.iter().map(|it| u64::from(it.in_flight()));
         Metrics {
             running: running.sum(),
             workers: workers.len(),
-            queued_io: core.io.queued(),
+            queued_io: core.io.queued() + core.io_outside.queued(),
             queued_cpu: core.cpu.queued(),
             ..core.audit.monitor().counters()
         }

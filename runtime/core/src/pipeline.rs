@@ -208,6 +208,11 @@ impl<S> Step<S> {
         Ok(self.at(Parsed))
     }
 
+    /// Whether people granted files outside the worker's roots for this call.
+    pub(crate) fn has_files_outside(&self) -> bool {
+        !self.context.outside.is_empty()
+    }
+
     /// This call at another stage.
     fn at<T>(self, state: T) -> Step<T> {
         Step {
@@ -219,6 +224,7 @@ impl<S> Step<S> {
 
     fn permit_scope(&self, granted: Vec<Coverage>) -> Arc<PermitScope> {
         Arc::new(PermitScope {
+            worker: Some(self.info.worker),
             authority: self.context.authority.clone(),
             granted,
             protected: self.context.protected.clone(),
@@ -431,6 +437,7 @@ pub(crate) fn explain_needs(
 ) -> Vec<Explanation> {
     let permit_scope = || {
         Arc::new(PermitScope {
+            worker: None,
             authority: authority.clone(),
             granted: Vec::new(),
             protected: Vec::new(),

@@ -214,6 +214,12 @@ impl Layer {
         &self.0.everywhere
     }
 
+    /// Whether it has rules about names.
+    fn has_names(&self) -> bool {
+        let mut roots = self.0.roots.entries().iter();
+        !self.0.everywhere.is_empty() || roots.any(roots::Subtree::has_names)
+    }
+
     /// The same layer without rules about names.
     fn without_names(&self) -> Self {
         Self(Arc::new(Compiled {

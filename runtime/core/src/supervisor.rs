@@ -27,7 +27,9 @@ use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
 use crate::root::RootTable;
 use crate::tool::Tools;
-use crate::worker::{Admission, Deadlines, PathLocks, Pool, Shared, ToolSlots, WorkerActor};
+use crate::worker::{
+    Admission, Confinement, Deadlines, LayerStatus, PathLocks, Pool, Shared, ToolSlots, WorkerActor,
+};
 use restart::Restarts;
 
 pub use spawn::SpawnError;
@@ -54,7 +56,12 @@ pub(crate) struct Core {
     pub(crate) call_limit: Duration,
     /// Maximum delegation depth.
     pub(crate) max_depth: usize,
+    /// Runs file tools, confined to the roots.
     pub(crate) io: Arc<Pool>,
+    /// Runs file tools of calls that were granted files outside the roots.
+    pub(crate) io_outside: Arc<Pool>,
+    /// What confines the threads of `io`.
+    pub(crate) confinement: Arc<Confinement>,
     /// Runs tools that are not file tools.
     pub(crate) tool_pool: Arc<Pool>,
     pub(crate) cpu: Arc<Pool>,
@@ -283,6 +290,13 @@ impl Core {
         left
     }
 
+    /// What the operating system enforces.
+    pub(crate) fn layers(&self) -> Vec<LayerStatus> {
+        let mut layers = vec![self.confinement.status()];
+        layers.extend(self.tools.layers().iter().cloned());
+        layers
+    }
+
     /// Revokes all workers without waiting.
     pub(crate) fn close(&self) {
         // The gates stay in the tree, so that a later revocation of one of these workers still waits for its effects.
@@ -297,6 +311,7 @@ impl Core {
         }
         self.broker.stop();
         self.io.close();
+        self.io_outside.close();
         self.tool_pool.close();
         self.cpu.close();
         self.deadlines.close();

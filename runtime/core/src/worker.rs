@@ -9,6 +9,7 @@ mod apps;
 mod blocking;
 mod call_table;
 mod compile;
+mod confinement;
 mod deadline;
 mod delegation;
 mod future;
@@ -43,7 +44,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-pub use crate::budget::Budget;
+pub use crate::budget::{Budget, Usage};
 pub use crate::id::WorkerId;
 pub use crate::supervisor::{Revoked, SpawnError};
 pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
@@ -52,6 +53,8 @@ pub use admission::Admission;
 #[doc(hidden)]
 pub use admission::Done;
 pub(crate) use blocking::{Pool, PoolSize};
+pub(crate) use confinement::Confinement;
+pub use confinement::{ConfineFiles, LayerState, LayerStatus};
 pub(crate) use deadline::Deadlines;
 #[doc(hidden)]
 pub use offered::ToolsChanges;
@@ -171,7 +174,7 @@ impl WorkerSpec {
 }
 
 /// State of a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Status {
     /// Calls in flight, including those that wait for approval.
@@ -180,6 +183,9 @@ pub struct Status {
     pub lost_threads: u32,
     /// Whether the worker was revoked or stopped.
     pub revoked: bool,
+    /// What the operating system enforces besides the checks of the runtime. Reads that need no I/O thread, and files
+    /// outside the roots that a person granted, are not confined.
+    pub layers: Vec<LayerStatus>,
 }
 
 /// Handle of a worker. Cloning it is cheap; dropping it does not end the worker.
@@ -408,13 +414,19 @@ impl Worker {
         prepare::explain(&self.shared, call)
     }
 
+    /// Calls in flight.
+    pub(crate) fn in_flight(&self) -> u32 {
+        self.shared.load.calls()
+    }
+
     /// Returns the state of the worker.
     #[must_use]
     pub fn status(&self) -> Status {
         Status {
-            in_flight: self.shared.load.calls(),
+            in_flight: self.in_flight(),
             lost_threads: self.shared.lost.load(Ordering::Acquire),
             revoked: self.shared.gate().is_closed(),
+            layers: self.shared.core.layers(),
         }
     }
 

@@ -9,7 +9,8 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Gate, Pass, PermitScope, ReadPermit, revoked};
+use super::{Gate, Meter, Pass, PermitScope, ProcessReservation, ReadPermit, revoked};
+use crate::budget::Usage;
 use crate::error::{CallError, Code};
 
 /// Maximum size of the details of one record, as JSON in bytes.
@@ -31,17 +32,22 @@ pub enum OutputStream {
 /// Audits details of an effect.
 type Recorder = Box<dyn Fn(Value) -> Result<(), CallError> + Send + Sync>;
 
-/// What an effect leaves behind besides its reply: records in the audit, and output for artifacts.
+/// What an effect leaves behind besides its reply: records in the audit, output for artifacts, and what it took of
+/// budgets.
 pub(crate) struct ActRecords {
     recorder: Recorder,
     kept: Mutex<Vec<(OutputStream, Bytes)>>,
+    meter: Arc<Meter>,
+    used: Mutex<Usage>,
 }
 
 impl ActRecords {
-    pub(crate) fn new(recorder: Recorder) -> Self {
+    pub(crate) fn new(recorder: Recorder, meter: Arc<Meter>) -> Self {
         Self {
             recorder,
             kept: Mutex::default(),
+            meter,
+            used: Mutex::default(),
         }
     }
 
@@ -180,6 +186,31 @@ impl Act {
             Some(records) => (records.recorder)(details),
             None => Ok(()),
         }
+    }
+
+    /// Charges what the effect took to the budgets of the worker and its ancestors, and to that of the call. It is charged
+    /// even if that exceeds a budget.
+    ///
+    /// # Errors
+    /// `BUDGET` if a budget is exceeded; the tool then ends the effect.
+    pub fn charge(&self, usage: Usage) -> Result<(), CallError> {
+        let Some(records) = &self.records else {
+            return Ok(());
+        };
+        let call = (self.read.limits().budget, &mut *records.used.lock());
+        Ok(records.meter.charge_usage(usage, call)?)
+    }
+
+    /// Reserves processes, at most `most` and as many as the budgets leave; `None` if the call has no budgets.
+    ///
+    /// # Errors
+    /// `BUDGET` if none are left.
+    pub fn reserve_processes(&self, most: u64) -> Result<Option<ProcessReservation>, CallError> {
+        let Some(records) = &self.records else {
+            return Ok(None);
+        };
+        let of_call = self.read.limits().budget.processes.unwrap_or(u64::MAX);
+        Ok(Some(records.meter.reserve_processes(most.min(of_call))?))
     }
 
     /// Keeps output of a program as an artifact of the call, which people can read. Output that is kept after the call

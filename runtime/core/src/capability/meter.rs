@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use crate::budget::Budget;
+use crate::budget::{Budget, Usage};
 use crate::effect::Cost;
 use crate::error::{CallError, Code};
 
@@ -31,6 +31,10 @@ struct Amount {
     bytes: u64,
     files: u64,
     children: u64,
+    cpu_ms: u64,
+    wall_ms: u64,
+    output_bytes: u64,
+    processes: u64,
 }
 
 /// Amounts that one worker and its subtree were charged. A charge to a child is also charged to its parent.
@@ -75,6 +79,43 @@ impl BudgetExceeded {
     }
 }
 
+impl From<Usage> for Amount {
+    fn from(usage: Usage) -> Self {
+        let Usage {
+            cpu_ms,
+            wall_ms,
+            output_bytes,
+        } = usage;
+        Self {
+            cpu_ms,
+            wall_ms,
+            output_bytes,
+            ..Self::default()
+        }
+    }
+}
+
+/// Processes that a command may have. They are given back when it is dropped.
+#[derive(Debug)]
+pub struct ProcessReservation {
+    meter: Arc<Meter>,
+    count: u64,
+}
+
+impl ProcessReservation {
+    /// Returns how many they are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+}
+
+impl Drop for ProcessReservation {
+    fn drop(&mut self) {
+        self.meter.give_back(Amount::of_processes(self.count));
+    }
+}
+
 impl From<Cost> for Amount {
     fn from(cost: Cost) -> Self {
         Self {
@@ -93,6 +134,10 @@ impl Amount {
             bytes_written,
             files_touched,
             children,
+            cpu_ms,
+            wall_ms,
+            output_bytes,
+            processes,
         } = budget;
         let sum = |what, spent: u64, more: u64, limit: Option<u64>| {
             let sum = spent.saturating_add(more);
@@ -104,7 +149,36 @@ impl Amount {
             bytes: sum("bytes written", self.bytes, more.bytes, bytes_written)?,
             files: sum("files touched", self.files, more.files, files_touched)?,
             children: sum("children", self.children, more.children, children)?,
+            cpu_ms: sum("milliseconds of CPU time", self.cpu_ms, more.cpu_ms, cpu_ms)?,
+            wall_ms: sum(
+                "milliseconds of commands",
+                self.wall_ms,
+                more.wall_ms,
+                wall_ms,
+            )?,
+            output_bytes: sum(
+                "bytes printed",
+                self.output_bytes,
+                more.output_bytes,
+                output_bytes,
+            )?,
+            processes: sum("processes", self.processes, more.processes, processes)?,
         })
+    }
+
+    fn usage(self) -> Usage {
+        Usage {
+            cpu_ms: self.cpu_ms,
+            wall_ms: self.wall_ms,
+            output_bytes: self.output_bytes,
+        }
+    }
+
+    fn of_processes(processes: u64) -> Self {
+        Self {
+            processes,
+            ..Self::default()
+        }
     }
 
     fn minus(self, less: Self) -> Self {
@@ -113,6 +187,10 @@ impl Amount {
             bytes: self.bytes.saturating_sub(less.bytes),
             files: self.files.saturating_sub(less.files),
             children: self.children.saturating_sub(less.children),
+            cpu_ms: self.cpu_ms.saturating_sub(less.cpu_ms),
+            wall_ms: self.wall_ms.saturating_sub(less.wall_ms),
+            output_bytes: self.output_bytes.saturating_sub(less.output_bytes),
+            processes: self.processes.saturating_sub(less.processes),
         }
     }
 }
@@ -174,6 +252,68 @@ impl Meter {
         }
         *spent = sum;
         Ok(())
+    }
+
+    /// Charges what a command took, even if that exceeds a budget. `call` is the budget of the single call, of which `before`
+    /// was taken.
+    pub(crate) fn charge_usage(
+        &self,
+        usage: Usage,
+        (call, before): (Budget, &mut Usage),
+    ) -> Result<(), BudgetExceeded> {
+        *before = before.plus(usage);
+        let over = |total: Usage, budget| Amount::default().plus(total.into(), budget).err();
+        let mut exceeded = over(*before, call);
+        let mut next = Some(self);
+        while let Some(meter) = next {
+            let mut spent = meter.spent.lock();
+            let total = spent.usage().plus(usage);
+            exceeded = exceeded.or(over(total, meter.budget));
+            *spent = Amount {
+                calls: spent.calls,
+                bytes: spent.bytes,
+                files: spent.files,
+                children: spent.children,
+                processes: spent.processes,
+                ..total.into()
+            };
+            next = meter.parent.as_deref();
+        }
+        exceeded.map_or(Ok(()), Err)
+    }
+
+    /// Reserves processes, at most `most` and as many as this meter and all its ancestors have left.
+    pub(crate) fn reserve_processes(
+        self: &Arc<Self>,
+        most: u64,
+    ) -> Result<ProcessReservation, BudgetExceeded> {
+        let mut count = most;
+        loop {
+            let added = self.add(Amount::of_processes(count));
+            match added {
+                Ok(()) => {
+                    let meter = Arc::clone(self);
+                    return Ok(ProcessReservation { meter, count });
+                }
+                Err(exceeded) if count <= 1 => return Err(exceeded),
+                Err(_) => count = self.processes_left().clamp(1, count - 1),
+            }
+        }
+    }
+
+    fn processes_left(&self) -> u64 {
+        let mut least = u64::MAX;
+        let mut next = Some(self);
+        while let Some(meter) = next {
+            let spent = meter.spent.lock().processes;
+            let left = meter
+                .budget
+                .processes
+                .map(|limit| limit.saturating_sub(spent));
+            least = least.min(left.unwrap_or(u64::MAX));
+            next = meter.parent.as_deref();
+        }
+        least
     }
 
     fn give_back(&self, amount: Amount) {
@@ -292,6 +432,56 @@ mod tests {
                 drop(child.charge_effect(cost(1)).unwrap());
             }
         });
+    }
+
+    #[test]
+    fn what_a_command_took_is_charged_to_all_ancestors_even_beyond_their_budgets() {
+        let budget = Budget {
+            cpu_ms: Some(100),
+            ..Budget::default()
+        };
+        let parent = Arc::new(Meter::new(budget, None));
+        let child = || Meter::new(Budget::default(), Some(Arc::clone(&parent)));
+        let (one, other) = (child(), child());
+        let usage = |cpu_ms| Usage {
+            cpu_ms,
+            ..Usage::default()
+        };
+        let none = Budget::default();
+        let mut call = Usage::default();
+        assert_eq!(one.charge_usage(usage(90), (none, &mut call)), Ok(()));
+        let exceeded = other.charge_usage(usage(20), (none, &mut call));
+        assert_eq!(exceeded.unwrap_err().limit, 100);
+        assert_eq!(parent.spent.lock().cpu_ms, 110);
+        // The budget of the call counts what the call took so far.
+        let mut call = Usage::default();
+        let own = Budget {
+            cpu_ms: Some(10),
+            ..none
+        };
+        let free = Meter::new(none, None);
+        assert_eq!(free.charge_usage(usage(8), (own, &mut call)), Ok(()));
+        assert!(free.charge_usage(usage(8), (own, &mut call)).is_err());
+        // It stays exceeded.
+        let nothing = Usage::default();
+        assert!(free.charge_usage(nothing, (own, &mut call)).is_err());
+    }
+
+    #[test]
+    fn processes_are_shared_by_a_subtree_and_given_back() {
+        let budget = Budget {
+            processes: Some(10),
+            ..Budget::default()
+        };
+        let parent = Arc::new(Meter::new(budget, None));
+        let child = Arc::new(Meter::new(Budget::default(), Some(Arc::clone(&parent))));
+        let first = child.reserve_processes(7).unwrap();
+        let second = parent.reserve_processes(7).unwrap();
+        assert_eq!((first.count(), second.count()), (7, 3));
+        let exceeded = child.reserve_processes(7).unwrap_err();
+        assert_eq!((exceeded.what, exceeded.limit), ("processes", 10));
+        drop(first);
+        assert_eq!(child.reserve_processes(9).unwrap().count(), 7);
     }
 
     #[test]

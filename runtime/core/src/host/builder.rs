@@ -21,7 +21,9 @@ use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::Core;
 use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
-use crate::worker::{Admission, Deadlines, PathLocks, Pool, ToolSlots, recover};
+use crate::worker::{
+    Admission, ConfineFiles, Deadlines, PathLocks, Pool, ToolSlots, recover,
+};
 use check::Checked;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -132,6 +134,9 @@ pub enum BuildFault {
     /// The operating system has no random bytes.
     #[error("cannot get random bytes from the operating system")]
     Random(#[source] std::io::Error),
+    /// The I/O threads cannot be confined to the roots, as [`RuntimeBuilder::confine_files`] requires.
+    #[error("cannot confine the I/O threads to the roots with Landlock: {0}")]
+    Confinement(String),
     /// The thread that writes the audit log did not start.
     #[error("the audit did not start")]
     Audit(#[source] std::io::Error),
@@ -179,6 +184,7 @@ pub struct RuntimeBuilder {
     admission: Admission,
     call_limit: Duration,
     max_depth: usize,
+    confine_files: ConfineFiles,
     io_threads: usize,
     tool_threads: usize,
     preview_key: Option<PreviewKey>,
@@ -224,6 +230,7 @@ impl RuntimeBuilder {
             admission: Admission::default(),
             call_limit: Duration::from_secs(30),
             max_depth: 8,
+            confine_files: ConfineFiles::default(),
             io_threads: 8,
             tool_threads: 8,
             preview_key: None,
@@ -478,6 +485,18 @@ impl RuntimeBuilder {
         self
     }
 
+    /// Sets whether Landlock confines the I/O threads, which run file tools: they can then open nothing outside the roots,
+    /// change nothing in roots that are read-only, and run no programs, even if a check of a path is wrong. The rules are
+    /// tested when the runtime is built and on each thread. By default this is done if the kernel can do it.
+    ///
+    /// Small reads that run without an I/O thread are not confined, and calls that a person granted files outside the
+    /// roots run on other I/O threads. A program or thread that a file tool starts is confined, too.
+    #[must_use]
+    pub fn confine_files(mut self, confine: ConfineFiles) -> Self {
+        self.confine_files = confine;
+        self
+    }
+
     /// Sets the number of I/O threads (8 by default; up to twice as many while some are blocked).
     #[must_use]
     pub fn io_threads(mut self, threads: usize) -> Self {
@@ -507,6 +526,7 @@ impl RuntimeBuilder {
             kept_out,
             authority,
         } = self.check()?;
+        let confinement = threads::confinement(self.confine_files, &config, &roots)?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
         if let Some(keep) = self.keep_calls {
             audit.monitor().keep_calls(keep);
@@ -538,7 +558,9 @@ impl RuntimeBuilder {
             admission: self.admission,
             call_limit: self.call_limit,
             max_depth: self.max_depth,
-            io: Pool::new("io", threads::io(self.io_threads)),
+            io: Pool::confined("io", threads::io(self.io_threads), &confinement),
+            io_outside: Pool::new("io-outside", threads::io(self.io_threads)),
+            confinement,
             tool_pool: Pool::new("tools", threads::io(self.tool_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),

@@ -103,7 +103,8 @@ struct Form {
 const BUILT_IN: &str = include_str!("templates.json");
 
 impl Template {
-    /// Returns the built-in templates: `read-only`, `reviewer`, `editor`, `scratch`.
+    /// Returns the built-in templates: `read-only`, `reviewer`, `editor`, `builder`, `scratch`. Only
+    /// `builder` allows commands; the first use of any other program asks.
     #[must_use]
     pub fn built_in() -> Vec<Self> {
         // A test reads them.
@@ -303,7 +304,10 @@ mod tests {
                 template.name().to_owned()
             })
             .collect();
-        assert_eq!(names, ["read-only", "reviewer", "editor", "scratch"]);
+        assert_eq!(
+            names,
+            ["read-only", "reviewer", "editor", "builder", "scratch"]
+        );
     }
 
     #[test]

@@ -376,6 +376,10 @@ pub(crate) struct DenyGlobs {
 }
 
 impl DenyGlobs {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.deny.is_none() && self.immutable.is_none()
+    }
+
     pub(crate) fn compile(
         deny: &[String],
         immutable: &[String],

@@ -56,6 +56,10 @@ impl Limits {
             bytes_written: None,
             files_touched: None,
             children: None,
+            cpu_ms: None,
+            wall_ms: None,
+            output_bytes: None,
+            processes: None,
         },
     };
 
@@ -153,6 +157,14 @@ impl LimitFields {
             budget.files_touched,
         )?;
         within("budget/children", wanted.children, budget.children)?;
+        within("budget/cpu_ms", wanted.cpu_ms, budget.cpu_ms)?;
+        within("budget/wall_ms", wanted.wall_ms, budget.wall_ms)?;
+        within(
+            "budget/output_bytes",
+            wanted.output_bytes,
+            budget.output_bytes,
+        )?;
+        within("budget/processes", wanted.processes, budget.processes)?;
         let (key, held) = ("min_interval_ms", held.min_interval_ms);
         match self.counts.get(&Limit::MinIntervalMs) {
             Some(&wanted) if wanted < held => {

@@ -3,11 +3,12 @@
 use std::fmt;
 
 use super::authority::Authority;
+use super::fold::fold;
 use super::globs::literal_paths;
 use super::roots::Subtree;
 use super::verdict::Verdict;
-use crate::path::VirtualPath;
-use crate::scope::{Scope, Verb};
+use crate::path::{VirtualPath, beneath};
+use crate::scope::{Coverage, Scope, Verb};
 
 /// A folder, or a single file, that a worker may use. The verdicts apply to everything beneath it, except where the
 /// worker's policies have other rules.
@@ -95,6 +96,24 @@ impl Authority {
             })
         };
         paths.into_iter().filter_map(open).collect()
+    }
+
+    /// Returns whether the verdict on reading, and whether changes are denied, is the same for `path` and everything
+    /// beneath it, given `granted`. If this is not certain, the result is false. Protected names are not considered, since
+    /// their changes are never denied because of them.
+    #[must_use]
+    pub fn is_uniform(&self, path: &VirtualPath, granted: &[Coverage]) -> bool {
+        let has_names = |entry: &Subtree| entry.has_names();
+        let mut layers = self.layers().iter();
+        if self.base().entries().any(has_names) || layers.any(|held| held.layer.has_names()) {
+            return false;
+        }
+        let top = fold(path.as_str());
+        let is_at_or_beneath = |other: &VirtualPath| beneath(&fold(other.as_str()), &top).is_some();
+        let mut boundaries = self.boundaries().into_iter();
+        let mut grants = granted.iter().filter_map(Coverage::path);
+        !boundaries.any(|other| other != *path && is_at_or_beneath(&other))
+            && !grants.any(is_at_or_beneath)
     }
 
     fn verdicts(&self, path: &VirtualPath) -> (Verdict, Verdict) {

@@ -233,6 +233,11 @@ impl Subtree {
         }
     }
 
+    /// Whether it has rules about names.
+    pub(super) fn has_names(&self) -> bool {
+        matches!(self.allowed, AllowSet::Matching(_)) || !self.denied.is_empty()
+    }
+
     /// Its deny and immutable globs.
     pub(super) fn denied(&self) -> &DenyGlobs {
         &self.denied

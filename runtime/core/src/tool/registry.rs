@@ -13,6 +13,7 @@ use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
 use crate::journal::UndoRecord;
 use crate::scope::{Scope, ScopeError, ScopePattern};
+use crate::worker::LayerStatus;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -206,6 +207,7 @@ pub enum RegistryError {
 pub struct ToolSet {
     tools: BTreeMap<ToolName, Arc<Entry>>,
     faults: Vec<RegistryError>,
+    layers: Vec<LayerStatus>,
 }
 
 impl ToolSet {
@@ -291,10 +293,19 @@ impl ToolSet {
         self
     }
 
+    /// Adds what the operating system enforces for the tools of this set, for
+    /// [`Status::layers`](crate::worker::Status::layers).
+    #[must_use]
+    pub fn layers(mut self, layers: impl IntoIterator<Item = LayerStatus>) -> Self {
+        self.layers.extend(layers);
+        self
+    }
+
     /// Adds the tools of another set.
     #[must_use]
     pub fn and(mut self, other: Self) -> Self {
         self.faults.extend(other.faults);
+        self.layers.extend(other.layers);
         other.tools.into_values().fold(self, Self::keep)
     }
 
@@ -318,6 +329,10 @@ impl ToolSet {
     }
 
     /// The faults of the set.
+    pub(crate) fn own_layers(&self) -> &[LayerStatus] {
+        &self.layers
+    }
+
     pub(crate) fn faults(&self) -> &[RegistryError] {
         &self.faults
     }

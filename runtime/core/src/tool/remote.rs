@@ -21,6 +21,7 @@ use crate::path::VirtualPath;
 use crate::policy::PolicyError;
 use crate::requests::{BoxFuture, CallRequests};
 use crate::scope::{Marks, Scope};
+use crate::worker::LayerStatus;
 
 /// Reply of a server.
 #[derive(Debug)]
@@ -182,6 +183,11 @@ pub(crate) struct Tools {
 impl Tools {
     pub(crate) fn new(own: ToolSet, remote: Arc<RemoteTools>) -> Self {
         Self { own, remote }
+    }
+
+    /// What the operating system enforces for the runtime's own tools.
+    pub(crate) fn layers(&self) -> &[LayerStatus] {
+        self.own.own_layers()
     }
 
     /// Whether its third-party tools are in the table `remote`.

@@ -24,13 +24,14 @@ impl Shared {
         let planned = step.planned(job, plan)?;
         let (info, token) = (Arc::clone(planned.info()), planned.token());
         let (job, plan, permit) = planned.permit();
-        let records = Arc::new(ActRecords::new(Box::new({
+        let recorder = Box::new({
             let (shared, info) = (Arc::clone(self), Arc::clone(&info));
             move |details| {
                 let details = Box::new(details);
                 shared.audit(&info, AuditStep::Recorded { details })
             }
-        })));
+        });
+        let records = Arc::new(ActRecords::new(recorder, Arc::clone(&self.meter)));
         let permit = permit.recording(Arc::clone(&records));
         let gates = permit.gates();
         let _passes = passes(&gates)?;

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
+use super::Confinement;
 use crate::path::VirtualPath;
 
 /// Size of a pool.
@@ -68,15 +69,35 @@ struct State {
 pub(crate) struct Pool {
     name: &'static str,
     size: PoolSize,
+    /// Confines each thread before its first job.
+    confinement: Option<Arc<Confinement>>,
     state: Mutex<State>,
     ready: Condvar,
 }
 
 impl Pool {
     pub(crate) fn new(name: &'static str, size: PoolSize) -> Arc<Self> {
+        Self::with(name, size, None)
+    }
+
+    /// A pool whose threads are confined.
+    pub(crate) fn confined(
+        name: &'static str,
+        size: PoolSize,
+        confinement: &Arc<Confinement>,
+    ) -> Arc<Self> {
+        Self::with(name, size, Some(Arc::clone(confinement)))
+    }
+
+    fn with(
+        name: &'static str,
+        size: PoolSize,
+        confinement: Option<Arc<Confinement>>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             name,
             size,
+            confinement,
             state: Mutex::default(),
             ready: Condvar::new(),
         })
@@ -202,7 +223,14 @@ impl Pool {
     }
 
     fn work(&self) {
+        let confinement = self.confinement.as_ref();
+        let may_work = confinement.is_none_or(|confinement| confinement.enter());
         let mut state = self.state.lock();
+        if !may_work {
+            // The next job that is submitted starts another thread.
+            state.threads -= 1;
+            return;
+        }
         loop {
             if let Some(job) = self.take(&mut state) {
                 drop(state);

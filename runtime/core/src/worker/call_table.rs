@@ -88,6 +88,8 @@ enum PoolKind {
     Cpu,
     /// File tools.
     Io,
+    /// File tools of calls that were granted files outside the roots.
+    IoOutside,
     /// Other tools.
     Tools,
 }

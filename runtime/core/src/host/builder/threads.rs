@@ -1,12 +1,17 @@
 //! Sizes of the thread pools and the number of supervisors.
 
+use std::os::fd::AsFd as _;
 use std::sync::Arc;
 
 use ractor::Actor;
 
 use super::BuildFault;
+use crate::config::Config;
+use crate::path::VirtualPath;
+use crate::policy::Access;
+use crate::root::RootTable;
 use crate::supervisor::{Core, Supervisor};
-use crate::worker::PoolSize;
+use crate::worker::{ConfineFiles, Confinement, PoolSize};
 
 pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
@@ -28,6 +33,24 @@ pub(super) fn cpu() -> PoolSize {
         queue: 4096,
         per_root: cores(),
     }
+}
+
+/// The rules that confine the I/O threads to the roots. They can open nothing else, also not for the runtime itself.
+pub(super) fn confinement(
+    mode: ConfineFiles,
+    config: &Config,
+    roots: &RootTable,
+) -> Result<Arc<Confinement>, BuildFault> {
+    let is_read_only = |mount: &VirtualPath| {
+        let mut configured = config.roots.iter();
+        configured.any(|root| root.mount == *mount && root.access == Access::Read)
+    };
+    let open: Vec<_> = roots
+        .iter()
+        .map(|root| (root.dir().as_fd(), !is_read_only(root.mount())))
+        .collect();
+    let confinement = Confinement::new(mode, &open).map_err(BuildFault::Confinement)?;
+    Ok(Arc::new(confinement))
 }
 
 /// Actors cannot be started outside a tokio runtime.

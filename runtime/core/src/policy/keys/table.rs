@@ -137,6 +137,18 @@ keys! {
     "budget/children": Count, Min, Any, Any,
         "Child workers, at any depth",
         "4";
+    "budget/cpu_ms": Count, Min, Any, Any,
+        "CPU time of commands, in milliseconds",
+        "600000";
+    "budget/wall_ms": Count, Min, Any, Any,
+        "Time for which commands run, in milliseconds",
+        "1800000";
+    "budget/output_bytes": Count, Min, Any, Any,
+        "Bytes that commands print",
+        "10485760";
+    "budget/processes": Count, Min, Any, Any,
+        "Processes and threads of commands at the same time",
+        "512";
     "grantable": Patterns, Identity, Configuration, Any,
         "Scopes that a person may grant outside the roots",
         r#"["read:file:/home/me/other"]"#;

@@ -59,7 +59,14 @@ fn case(key: &str) -> [Value; 2] {
         "read_max_bytes" | "write_max_bytes" | "max_results" | "max_calls" | "ttl_ms"
         | "min_interval_ms" => [plain, with(key, json!(7))],
         "budget" => [plain, with(key, json!({ "calls": 1 }))],
-        "budget/calls" | "budget/bytes_written" | "budget/files_touched" | "budget/children" => {
+        "budget/calls"
+        | "budget/bytes_written"
+        | "budget/files_touched"
+        | "budget/children"
+        | "budget/cpu_ms"
+        | "budget/wall_ms"
+        | "budget/output_bytes"
+        | "budget/processes" => {
             let name = key.split_once('/').unwrap().1;
             [plain, with("budget", json!({ name: 1 }))]
         }

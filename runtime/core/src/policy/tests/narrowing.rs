@@ -223,6 +223,7 @@ fn budget(
         bytes_written,
         files_touched,
         children,
+        ..Budget::default()
     }
 }
 

@@ -148,4 +148,49 @@ proptest! {
             }
         }
     }
+
+    #[test]
+    fn verdicts_in_a_uniform_subtree_are_equal(
+        roots in proptest::collection::vec(root(true), 1..4),
+        policies in proptest::collection::vec(policy(), 0..3),
+    ) {
+        let mut worker = configured(&json!({ "roots": roots }));
+        for policy in &policies {
+            worker = worker.narrow(&compiled(policy));
+        }
+        for top in PATHS.iter().filter(|top| worker.is_uniform(&super::path(top), &[])) {
+            let beneath = PATHS.iter().filter(|path| super::path(path).starts_with(&super::path(top)));
+            for path in beneath {
+                let verdicts = |path| {
+                    let write = verdict(&worker, Verb::Write, path);
+                    (verdict(&worker, Verb::Read, path), write == Deny)
+                };
+                prop_assert_eq!(verdicts(path), verdicts(top), "{} in {}", path, top);
+            }
+        }
+    }
+}
+
+#[test]
+fn subtree_is_uniform_unless_a_rule_may_match_beneath_it() {
+    let host =
+        configured(&json!({ "roots": [{ "path": "/r" }, { "path": "/r/b", "access": "read" }] }));
+    let uniform = |authority: &Authority, path| authority.is_uniform(&super::path(path), &[]);
+    assert!(!uniform(&host, "/r"));
+    assert!(uniform(&host, "/r/a"));
+    assert!(uniform(&host, "/r/b"));
+    for rule in [
+        Policy::new().deny_glob("**/.env"),
+        Policy::new().immutable_glob("x"),
+        Policy::new().allow("read:file:/r/a/b"),
+        Policy::new().ask("write:file:/r/a/b/c"),
+        Policy::new().deny("write:file:/R/A/b"),
+        Policy::new().root("/r").block("/r/a/b"),
+    ] {
+        assert!(!uniform(&under(&host, &rule), "/r/a"), "{rule:?}");
+    }
+    let granted: Scope = "read:file:/r/a/x".parse().unwrap();
+    let granted = [crate::scope::Coverage::of(&granted)];
+    assert!(!host.is_uniform(&super::path("/r/a"), &granted));
+    assert!(host.is_uniform(&super::path("/r/a/b"), &granted));
 }

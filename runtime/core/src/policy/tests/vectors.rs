@@ -518,7 +518,10 @@ fn policy_round_trips_through_json() {
         "read_only": true, "strict_hardlinks": true, "require_preview": true, "require_approval": true,
         "read_max_bytes": 1, "write_max_bytes": 2, "max_results": 3, "max_calls": 4, "ttl_ms": 5,
         "min_interval_ms": 6,
-        "budget": { "calls": 1, "bytes_written": 2, "files_touched": 3, "children": 4 },
+        "budget": {
+            "calls": 1, "bytes_written": 2, "files_touched": 3, "children": 4, "cpu_ms": 5, "wall_ms": 6,
+            "output_bytes": 7, "processes": 8,
+        },
     });
     let policy = Policy::parse(&value).unwrap();
     assert_eq!(serde_json::to_value(&policy).unwrap(), value);

@@ -190,7 +190,8 @@ impl CallTable {
             return self.question(id, waiting, None, caller);
         };
         let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&caller.info));
-        let (pool, slot) = (self.pool_for(&caller), caller.slot.take());
+        let pool = self.pool_for(&caller, waiting.has_files_outside());
+        let slot = caller.slot.take();
         let work = move || {
             report_start(&shared, id, pool);
             let plan = || jobs::plan(&shared, &info, &*job, &permit);
@@ -214,7 +215,7 @@ impl CallTable {
         let held = (caller.path_lock.take(), caller.slot.take());
         let root = self.shared.root_of(step.needs());
         let span = caller.span.clone();
-        let pool = self.pool_for(&caller);
+        let pool = self.pool_for(&caller, step.has_files_outside());
         let work = move || {
             report_start(&shared, id, pool);
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
@@ -227,10 +228,11 @@ impl CallTable {
         self.submitted(id, Stage::Running, caller, pool, handed);
     }
 
-    /// The pool that runs the tool of a call.
-    fn pool_for(&self, caller: &Caller) -> PoolKind {
+    /// The pool that runs the tool of a call, which may have been granted files `outside` the roots.
+    fn pool_for(&self, caller: &Caller, outside: bool) -> PoolKind {
         match self.shared.tool(caller.info.tool.as_str()) {
             Some(entry) if !entry.spec.for_files => PoolKind::Tools,
+            Some(_) | None if outside => PoolKind::IoOutside,
             Some(_) | None => PoolKind::Io,
         }
     }
@@ -239,6 +241,7 @@ impl CallTable {
         match kind {
             PoolKind::Cpu => &self.shared.core.cpu,
             PoolKind::Io => &self.shared.core.io,
+            PoolKind::IoOutside => &self.shared.core.io_outside,
             PoolKind::Tools => &self.shared.core.tool_pool,
         }
     }
@@ -281,7 +284,9 @@ impl CallTable {
             Err(Full) => {
                 let error = match pool {
                     PoolKind::Tools => tools_busy(&self.shared, false),
-                    PoolKind::Cpu | PoolKind::Io => threads_busy(&self.shared),
+                    PoolKind::Cpu | PoolKind::Io | PoolKind::IoOutside => {
+                        threads_busy(&self.shared)
+                    }
                 };
                 self.answer(id, caller, Err(error));
             }
