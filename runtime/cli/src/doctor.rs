@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 
 use bailiwick::{BuildError, BuildFault, Config, Runtime};
-use bailiwick_exec::Helper;
+use bailiwick_exec::{Helper, LayerState};
 
 use crate::error_chain;
 pub(crate) use report::Report;
@@ -28,7 +28,8 @@ pub(crate) fn run(config: Config) -> io::Result<Report> {
         Some(opened.map(|()| roots.len()).map_err(|error| reason(&error)))
     };
     let sandbox = runtime.block_on(bailiwick_exec::self_test(&Helper::CurrentExe));
-    let facts = probe::facts(&roots, accepted, sandbox.layers);
+    let file_tools = runtime.block_on(file_tools());
+    let facts = probe::facts(&roots, accepted, file_tools, sandbox.layers);
     Ok(report::report(&facts))
 }
 
@@ -37,6 +38,19 @@ async fn open_roots(config: Config) -> Result<(), BuildError> {
     let (runtime, _grants) = Runtime::builder().configured(config).build().await?;
     runtime.shutdown().await;
     Ok(())
+}
+
+/// Whether a runtime can confine file tools with Landlock.
+async fn file_tools() -> LayerState {
+    match Runtime::builder().build().await {
+        Ok((runtime, _grants)) => {
+            let layers = runtime.layers();
+            runtime.shutdown().await;
+            let mut layers = layers.into_iter().map(|layer| layer.state);
+            layers.next().unwrap_or(LayerState::NotTested)
+        }
+        Err(error) => LayerState::Missing(reason(&error)),
+    }
 }
 
 fn reason(error: &BuildError) -> String {

@@ -857,7 +857,7 @@ fn templates_are_shown_and_template_files_are_checked() {
     let reviewer = "reviewer   read:file:{root} write:file:{root}/reviews";
     assert!(rows[2].starts_with(reviewer), "{text}");
     let lines = workspace.lines(&["templates", "--json"]);
-    let names = ["read-only", "reviewer", "editor", "scratch"];
+    let names = ["read-only", "reviewer", "editor", "builder", "scratch"];
     assert_eq!(field(&lines, "name"), names);
     // What is printed is a template again.
     workspace.templated("again.json", &lines[1].to_string());

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use bailiwick::ToolSet;
+use bailiwick::worker::{LayerState, LayerStatus};
 
 use crate::error::ExecError;
 use crate::overlay::{ApplyChanges, Store};
@@ -44,13 +45,15 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// addresses that are not public, see [`Commands::private_address`].
 ///
 /// The audit records each command: its arguments, the hash of its program, its directory, what it can change, the layers
-/// of its sandbox, its end and its connections. A program that was replaced since its preview, or since it was hashed, is
-/// not started. The last check is immediately before the start; a change by another process after it is not noticed. A
-/// program in a root is not checked again if changes are kept apart.
+/// of its sandbox, its end and its connections. The program is started once its start is recorded. A program that was
+/// replaced since its preview, or since it was hashed, is not started. The last check is immediately before the start; a
+/// change by another process after it is not noticed. If changes are kept apart, a program in a root is compared by its size
+/// and its times.
 ///
 /// A long output is cut in the reply; up to 1 MiB of each stream is an artifact of the call. A command ends before the time
-/// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. Budgets count
-/// calls of the tool, but not what commands change or print; [`Commands::limits`] has the limits of their processes.
+/// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. The budgets of a
+/// worker count the CPU time, duration, output and processes of its commands, but not what they change in the mode `live`; a
+/// command that exceeds a budget is killed. [`Commands::limits`] has the limits of single commands.
 ///
 /// Add the tools to a runtime:
 ///
@@ -121,13 +124,32 @@ impl Commands {
     /// applies them, or some of them: the policy judges every file, a person sees all diffs in one question, and what
     /// somebody else has changed since the command started is not overwritten.
     ///
-    /// The changes of the last 16 commands are kept in memory, with at most 1 GiB in all. This needs Linux 6.6 or newer;
-    /// otherwise commands in this mode are not started.
+    /// The changes of the last 16 commands of each worker are kept in memory, with at most 256 MiB for each worker and 1 GiB
+    /// in all. Changes of another worker are dropped for them only if they are older than an hour; otherwise the new ones are
+    /// not kept, which the reply says. This needs overlayfs and Linux 6.6 or newer; otherwise commands in this mode are not
+    /// started. Roots on network file systems (NFS, SMB, Ceph) are refused in this mode, since their times come from another
+    /// clock.
     #[must_use]
     pub fn tools(mut self) -> ToolSet {
         let store = Store::default();
         self.kept = Some(store.clone());
-        ToolSet::new().actor(self).writer(ApplyChanges::new(store))
+        let layers = self.layers();
+        let tools = ToolSet::new().actor(self).writer(ApplyChanges::new(store));
+        tools.layers(layers)
+    }
+
+    /// The layers of the sandbox, for [`Status::layers`](bailiwick::worker::Status::layers).
+    fn layers(&self) -> Vec<LayerStatus> {
+        match &self.tested {
+            Some(tested) => tested.statuses().collect(),
+            None => {
+                let layers = Layer::ALL.into_iter();
+                let untested = |layer: Layer| {
+                    LayerStatus::new("commands", layer.to_string(), LayerState::NotTested)
+                };
+                layers.map(untested).collect()
+            }
+        }
     }
 
     /// Sets the program that runs as the helper.

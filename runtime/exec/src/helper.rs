@@ -18,13 +18,16 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use nix::sched::CloneFlags;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike as _;
 use rustix::thread::{capabilities, configure_capability_in_ambient_set, set_capabilities};
 
 use crate::error::Stage;
-use crate::message::{self, Report, Start, report};
-use crate::spec::Layer;
+use crate::message::{self, Report, report};
+use crate::spec::{Layer, SandboxSpec};
 
 pub(crate) use probe::{Findings, Targets};
 
@@ -32,6 +35,8 @@ pub(crate) use probe::{Findings, Targets};
 pub(crate) const NAME: &str = "bailiwick-exec";
 /// Argument of the outer helper.
 pub(crate) const OUTER: &str = "outer";
+/// Argument of the outer helper of a sandbox without namespaces.
+pub(crate) const OUTER_ON_HOST: &str = "outer-on-host";
 /// Argument of the inner helper.
 const INNER: &str = "inner";
 /// Argument of the supervisor, which replaces the inner helper where namespaces cannot be created.
@@ -51,8 +56,9 @@ pub fn init() {
         return;
     }
     let role = arguments.next().unwrap_or_default();
-    let run = match role.to_str() {
-        Some(OUTER) => outer,
+    let run: fn(UnixStream) -> i32 = match role.to_str() {
+        Some(OUTER) => |socket| outer(&socket, true),
+        Some(OUTER_ON_HOST) => |socket| outer(&socket, false),
         Some(INNER) => inner::run,
         Some(SUPERVISOR) => supervisor::run,
         Some(CONFINED) => supervisor::confined,
@@ -99,28 +105,25 @@ fn control() -> io::Result<UnixStream> {
 }
 
 /// The outer helper: creates the namespaces and starts the inner helper in them, or a supervisor without namespaces.
-fn outer(socket: UnixStream) -> i32 {
-    report(&socket, &Report::Ready);
-    match start_inner(&socket) {
+/// Both use the socket to the host.
+fn outer(socket: &UnixStream, namespaces: bool) -> i32 {
+    match start_inner(socket, namespaces) {
         Ok(mut inner) => {
-            // Only the inner helper reports from here on, so that the host sees the end of its reports.
-            drop(socket);
             let _ = inner.wait();
+            // It was waited for, so this includes all processes of the sandbox.
+            if let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) {
+                let time = usage.user_time() + usage.system_time();
+                let cpu = Duration::from_micros(time.num_microseconds().unsigned_abs());
+                report(socket, &Report::Used { cpu });
+            }
             0
         }
-        Err(failed) => failed.send(&socket),
+        Err(failed) => failed.send(socket),
     }
 }
 
-fn start_inner(socket: &UnixStream) -> Result<std::process::Child, Failed> {
-    let (body, fds) = message::receive(socket).map_err(Failed::at(Stage::Description))?;
-    let Start { namespaces, .. } = parse(&body)?;
-    let keep: Vec<BorrowedFd<'_>> = fds
-        .iter()
-        .map(OwnedFd::as_fd)
-        .chain([socket.as_fd()])
-        .collect();
-    close_others(&keep).map_err(Failed::at(Stage::Descriptors))?;
+fn start_inner(socket: &UnixStream, namespaces: bool) -> Result<std::process::Child, Failed> {
+    close_others(&[socket.as_fd()]).map_err(Failed::at(Stage::Descriptors))?;
     rustix::process::setsid().map_err(|error| Failed::at(Stage::Namespaces)(error.into()))?;
     if namespaces {
         unshare().map_err(|error| Failed::Missing {
@@ -129,8 +132,22 @@ fn start_inner(socket: &UnixStream) -> Result<std::process::Child, Failed> {
         })?;
     }
     let role = if namespaces { INNER } else { SUPERVISOR };
-    let started = start_helper(role, &body, &keep).map_err(Failed::at(Stage::Namespaces))?;
-    Ok(started.0)
+    let stdin = socket.as_fd().try_clone_to_owned();
+    let started = stdin.and_then(|stdin| helper(role, stdin).spawn());
+    started.map_err(Failed::at(Stage::Namespaces))
+}
+
+/// A command that starts another helper.
+fn helper(role: &str, stdin: OwnedFd) -> Command {
+    let mut helper = Command::new(SELF);
+    helper
+        .arg0(NAME)
+        .arg(role)
+        .env_clear()
+        .stdin(stdin)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null());
+    helper
 }
 
 /// Starts another helper and sends it a message. Returns the socket that it has at standard input, too.
@@ -140,14 +157,7 @@ fn start_helper(
     fds: &[BorrowedFd<'_>],
 ) -> io::Result<(std::process::Child, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
-    let helper = Command::new(SELF)
-        .arg0(NAME)
-        .arg(role)
-        .env_clear()
-        .stdin(OwnedFd::from(theirs))
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
+    let helper = helper(role, theirs.into()).spawn()?;
     message::send(&ours, body, fds)?;
     Ok((helper, ours))
 }
@@ -206,6 +216,6 @@ fn keep_capabilities() -> io::Result<()> {
 }
 
 /// Reads the description of the sandbox.
-fn parse(body: &[u8]) -> Result<Start, Failed> {
+fn parse(body: &[u8]) -> Result<SandboxSpec, Failed> {
     serde_json::from_slice(body).map_err(|error| Failed::at(Stage::Description)(error.into()))
 }

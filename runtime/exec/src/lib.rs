@@ -28,6 +28,7 @@ mod commands;
 mod error;
 mod helper;
 mod message;
+mod mount_table;
 mod output;
 mod overlay;
 mod process;
@@ -37,6 +38,7 @@ mod self_test;
 mod spec;
 mod view;
 
+pub use bailiwick::worker::LayerState;
 pub use commands::{ChangedFile, CommandChanges, CommandOutput, Commands};
 pub use error::{ExecError, Stage};
 pub use helper::init;
@@ -46,5 +48,5 @@ pub use proxy::{
     ConnectionReport, Deciding, Decision, Outcome, Proxy, ProxyLimits, ProxyPolicy, Resolving,
     Target,
 };
-pub use self_test::{LayerState, SelfTest, self_test};
+pub use self_test::{SelfTest, self_test};
 pub use spec::{Layer, Limits, Mount, Network, SandboxSpec};

@@ -2,8 +2,9 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read as _, Write as _};
 use std::mem::MaybeUninit;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
@@ -12,43 +13,53 @@ use rustix::net::{
 use serde::{Deserialize, Serialize};
 
 use crate::error::Stage;
-use crate::spec::{Layer, SandboxSpec};
+use crate::spec::Layer;
 
 /// Maximum length of a message, in bytes.
 const MAX_LENGTH: usize = 8 << 20;
 /// Maximum number of descriptors in a message.
 const MAX_DESCRIPTORS: usize = 8;
 
-/// What a helper starts.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Start {
-    pub(crate) spec: SandboxSpec,
-    /// Whether to create namespaces.
-    pub(crate) namespaces: bool,
-}
-
 /// What a helper reports to the host, one JSON object per line.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Report {
-    /// The helper runs.
+    /// The helper waits for the description of the sandbox.
     Ready,
-    /// The program was started with these layers, and without those that are missing, for these reasons.
-    Started {
+    /// The sandbox has these layers, and not those that are missing, for these reasons. The helper waits for [`GO`].
+    Built {
         layers: Vec<Layer>,
         missing: Vec<(Layer, String)>,
     },
+    /// The program was started.
+    Started,
     /// A required layer is missing; the program was not started.
     Missing { layer: Layer, reason: String },
     /// A step failed; the program was not started.
     Failed { stage: Stage, message: String },
     /// The program ended with this wait status.
     Exited { status: i32 },
+    /// All processes took this CPU time so far; the last report includes those that have ended.
+    Used { cpu: Duration },
 }
+
+/// What the host sends when the program may start.
+pub(crate) const GO: u8 = b'g';
 
 /// Sends a length-prefixed message with descriptors.
 pub(crate) fn send(socket: &UnixStream, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
-    let length = u32::try_from(body.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+    send_head(socket, body.len(), fds)?;
+    let mut socket = socket;
+    socket.write_all(body)
+}
+
+/// Sends the length of a message, and the descriptors.
+pub(crate) fn send_head(
+    socket: impl AsFd,
+    length: usize,
+    fds: &[BorrowedFd<'_>],
+) -> io::Result<()> {
+    let length = u32::try_from(length).map_err(|_| io::ErrorKind::InvalidInput)?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !fds.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
@@ -64,8 +75,19 @@ pub(crate) fn send(socket: &UnixStream, body: &[u8], fds: &[BorrowedFd<'_>]) -> 
     if sent != prefix.len() {
         return Err(io::ErrorKind::WriteZero.into());
     }
+    Ok(())
+}
+
+/// Waits until the program may start.
+pub(crate) fn wait_for_go(socket: &UnixStream) -> io::Result<()> {
+    let mut go = [0];
     let mut socket = socket;
-    socket.write_all(body)
+    socket.read_exact(&mut go)?;
+    if go == [GO] {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
 }
 
 /// Receives a message of [`send`].

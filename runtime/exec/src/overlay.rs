@@ -2,26 +2,28 @@
 
 mod apply;
 mod collect;
-mod seen;
+mod directories;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
-use bailiwick::VirtualPath;
 use bailiwick::scope::{Operation, Scope};
+use bailiwick::{VirtualPath, WorkerId};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use apply::{AppliedChanges, ApplyChanges};
 pub(crate) use collect::collect;
-pub(crate) use seen::{Identity, Seen};
+pub(crate) use directories::{Directories, Identity};
 
-/// Maximum number of commands whose changes are kept.
-const MAX_COMMANDS: usize = 16;
-/// Maximum size of all kept changes, in bytes.
-const MAX_BYTES: u64 = 1 << 30;
+/// Maximum number of commands of a worker whose changes are kept, and of all workers.
+const MAX_COMMANDS: (usize, usize) = (16, 256);
+/// Maximum size of the kept changes of a worker, and of all workers, in bytes.
+const MAX_BYTES: (u64, u64) = (256 << 20, 1 << 30);
+/// How long changes are kept at least if those of other workers need their room.
+const KEPT_FOR: Duration = Duration::from_secs(3600);
 
 /// How a changed path differs from the roots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
@@ -98,6 +100,10 @@ pub struct DroppedChange {
 pub(crate) struct KeptChanges {
     /// Identifies the changes; nobody can guess it.
     pub(crate) id: String,
+    /// The worker that ran the command.
+    pub(crate) worker: Option<WorkerId>,
+    /// When they were kept.
+    pub(crate) since: Instant,
     /// In the order of the paths.
     pub(crate) changes: Vec<KeptChange>,
     /// When the command started, since 1970.
@@ -123,15 +129,31 @@ impl KeptChanges {
 pub(crate) struct Store(Arc<Mutex<VecDeque<Arc<KeptChanges>>>>);
 
 impl Store {
-    /// Keeps changes. The oldest are dropped if there are too many.
-    pub(crate) fn add(&self, changes: KeptChanges) {
+    /// Keeps changes, unless there is no room for them. The oldest of the same worker are dropped if there are too many, and
+    /// those of others if they are old.
+    pub(crate) fn add(&self, changes: KeptChanges) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.push_back(Arc::new(changes));
-        while kept.len() > 1
-            && (kept.len() > MAX_COMMANDS
-                || kept.iter().map(|kept| kept.bytes()).sum::<u64>() > MAX_BYTES)
-        {
-            kept.pop_front();
+        let (worker, now) = (changes.worker, changes.since);
+        let bytes = changes.bytes();
+        loop {
+            let own = || kept.iter().filter(|kept| kept.worker == worker);
+            let size = |bytes: u64, kept: &Arc<KeptChanges>| bytes.saturating_add(kept.bytes());
+            let own_is_full =
+                own().count() >= MAX_COMMANDS.0 || own().fold(bytes, size) > MAX_BYTES.0;
+            let all_is_full =
+                kept.len() >= MAX_COMMANDS.1 || kept.iter().fold(bytes, size) > MAX_BYTES.1;
+            let may_go = |kept: &Arc<KeptChanges>| {
+                kept.worker == worker
+                    || !own_is_full && now.saturating_duration_since(kept.since) > KEPT_FOR
+            };
+            if !own_is_full && !all_is_full {
+                kept.push_back(Arc::new(changes));
+                return true;
+            }
+            let Some(oldest) = kept.iter().position(may_go) else {
+                return false;
+            };
+            kept.remove(oldest);
         }
     }
 
@@ -143,6 +165,16 @@ impl Store {
     fn remove(&self, id: &str) {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         kept.retain(|kept| kept.id != id);
+    }
+}
+
+/// The result if changes cannot be kept.
+pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)]) -> DroppedChange {
+    DroppedChange {
+        path: overlays
+            .first()
+            .map_or_else(String::new, |(path, _)| path.to_string()),
+        reason: "there is no room for the changes, so nothing is kept; apply or wait for those of others first",
     }
 }
 

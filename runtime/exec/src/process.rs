@@ -2,19 +2,21 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader, Interest, Lines};
 use tokio::net::TcpListener;
 use tokio::process::{Child, Command};
 
 use crate::error::{ExecError, Stage};
-use crate::helper::{NAME, OUTER, SELF};
-use crate::message::{self, Report, Start};
+use crate::helper::{NAME, OUTER, OUTER_ON_HOST, SELF};
+use crate::message::{self, Report};
 use crate::proxy::{Proxy, ProxyTask};
 use crate::spec::{Layer, Network, SandboxSpec};
 
@@ -60,8 +62,26 @@ pub struct Process {
     reports: Lines<BufReader<tokio::net::UnixStream>>,
     layers: Vec<Layer>,
     missing: Vec<(Layer, String)>,
+    /// The wait status of the program, once it has ended.
+    status: Option<i32>,
+    cpu: CpuMeter,
     proxy: Option<ProxyTask>,
     changes: Option<OwnedFd>,
+}
+
+/// The CPU time of a sandbox, in microseconds.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CpuMeter(Arc<AtomicU64>);
+
+impl CpuMeter {
+    pub(crate) fn time(&self) -> Duration {
+        Duration::from_micros(self.0.load(Ordering::Relaxed))
+    }
+
+    fn set(&self, time: Duration) {
+        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.0.fetch_max(micros, Ordering::Relaxed);
+    }
 }
 
 /// How a program ended.
@@ -90,25 +110,7 @@ pub async fn spawn(
             message: "no proxy was given; call `spawn_with_proxy`".to_owned(),
         });
     }
-    let stdio = Arc::new(stdio);
-    let why = match start(spec, &stdio, helper, true, None).await {
-        Err(ExecError::Missing {
-            layer: Layer::Namespaces,
-            reason,
-        }) if spec.optional.contains(&Layer::Namespaces) => reason,
-        started => return started,
-    };
-    match start(spec, &stdio, helper, false, None).await {
-        Ok(mut process) => {
-            process.missing.insert(0, (Layer::Namespaces, why));
-            Ok(process)
-        }
-        Err(ExecError::Missing { layer, reason }) => Err(ExecError::Missing {
-            layer,
-            reason: format!("{reason}; namespaces cannot be created: {why}"),
-        }),
-        Err(error) => Err(error),
-    }
+    prepare(spec, stdio, helper, None).await?.start().await
 }
 
 /// Starts a program in a sandbox, with [`Network::Proxy`] whatever `spec` says, and makes its connections. Returns when
@@ -122,21 +124,77 @@ pub async fn spawn_with_proxy(
     helper: &Helper,
     proxy: Proxy,
 ) -> Result<Process, ExecError> {
-    let spec = SandboxSpec {
-        network: Network::Proxy,
-        ..spec.clone()
-    };
-    start(&spec, &Arc::new(stdio), helper, true, Some(proxy)).await
+    let prepared = prepare(spec, stdio, helper, Some(proxy)).await?;
+    prepared.start().await
 }
 
-/// Starts the helper. Returns the socket to it.
-async fn launch(helper: &Helper) -> Result<(Process, UnixStream), ExecError> {
+/// A sandbox whose program was not started yet. Dropping it kills everything in it.
+#[derive(Debug)]
+pub(crate) struct Prepared(Process);
+
+impl Prepared {
+    /// The layers of the sandbox, and the optional ones that are missing, and why.
+    pub(crate) fn layers(&self) -> (&[Layer], &[(Layer, String)]) {
+        (&self.0.layers, &self.0.missing)
+    }
+
+    /// Starts the program.
+    ///
+    /// # Errors
+    /// [`ExecError`]; nothing runs then.
+    pub(crate) async fn start(self) -> Result<Process, ExecError> {
+        let mut process = self.0;
+        process.socket_mut().write_all(&[message::GO]).await?;
+        match process.report().await? {
+            Some(Report::Started) => Ok(process),
+            report => Err(failure(report)),
+        }
+    }
+}
+
+/// Builds the sandbox of a program, with a network if there is a `proxy`.
+pub(crate) async fn prepare(
+    spec: &SandboxSpec,
+    stdio: Stdio,
+    helper: &Helper,
+    proxy: Option<Proxy>,
+) -> Result<Prepared, ExecError> {
+    let spec = SandboxSpec {
+        network: match proxy {
+            Some(_) => Network::Proxy,
+            None => Network::None,
+        },
+        ..spec.clone()
+    };
+    let needs_namespaces = proxy.is_some() || !spec.optional.contains(&Layer::Namespaces);
+    let why = match Box::pin(build(&spec, &stdio, helper, OUTER, proxy)).await {
+        Err(ExecError::Missing {
+            layer: Layer::Namespaces,
+            reason,
+        }) if !needs_namespaces => reason,
+        built => return built,
+    };
+    match Box::pin(build(&spec, &stdio, helper, OUTER_ON_HOST, None)).await {
+        Ok(mut built) => {
+            built.0.missing.insert(0, (Layer::Namespaces, why));
+            Ok(built)
+        }
+        Err(ExecError::Missing { layer, reason }) => Err(ExecError::Missing {
+            layer,
+            reason: format!("{reason}; namespaces cannot be created: {why}"),
+        }),
+        Err(error) => Err(error),
+    }
+}
+
+/// Starts the helper in a role. Returns when it waits for the description of a sandbox.
+async fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> {
     let program = helper.program();
     let name = || program.to_string_lossy().into_owned();
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(&program)
         .arg0(NAME)
-        .arg(OUTER)
+        .arg(role)
         .env_clear()
         .stdin(OwnedFd::from(theirs))
         .stdout(std::process::Stdio::null())
@@ -147,7 +205,6 @@ async fn launch(helper: &Helper) -> Result<(Process, UnixStream), ExecError> {
             program: name(),
             source,
         })?;
-    let sender = ours.try_clone()?;
     ours.set_nonblocking(true)?;
     let reports = BufReader::new(tokio::net::UnixStream::from_std(ours)?).lines();
     let mut process = Process {
@@ -155,74 +212,76 @@ async fn launch(helper: &Helper) -> Result<(Process, UnixStream), ExecError> {
         reports,
         layers: Vec::new(),
         missing: Vec::new(),
+        status: None,
+        cpu: CpuMeter::default(),
         proxy: None,
         changes: None,
     };
     match process.report().await? {
-        Some(Report::Ready) => {}
-        _ => return Err(ExecError::NotInitialized { program: name() }),
+        Some(Report::Ready) => Ok(process),
+        report @ Some(Report::Failed { .. } | Report::Missing { .. }) => Err(failure(report)),
+        _ => Err(ExecError::NotInitialized { program: name() }),
     }
-    Ok((process, sender))
 }
 
-async fn start(
+async fn build(
     spec: &SandboxSpec,
-    stdio: &Arc<Stdio>,
+    stdio: &Stdio,
     helper: &Helper,
-    namespaces: bool,
+    role: &str,
     proxy: Option<Proxy>,
-) -> Result<Process, ExecError> {
+) -> Result<Prepared, ExecError> {
     let has_overlay = spec.has_overlay();
-    let spec = spec.clone();
-    let body = serde_json::to_vec(&Start { spec, namespaces }).map_err(io::Error::other)?;
-    let (mut process, sender) = launch(helper).await?;
+    let body = serde_json::to_vec(spec).map_err(io::Error::other)?;
+    let mut process = launch(helper, role).await?;
     let (from_helper, to_host) = if proxy.is_some() || has_overlay {
         let (ours, theirs) = UnixStream::pair()?;
         (Some(ours), Some(theirs))
     } else {
         (None, None)
     };
-    // The helper reads the message at once.
-    sender.set_nonblocking(false)?;
-    let stdio = Arc::clone(stdio);
-    let send = move || {
-        let Stdio {
-            stdin,
-            stdout,
-            stderr,
-        } = &*stdio;
-        let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
-        fds.extend(to_host.as_ref().map(|socket| socket.as_fd()));
-        message::send(&sender, &body, &fds)
-    };
-    let sent = tokio::task::spawn_blocking(send).await;
-    sent.map_err(|_| ExecError::Lost)??;
+    let Stdio {
+        stdin,
+        stdout,
+        stderr,
+    } = stdio;
+    let mut fds = vec![stdin.as_fd(), stdout.as_fd(), stderr.as_fd()];
+    fds.extend(to_host.as_ref().map(|socket| socket.as_fd()));
+    process.send(&body, &fds).await?;
+    drop(to_host);
     match process.report().await? {
-        Some(Report::Started { layers, missing }) => {
+        Some(Report::Built { layers, missing }) => {
             process.layers = layers;
             process.missing = missing;
-            let mut received = match from_helper {
-                Some(socket) => {
-                    // The helper has sent them before its report.
-                    socket.set_nonblocking(true)?;
-                    message::receive(&socket)?.1
-                }
-                None => Vec::new(),
-            };
-            if has_overlay {
-                process.changes = Some(received.pop().ok_or(ExecError::Lost)?);
-            }
-            if let Some(proxy) = proxy {
-                let listener = received.pop().ok_or(ExecError::Lost)?;
-                let listener = std::net::TcpListener::from(listener);
-                listener.set_nonblocking(true)?;
-                process.proxy = Some(proxy.serve(TcpListener::from_std(listener)?));
-            }
-            Ok(process)
         }
-        Some(Report::Failed { stage, message }) => Err(ExecError::Setup { stage, message }),
-        Some(Report::Missing { layer, reason }) => Err(ExecError::Missing { layer, reason }),
-        _ => Err(ExecError::Lost),
+        report => return Err(failure(report)),
+    }
+    let mut received = match from_helper {
+        Some(socket) => {
+            // The helper has sent them before its report.
+            socket.set_nonblocking(true)?;
+            message::receive(&socket)?.1
+        }
+        None => Vec::new(),
+    };
+    if has_overlay {
+        process.changes = Some(received.pop().ok_or(ExecError::Lost)?);
+    }
+    if let Some(proxy) = proxy {
+        let listener = received.pop().ok_or(ExecError::Lost)?;
+        let listener = std::net::TcpListener::from(listener);
+        listener.set_nonblocking(true)?;
+        process.proxy = Some(proxy.serve(TcpListener::from_std(listener)?));
+    }
+    Ok(Prepared(process))
+}
+
+/// Why the helper did not do what it was asked for.
+fn failure(report: Option<Report>) -> ExecError {
+    match report {
+        Some(Report::Failed { stage, message }) => ExecError::Setup { stage, message },
+        Some(Report::Missing { layer, reason }) => ExecError::Missing { layer, reason },
+        _ => ExecError::Lost,
     }
 }
 
@@ -255,14 +314,11 @@ impl Process {
     /// [`ExecError::Lost`] if the sandbox was killed.
     pub async fn wait(&mut self) -> Result<Exit, ExecError> {
         use std::os::unix::process::ExitStatusExt as _;
-        let report = self.report().await;
         self.ended().await?;
-        match report? {
-            Some(Report::Exited { status }) => Ok(Exit {
-                status: ExitStatus::from_raw(status),
-            }),
-            _ => Err(ExecError::Lost),
-        }
+        let status = self.status.ok_or(ExecError::Lost)?;
+        Ok(Exit {
+            status: ExitStatus::from_raw(status),
+        })
     }
 
     /// Kills everything in the sandbox, and waits until nothing runs any more.
@@ -271,12 +327,32 @@ impl Process {
     /// I/O errors.
     pub async fn kill(&mut self) -> Result<(), ExecError> {
         let socket = self.reports.get_ref().get_ref();
-        rustix::net::shutdown(socket, rustix::net::Shutdown::Both).map_err(io::Error::from)?;
+        rustix::net::shutdown(socket, rustix::net::Shutdown::Write).map_err(io::Error::from)?;
         self.ended().await
+    }
+
+    /// The CPU time that all processes of the sandbox took so far, as the helper reported it last: every 100 milliseconds if
+    /// there are namespaces and a private `/proc`, and when nothing runs any more.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        self.cpu.time()
+    }
+
+    /// The meter of that time.
+    pub(crate) fn cpu_meter(&self) -> CpuMeter {
+        self.cpu.clone()
     }
 
     /// Waits until nothing runs any more, and closes the connections of the proxy.
     async fn ended(&mut self) -> Result<(), ExecError> {
+        // The last helper closes the socket when it ends.
+        while let Some(report) = self.report().await? {
+            match report {
+                Report::Exited { status } => self.status = Some(status),
+                Report::Used { cpu } => self.cpu.set(cpu),
+                _ => {}
+            }
+        }
         self.helper.wait().await?;
         if let Some(proxy) = self.proxy.take() {
             proxy.stop().await;
@@ -286,8 +362,25 @@ impl Process {
 
     /// The next report; `None` if the helper has closed its socket.
     async fn report(&mut self) -> Result<Option<Report>, ExecError> {
-        let line = self.reports.next_line().await?;
+        let line = match self.reports.next_line().await {
+            Ok(line) => line,
+            // The helper was killed before it read everything.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => None,
+            Err(error) => return Err(error.into()),
+        };
         let parse = |line: String| serde_json::from_str(&line).map_err(io::Error::other);
         Ok(line.map(parse).transpose()?)
+    }
+
+    /// Sends a message with descriptors to the helper.
+    async fn send(&mut self, body: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let socket = self.socket_mut();
+        let send = || message::send_head(&*socket, body.len(), fds);
+        socket.async_io(Interest::WRITABLE, send).await?;
+        self.socket_mut().write_all(body).await
+    }
+
+    fn socket_mut(&mut self) -> &mut tokio::net::UnixStream {
+        self.reports.get_mut().get_mut()
     }
 }

@@ -10,6 +10,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use bailiwick::worker::{LayerState, LayerStatus};
 use serde::Serialize;
 
 use crate::error::ExecError;
@@ -40,19 +41,6 @@ pub struct SelfTest {
     pub layers: Vec<(Layer, LayerState)>,
 }
 
-/// What the self-test found about a layer.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-#[non_exhaustive]
-pub enum LayerState {
-    /// Sandboxes have it, and it stopped all attacks.
-    Enforced,
-    /// Sandboxes do not have it on this machine, for this reason.
-    Missing(String),
-    /// Sandboxes have it, but the program could do this.
-    Broken(String),
-}
-
 impl SelfTest {
     /// Checks that no layer is broken, and that only `optional` ones are missing. A host that does not run a program if
     /// this fails never runs one with less protection than it expects.
@@ -71,10 +59,16 @@ impl SelfTest {
                     let reason = reason.clone();
                     return Err(ExecError::Missing { layer, reason });
                 }
-                LayerState::Missing(_) | LayerState::Enforced => {}
+                LayerState::Missing(_) | LayerState::Enforced | LayerState::NotTested => {}
             }
         }
         Ok(())
+    }
+
+    /// What workers report about the layers.
+    pub(crate) fn statuses(&self) -> impl Iterator<Item = LayerStatus> {
+        let layers = self.layers.iter();
+        layers.map(|(layer, state)| LayerStatus::new("commands", layer.to_string(), state.clone()))
     }
 
     /// All layers are missing for this reason, except those with a reason of their own.

@@ -68,8 +68,8 @@ impl SandboxSpec {
 /// Identifies a file and its state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileIdentity {
-    device: u64,
-    inode: u64,
+    /// Its device and inode; `None` in an overlay, where they are others.
+    file: Option<(u64, u64)>,
     /// Its size.
     pub(crate) bytes: u64,
     /// When its content and its attributes were changed, in seconds and nanoseconds.
@@ -77,11 +77,21 @@ pub(crate) struct FileIdentity {
 }
 
 impl FileIdentity {
+    /// The identity of the same file in an overlay.
+    pub(crate) fn in_overlay(self) -> Self {
+        Self { file: None, ..self }
+    }
+
+    /// Whether `found` is this file, in the same state.
+    pub(crate) fn is(&self, found: &Self) -> bool {
+        self.file.is_none_or(|file| found.file == Some(file))
+            && (self.bytes, self.changed) == (found.bytes, found.changed)
+    }
+
     pub(crate) fn of(file: &File) -> io::Result<Self> {
         let data = file.metadata()?;
         Ok(Self {
-            device: data.dev(),
-            inode: data.ino(),
+            file: Some((data.dev(), data.ino())),
             bytes: data.size(),
             changed: [
                 (data.mtime(), data.mtime_nsec()),

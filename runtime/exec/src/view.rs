@@ -1,8 +1,8 @@
 //! What a command may touch of the roots of a worker, as mounts.
 //!
-//! Every entry of the roots is judged by the policy of the call. An entry gets a mount of its own if its rights differ
-//! from those of the directory that contains it. Names that are created while the command runs get the rights of their
-//! directory.
+//! An entry of the roots gets a mount of its own if its rights differ from those of the directory that contains it. The
+//! entries of a directory are judged only if a rule of the policy may match something beneath it. Names that are created
+//! while the command runs get the rights of their directory.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, Code};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 
-use crate::overlay::Seen;
+use crate::mount_table::mounts_beneath;
 use crate::spec::Mount;
 
 /// Maximum number of mounts. The kernel allows 100,000 in all.
@@ -45,20 +45,12 @@ enum Rights {
     Write,
 }
 
-/// What a command sees of the roots.
-#[derive(Debug)]
-pub(crate) struct Files {
-    pub(crate) mounts: Vec<Mount>,
-    /// The entries, if changes are kept apart.
-    pub(crate) seen: Seen,
-}
-
 /// Returns the mounts of everything that the call may read without a further question. Directories and files are writable
 /// if the call may also change them in every way, or, if changes are kept apart, unless every change is denied. Blocks.
 ///
 /// # Errors
 /// `TOO_LARGE` if the rights differ at too many places; `INTERNAL` if a root cannot be read.
-pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Files, CallError> {
+pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>, CallError> {
     let mut modes = WriteMode::ALL.into_iter();
     let allows = |mode| permit.allows_write_mode(mode);
     let mut view = View {
@@ -74,7 +66,6 @@ pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Files, Call
             .map(|folder| folder.path)
             .collect(),
         mounts: Vec::new(),
-        seen: Seen::default(),
     };
     let mut roots: Vec<&Root> = permit.roots().collect();
     roots.sort_by_key(|root| root.mount().depth());
@@ -86,10 +77,7 @@ pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Files, Call
             .collect();
         view.add_root(root, &inner)?;
     }
-    Ok(Files {
-        mounts: view.mounts,
-        seen: view.seen,
-    })
+    Ok(view.mounts)
 }
 
 struct View<'p> {
@@ -100,7 +88,6 @@ struct View<'p> {
     may_write: bool,
     open: Vec<VirtualPath>,
     mounts: Vec<Mount>,
-    seen: Seen,
 }
 
 /// The root that is being read.
@@ -147,6 +134,14 @@ impl View<'_> {
         // The handle of a root may not be readable itself.
         let directory = openat(root.dir(), ".", DIRECTORY, Mode::empty())
             .map_err(|error| unreadable(path, error))?;
+        if self.changes == Changes::Apart && is_remote(directory.as_fd()) {
+            let message = format!(
+                "changes in `{}` cannot be kept apart, since it is on a network file system, whose times come from another \
+                 clock; use the mode `live`",
+                escape(path.as_str())
+            );
+            return Err(CallError::new(Code::Io, message));
+        }
         self.add_entries(&place, directory.as_fd(), path, rights, 0)
     }
 
@@ -166,6 +161,9 @@ impl View<'_> {
             return Ok(());
         }
         self.permit.checkpoint()?;
+        if self.is_uniform(path) {
+            return self.hide_mounts(place, path, rights);
+        }
         let entries = Dir::read_from(directory).map_err(|error| unreadable(path, error))?;
         for entry in entries {
             let entry = entry.map_err(|error| unreadable(path, error))?;
@@ -207,14 +205,6 @@ impl View<'_> {
             Err(error) => return Err(unreadable(path, error)),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
-        if self.changes == Changes::Apart {
-            if kind.is_dir() {
-                let identity = (stat.st_dev, stat.st_ino);
-                self.seen.add_directory(path.clone(), identity);
-            } else {
-                self.seen.add_other(path);
-            }
-        }
         // What a link leads to is judged where it is.
         if kind.is_symlink() {
             return Ok(());
@@ -252,6 +242,48 @@ impl View<'_> {
                 Err(error) => return Err(unreadable(path, error)),
             };
             self.add_entries(place, inner.as_fd(), path, rights, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    /// Whether everything in a directory certainly has its rights, too.
+    fn is_uniform(&self, path: &VirtualPath) -> bool {
+        // If the command changes the roots, protected names beneath a directory have other rights than the directory, and
+        // entries beneath a protected name such as `.git` may have more.
+        let is_written = self.changes == Changes::Live
+            && self.may_write
+            && self.permit.judge(Verb::Write, path) != Verdict::Deny;
+        !is_written && !self.permit.strict_hardlinks() && self.permit.is_uniform(path)
+    }
+
+    /// Hides what is mounted in a directory whose entries are not judged one by one.
+    fn hide_mounts(
+        &mut self,
+        place: &Place<'_>,
+        path: &VirtualPath,
+        rights: Rights,
+    ) -> Result<(), CallError> {
+        // An overlay does not contain other file systems, but what they cover.
+        let crosses = place.root.crosses_mounts() && self.changes == Changes::Live;
+        if crosses || rights == Rights::None {
+            return Ok(());
+        }
+        let table = mount_table().map_err(|error| unreadable(path, error))?;
+        let host = place.root.host_path();
+        for mounted in mounts_beneath(&table, &host_path(place.root, path)) {
+            let inner = mounted.strip_prefix(host).ok().and_then(Path::to_str);
+            let inner =
+                inner.and_then(|inner| VirtualPath::parse(inner, Some(place.root.mount())).ok());
+            let inner = inner.ok_or_else(|| {
+                CallError::new(
+                    Code::NotText,
+                    "something is mounted at a path that no rule can judge",
+                )
+            })?;
+            if !place.others.contains(&&inner) {
+                let at = PathBuf::from(inner.as_str());
+                self.push(Mount::Hidden { at })?;
+            }
         }
         Ok(())
     }
@@ -299,6 +331,33 @@ impl View<'_> {
 fn host_path(root: &Root, path: &VirtualPath) -> PathBuf {
     let inner = Path::new(path.as_str()).strip_prefix(root.mount().as_str());
     root.host_path().join(inner.unwrap_or(Path::new("")))
+}
+
+/// Whether a directory is on a file system whose times come from the clock of a server: NFS, SMB, CIFS, Ceph or AFS.
+fn is_remote(directory: BorrowedFd<'_>) -> bool {
+    const KINDS: [u32; 6] = [
+        0x6969,
+        0x517b,
+        0xfe53_4d42,
+        0xff53_4d42,
+        0x00c3_6400,
+        0x5346_414f,
+    ];
+    let kind = rustix::fs::fstatfs(directory).map(|found| found.f_type);
+    kind.is_ok_and(|kind| u32::try_from(kind & 0xffff_ffff).is_ok_and(|kind| KINDS.contains(&kind)))
+}
+
+/// The mounts of this process.
+fn mount_table() -> Result<String, rustix::io::Errno> {
+    use std::io::Read as _;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let table = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
+    let mut text = String::new();
+    let read = std::fs::File::from(table).read_to_string(&mut text);
+    read.map_err(|error| {
+        rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
+    })?;
+    Ok(text)
 }
 
 fn too_large(message: &str) -> CallError {

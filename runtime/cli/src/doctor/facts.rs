@@ -130,9 +130,11 @@ pub(super) struct Inotify {
     pub(super) watches: Option<u64>,
 }
 
-/// What sandboxes of commands enforce, and settings that explain what they do not.
+/// What sandboxes of commands and the threads of file tools enforce, and settings that explain what they do not.
 #[derive(Clone, Debug)]
 pub(super) struct Sandbox {
+    /// Whether Landlock confines file tools.
+    pub(super) file_tools: LayerState,
     /// The result of the self-test.
     pub(super) layers: Vec<(Layer, LayerState)>,
     /// `/proc/sys/user/max_user_namespaces`

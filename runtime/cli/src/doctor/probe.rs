@@ -30,6 +30,7 @@ const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 pub(super) fn facts(
     roots: &[PathBuf],
     accepted: Option<Result<usize, String>>,
+    file_tools: LayerState,
     layers: Vec<(Layer, LayerState)>,
 ) -> Facts {
     let current = [std::env::current_dir().unwrap_or_else(|_| ".".into())];
@@ -65,6 +66,7 @@ pub(super) fn facts(
         terminal: io::stderr().is_terminal(),
         opener: opener(),
         sandbox: Sandbox {
+            file_tools,
             layers,
             max_user_namespaces: number("/proc/sys/user/max_user_namespaces"),
             unprivileged_userns_clone: number("/proc/sys/kernel/unprivileged_userns_clone"),

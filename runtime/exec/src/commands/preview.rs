@@ -1,12 +1,12 @@
 //! What people see of a command before it runs.
 
 use bailiwick::effect::ContentHash;
+use bailiwick::worker::LayerState;
 use serde_json::Value;
 
 use super::Commands;
 use super::record::first;
 use super::tool::Command;
-use crate::self_test::LayerState;
 
 /// Maximum length of a command in a sentence, in characters.
 const MAX_COMMAND: usize = 256;
@@ -88,6 +88,7 @@ fn layers(commands: &Commands) -> String {
         LayerState::Enforced => layer.to_string(),
         LayerState::Missing(_) => format!("no {layer}"),
         LayerState::Broken(_) => format!("broken: {layer}"),
+        LayerState::NotTested => format!("untested: {layer}"),
     });
     states.collect::<Vec<_>>().join(", ")
 }

@@ -17,7 +17,7 @@ const UNKNOWN: &str = "not known in live mode";
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Record<'r> {
-    /// The command was started.
+    /// The command is started once this is recorded.
     Started(Started<'r>),
     /// Nothing of the command runs any more.
     Ended(Ended<'r>),

@@ -10,22 +10,32 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bailiwick::effect::ContentHash;
-use bailiwick::tool::{Act, OutputStream};
+use bailiwick::path::PathError;
+use bailiwick::tool::{Act, OutputStream, ProcessReservation};
+use bailiwick::worker::Usage;
 use bailiwick::{CallError, Code, VirtualPath};
 use tokio::sync::oneshot;
-use tokio::task::JoinError;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::network::WorkerNetwork;
 use super::output::{CommandChanges, CommandOutput};
 use super::record::{Ended, Record, Started};
 use super::streams::{Output, Streams};
 use crate::error::ExecError;
-use crate::overlay::{self, Store};
-use crate::process::{Exit, Helper, Process, spawn, spawn_with_proxy};
+use crate::overlay::{self, Directories, Identity, Store};
+use crate::process::{CpuMeter, Exit, Helper, Process, prepare};
 use crate::proxy::Proxy;
 use crate::spec::{Mount, SandboxSpec};
-use crate::view::{self, Changes, Files};
+use crate::view::{self, Changes};
 
+/// What is charged before the start.
+const FIRST: Usage = Usage {
+    cpu_ms: 1,
+    wall_ms: 1,
+    output_bytes: 0,
+};
+/// How often a running command is charged.
+const CHARGE_EVERY: Duration = Duration::from_millis(100);
 /// Maximum number of names in [`CommandOutput::created_protected`].
 const MAX_CREATED: usize = 100;
 
@@ -35,13 +45,15 @@ pub(super) struct Run {
     /// The hash of the program.
     pub(super) program: ContentHash,
     /// The mounts of the roots.
-    pub(super) files: Files,
+    pub(super) files: Vec<Mount>,
     /// Set if the changes are kept apart.
     pub(super) apart: Option<Apart>,
     pub(super) helper: Helper,
     pub(super) streams: Streams,
     pub(super) timeout: Duration,
     pub(super) act: Arc<Act>,
+    /// The processes that it may have, as long as it runs.
+    pub(super) processes: Option<ProcessReservation>,
     /// Addresses that it may connect to although they are not public.
     pub(super) private: Vec<SocketAddr>,
 }
@@ -61,6 +73,7 @@ impl Run {
             streams,
             timeout,
             act,
+            processes: _processes,
             private,
         } = self;
         let began = Instant::now();
@@ -70,27 +83,32 @@ impl Run {
             stderr,
         } = streams;
         let network = WorkerNetwork::new(&act, &private).map(Arc::new);
-        let spawned = match &network {
-            Some(network) => {
-                let policy: Arc<WorkerNetwork> = Arc::clone(network);
-                spawn_with_proxy(&spec, stdio, &helper, Proxy::new(policy)).await
-            }
-            None => spawn(&spec, stdio, &helper).await,
-        };
-        let mut process = spawned.map_err(|error| not_started(&error))?;
+        let proxy = network.as_ref().map(|network| {
+            let policy: Arc<WorkerNetwork> = Arc::clone(network);
+            Proxy::new(policy)
+        });
+        let prepared = prepare(&spec, stdio, &helper, proxy).await;
+        let prepared = prepared.map_err(|error| not_started(&error))?;
+        let started = Started::new(&spec, &files, program, prepared.layers(), network.is_some());
+        // A spent budget is noticed before the start.
+        act.charge(FIRST)?;
+        // Without a record, the program is not started.
+        act.record(&Record::Started(started))?;
+        let recording = apart.as_ref().map(|apart| apart.record(&act));
+        let mut process = prepared
+            .start()
+            .await
+            .map_err(|error| not_started(&error))?;
         let apart = apart.zip(process.changes());
-        let layers = (process.layers(), process.missing());
-        let started = Started::new(&spec, &files.mounts, program, layers, network.is_some());
-        let recorded = act.record(&Record::Started(started));
-        let exit = match recorded {
-            Ok(()) => Self::wait(&mut process, timeout, cancelled).await,
-            // Without a record it may not go on.
-            Err(error) => process
-                .kill()
-                .await
-                .map_err(|error| lost(&error))
-                .and(Err(error)),
-        };
+        let mut bill = Bill::new(&act, process.cpu_meter());
+        let exit = Self::wait(&mut process, timeout, cancelled, &mut bill).await;
+        // What exceeds a budget at the end is charged, and the next command is refused.
+        let _ = bill.charge();
+        if let (Some((apart, _)), Some(recording)) = (&apart, recording) {
+            apart.directories.end();
+            // Directories that are not recorded are judged by their times.
+            let _ = recording.await;
+        }
         drop(process);
         // The streams end with the sandbox.
         let streams = [stdout.await, stderr.await];
@@ -99,8 +117,8 @@ impl Run {
         // Nobody would learn of the changes of a command without a result.
         let apart = apart.filter(|_| exit.is_ok());
         let changed = tokio::task::spawn_blocking(move || match apart {
-            Some((apart, directory)) => apart.keep(directory, &files, &after),
-            None => Ok((unjudged(&files.mounts, &after)?, None)),
+            Some((apart, directory)) => apart.keep(directory, &after),
+            None => Ok((unjudged(&files, &after)?, None)),
         });
         let changed = changed
             .await
@@ -128,17 +146,59 @@ impl Run {
         process: &mut Process,
         timeout: Duration,
         cancelled: oneshot::Receiver<()>,
+        bill: &mut Bill,
     ) -> Result<Option<Exit>, CallError> {
-        let timed_out = tokio::select! {
+        let killed = || CallError::new(Code::Cancelled, "the command was killed");
+        let ended = tokio::select! {
             exit = process.wait() => return exit.map(Some).map_err(|error| lost(&error)),
-            () = tokio::time::sleep(timeout) => true,
-            _ = cancelled => false,
+            () = tokio::time::sleep(timeout) => Ok(None),
+            _ = cancelled => Err(killed()),
+            error = bill.exceeded() => Err(error),
         };
         process.kill().await.map_err(|error| lost(&error))?;
-        if timed_out {
-            Ok(None)
-        } else {
-            Err(CallError::new(Code::Cancelled, "the command was killed"))
+        ended
+    }
+}
+
+/// What a command has taken, as far as it was charged.
+struct Bill {
+    act: Arc<Act>,
+    cpu: CpuMeter,
+    began: Instant,
+    charged: Usage,
+}
+
+impl Bill {
+    fn new(act: &Arc<Act>, cpu: CpuMeter) -> Self {
+        Self {
+            act: Arc::clone(act),
+            cpu,
+            began: Instant::now(),
+            charged: FIRST,
+        }
+    }
+
+    /// Charges what was not charged yet.
+    fn charge(&mut self) -> Result<(), CallError> {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let (cpu_ms, wall_ms) = (ms(self.cpu.time()), ms(self.began.elapsed()));
+        let more = Usage {
+            cpu_ms: cpu_ms.saturating_sub(self.charged.cpu_ms),
+            wall_ms: wall_ms.saturating_sub(self.charged.wall_ms),
+            ..Usage::default()
+        };
+        self.charged.cpu_ms += more.cpu_ms;
+        self.charged.wall_ms += more.wall_ms;
+        self.act.charge(more)
+    }
+
+    /// Charges the command while it runs, until that exceeds a budget.
+    async fn exceeded(&mut self) -> CallError {
+        loop {
+            tokio::time::sleep(CHARGE_EVERY).await;
+            if let Err(error) = self.charge() {
+                return error;
+            }
         }
     }
 }
@@ -155,7 +215,7 @@ fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
     };
     let before: BTreeSet<PathBuf> = before.iter().filter_map(restricted).collect();
     let after = view::files(act.reading(), Changes::Live)?;
-    let new = after.mounts.iter().filter_map(restricted);
+    let new = after.iter().filter_map(restricted);
     let new = new.filter(|at| !before.contains(at));
     let names = new.map(|at| at.to_string_lossy().into_owned());
     Ok(names.take(MAX_CREATED).collect())
@@ -164,47 +224,59 @@ fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
 /// Changes that are kept apart.
 pub(super) struct Apart {
     store: Store,
-    /// When the command started, since 1970.
-    began: Duration,
+    directories: Arc<Directories>,
+    /// The paths of the overlays, with the directories that they show.
+    overlays: Vec<(VirtualPath, Identity)>,
 }
 
 impl Apart {
-    pub(super) async fn begin(store: &Store) -> Self {
-        Self {
+    pub(super) async fn begin(store: &Store, files: &[Mount]) -> Result<Self, CallError> {
+        Ok(Self {
             store: store.clone(),
-            began: overlay::start_of_changes().await,
-        }
+            directories: Directories::new(overlay::start_of_changes().await),
+            overlays: overlays(files)?,
+        })
+    }
+
+    /// Records the directories of the overlays while the command runs.
+    fn record(&self, act: &Arc<Act>) -> JoinHandle<()> {
+        let (act, directories) = (Arc::clone(act), Arc::clone(&self.directories));
+        let paths: Vec<VirtualPath> = self.overlays.iter().map(|(path, _)| path.clone()).collect();
+        tokio::task::spawn_blocking(move || {
+            for path in paths {
+                directories.record(&path, act.reading());
+            }
+        })
     }
 
     /// Keeps the changes in `directory`, and describes them.
     fn keep(
         self,
         directory: OwnedFd,
-        files: &Files,
         act: &Act,
     ) -> Result<(Vec<String>, Option<CommandChanges>), CallError> {
-        let overlays = overlays(&files.mounts)?;
         let collected =
-            overlay::collect(directory, &overlays, &files.seen, self.began, act.reading());
-        let (kept, dropped) = collected?;
-        let changes = CommandChanges::new(kept.as_ref(), dropped);
-        if let Some(kept) = kept {
-            self.store.add(kept);
+            overlay::collect(directory, &self.overlays, &self.directories, act.reading());
+        let (kept, mut dropped) = collected?;
+        let changes = CommandChanges::new(kept.as_ref(), dropped.clone());
+        let has_room = kept.is_none_or(|kept| self.store.add(kept));
+        if has_room {
+            return Ok((Vec::new(), Some(changes)));
         }
-        Ok((Vec::new(), Some(changes)))
+        dropped.insert(0, overlay::no_room(&self.overlays));
+        Ok((Vec::new(), Some(CommandChanges::new(None, dropped))))
     }
 }
 
-/// The paths of the overlays.
-fn overlays(files: &[Mount]) -> Result<Vec<VirtualPath>, CallError> {
+/// The paths of the overlays, with the directories that they show.
+fn overlays(files: &[Mount]) -> Result<Vec<(VirtualPath, Identity)>, CallError> {
     let overlays = files.iter().filter_map(|mount| match mount {
-        Mount::Overlay { at, .. } => at.to_str(),
+        Mount::Overlay { at, identity, .. } => Some((at.to_str()?, (*identity)?)),
         _ => None,
     });
-    let paths = overlays.map(|at| VirtualPath::parse(at, None));
-    paths
-        .collect::<Result<_, _>>()
-        .map_err(|error| internal(&error.to_string()))
+    let paths = overlays.map(|(at, identity)| Ok((VirtualPath::parse(at, None)?, identity)));
+    let paths: Result<_, PathError> = paths.collect();
+    paths.map_err(|error| internal(&error.to_string()))
 }
 
 /// The status and the output of a command; `exit` is `None` if it was killed at its time limit.

@@ -2,8 +2,10 @@
 
 use std::io::{self, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
-use bailiwick::tool::ActProgress;
+use bailiwick::tool::{Act, ActProgress};
+use bailiwick::worker::Usage;
 use tokio::io::AsyncReadExt as _;
 use tokio::net::unix::pipe;
 use tokio::task::JoinHandle;
@@ -28,13 +30,19 @@ pub(super) struct Streams {
 impl Streams {
     /// The streams of this process if `inherit` is set; otherwise `stdin` is the text for standard input, and the output
     /// is recorded.
-    pub(super) fn new(inherit: bool, stdin: &str, progress: &ActProgress) -> io::Result<Self> {
+    pub(super) fn new(
+        inherit: bool,
+        stdin: &str,
+        progress: &ActProgress,
+        act: &Arc<Act>,
+    ) -> io::Result<Self> {
         let (stdin, (stdout, stdout_end), (stderr, stderr_end)) = if inherit {
             let stdin = io::stdin().as_fd().try_clone_to_owned()?;
             (stdin, unrecorded(io::stdout())?, unrecorded(io::stderr())?)
         } else {
             let stdin = input(stdin)?;
-            (stdin, stream(progress.clone())?, stream(progress.clone())?)
+            let stream = || stream(progress.clone(), Arc::clone(act));
+            (stdin, stream()?, stream()?)
         };
         let stdio = Stdio {
             stdin,
@@ -58,7 +66,7 @@ pub(super) struct Output {
 }
 
 /// Reads a stream of the command until its end.
-fn stream(progress: ActProgress) -> io::Result<(JoinHandle<Output>, OwnedFd)> {
+fn stream(progress: ActProgress, act: Arc<Act>) -> io::Result<(JoinHandle<Output>, OwnedFd)> {
     let (reader, writer) = io::pipe()?;
     let mut reader = pipe::Receiver::from_owned_fd(reader.into())?;
     let read = async move {
@@ -69,6 +77,11 @@ fn stream(progress: ActProgress) -> io::Result<(JoinHandle<Output>, OwnedFd)> {
             let bytes = buffer.get(..length).unwrap_or_default();
             output.short.push(bytes);
             output.long.push(bytes);
+            // If that exceeds the budget, the command is killed when it is charged next.
+            let _ = act.charge(Usage {
+                output_bytes: bytes.len() as u64,
+                ..Usage::default()
+            });
             if let Some(line) = last_line(bytes) {
                 progress.message(&line);
             }

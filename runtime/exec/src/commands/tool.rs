@@ -21,6 +21,7 @@ use super::program::Program;
 use super::run::{Apart, Run, internal, io_error};
 use super::streams::Streams;
 use super::{network, preview};
+use crate::spec::FileIdentity;
 use crate::view::{self, Changes};
 
 /// Maximum number and total bytes of arguments and environment variables.
@@ -227,28 +228,33 @@ impl ActTool for Commands {
             let message = "the program was replaced since it was previewed";
             return Err(CallError::new(Code::StalePreview, message));
         }
-        let mut spec = Self::spec(self, job, program, files.mounts.clone());
+        let mut spec = Self::spec(self, job, program, files.clone());
         if changes == Changes::Apart && matches!(job.program, Program::OfRoot(_)) {
-            // Its identity in an overlay is another one.
-            spec.program = None;
+            spec.program = spec.program.map(FileIdentity::in_overlay);
         }
         let left = permit.time_left().unwrap_or(Duration::MAX);
         let timeout = job.timeout.min(left.saturating_sub(END_TIME.min(left / 4)));
         let apart = match (changes, &self.kept) {
-            (Changes::Apart, Some(store)) => Some(Apart::begin(store).await),
+            (Changes::Apart, Some(store)) => Some(Apart::begin(store, &files).await?),
             (Changes::Live | Changes::Apart, _) => None,
         };
-        let act = permit.begin()?;
+        let act = Arc::new(permit.begin()?);
+        let limit = spec.limits.processes.unwrap_or(u64::MAX);
+        let processes = act.reserve_processes(limit)?;
+        if let Some(reserved) = &processes {
+            spec.limits.processes = Some(reserved.count()).filter(|count| *count < u64::MAX);
+        }
         let run = Run {
             spec,
             program: program.sha256,
             files,
             apart,
             helper: self.helper.clone(),
-            streams: Streams::new(self.inherit_stdio, &job.stdin, &progress)
+            streams: Streams::new(self.inherit_stdio, &job.stdin, &progress, &act)
                 .map_err(|error| io_error(&error))?,
             timeout,
-            act: Arc::new(act),
+            act,
+            processes,
             private: self.private.clone(),
         };
         // If this future is dropped, the task kills the command, and a revocation waits until it has.

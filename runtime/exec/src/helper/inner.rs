@@ -5,6 +5,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
 use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus, set_dumpable_behavior, wait};
@@ -13,9 +14,12 @@ use super::confine::{self, Files};
 use super::layers::Layers;
 use super::{Failed, mounts, network, parse};
 use crate::error::Stage;
-use crate::message::{self, Report, Start, report};
+use crate::message::{self, Report, report};
 use crate::proxy;
 use crate::spec::{FileIdentity, Layer, Network, SandboxSpec};
+
+/// How often the CPU time is reported.
+const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Descriptors of the program, and the socket to the host.
 pub(super) struct Handles {
@@ -26,29 +30,26 @@ pub(super) struct Handles {
     to_host: Option<UnixStream>,
 }
 
-/// Receives the description of the sandbox, the descriptors of the program, and the socket to which to report.
-pub(super) fn receive(socket: &UnixStream) -> Option<(Vec<u8>, Handles, UnixStream)> {
-    let (body, mut fds) = message::receive(socket).ok()?;
-    let reports = fds.pop()?;
+/// Receives the description of the sandbox and the descriptors of the program.
+pub(super) fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, Handles)> {
+    let (body, mut fds) = message::receive(socket)?;
     let to_host = (fds.len() > 3).then(|| fds.pop()).flatten();
-    let [stdin, stdout, stderr] = <[OwnedFd; 3]>::try_from(fds).ok()?;
+    let [stdin, stdout, stderr] =
+        <[OwnedFd; 3]>::try_from(fds).map_err(|_| io::ErrorKind::InvalidData)?;
     let handles = Handles {
         stdin,
         stdout,
         stderr,
         to_host: to_host.map(UnixStream::from),
     };
-    Some((body, handles, reports.into()))
+    Ok((body, handles))
 }
 
-pub(super) fn run(socket: UnixStream) -> i32 {
-    let Some((body, handles, host)) = receive(&socket) else {
-        return 2;
-    };
-    drop(socket);
-    match start(&body, handles, &host) {
+pub(super) fn run(host: UnixStream) -> i32 {
+    match start(&host) {
         Ok(program) => {
             exit_with_host(&host);
+            report_cpu_time(&host);
             let status = reap(program);
             report(&host, &Report::Exited { status });
             0
@@ -58,8 +59,11 @@ pub(super) fn run(socket: UnixStream) -> i32 {
 }
 
 /// Builds the sandbox around this process and starts the program. Returns its process id.
-fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed> {
-    let Start { spec, .. } = parse(body)?;
+fn start(host: &UnixStream) -> Result<i32, Failed> {
+    mounts::enter()?;
+    report(host, &Report::Ready);
+    let (body, handles) = receive(host).map_err(Failed::at(Stage::Description))?;
+    let spec = parse(&body)?;
     let mut layers = Layers::new(spec.optional.clone());
     let changes = mounts::build(&spec, &mut layers)?;
     if let Some(to_host) = &handles.to_host {
@@ -78,9 +82,11 @@ fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<i32, Failed
     // The program could otherwise change this process through `/proc/1/mem`.
     set_dumpable_behavior(DumpableBehavior::NotDumpable)
         .map_err(|error| Failed::at(Stage::Capabilities)(error.into()))?;
+    report(host, &layers.built());
+    message::wait_for_go(host).map_err(Failed::at(Stage::Program))?;
     let child = program(&spec, handles).and_then(|mut program| program.spawn());
     let child = child.map_err(Failed::at(Stage::Program))?;
-    report(host, &layers.started());
+    report(host, &Report::Started);
     Ok(child.id().cast_signed())
 }
 
@@ -126,7 +132,7 @@ pub(super) fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<Comman
 fn check_program(path: &str, expected: FileIdentity) -> io::Result<()> {
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let found = rustix::fs::open(path, flags, Mode::empty())?;
-    if FileIdentity::of(&found.into())? == expected {
+    if expected.is(&FileIdentity::of(&found.into())?) {
         Ok(())
     } else {
         Err(io::Error::other(
@@ -152,6 +158,39 @@ fn exit_with_host(host: &UnixStream) {
             std::process::exit(1);
         });
     }
+}
+
+/// Reports the CPU time of all processes while they run.
+fn report_cpu_time(host: &UnixStream) {
+    let Ok(host) = host.try_clone() else {
+        return;
+    };
+    let watch = move || {
+        while let Some(cpu) = cpu_time() {
+            report(&host, &Report::Used { cpu });
+            std::thread::sleep(REPORT_EVERY);
+        }
+    };
+    // Without the thread, the time is reported at the end.
+    let _ = std::thread::Builder::new().spawn(watch);
+}
+
+/// The CPU time of all processes in `/proc` and of those that they have waited for; `None` without a `/proc`.
+fn cpu_time() -> Option<Duration> {
+    let ticks = rustix::param::clock_ticks_per_second();
+    let mut total: u64 = 0;
+    for entry in std::fs::read_dir("/proc").ok()?.flatten() {
+        let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name of the program, in parentheses, can contain anything. The times are the fields 14 to 17.
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let times = fields.split_whitespace().skip(11).take(4);
+        total += times
+            .filter_map(|time| time.parse::<u64>().ok())
+            .sum::<u64>();
+    }
+    Some(Duration::from_millis(
+        total.saturating_mul(1000) / ticks.max(1),
+    ))
 }
 
 /// Reaps processes until the program has ended. Returns its wait status.

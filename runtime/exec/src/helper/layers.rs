@@ -33,9 +33,9 @@ impl Layers {
         Ok(())
     }
 
-    /// The report that the program was started.
-    pub(super) fn started(self) -> Report {
-        Report::Started {
+    /// The report that the sandbox was built.
+    pub(super) fn built(self) -> Report {
+        Report::Built {
             layers: self.added,
             missing: self.missing,
         }

@@ -15,6 +15,7 @@ use rustix::mount::{
 use super::Failed;
 use super::layers::Layers;
 use crate::error::Stage;
+use crate::mount_table::mounts_beneath;
 use crate::spec::{Layer, Mount, SandboxSpec};
 
 /// Where the file system of the host is until the sandbox is built.
@@ -32,9 +33,8 @@ pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urando
 /// Size of the top-level directory, which contains only directories and links.
 const TOP_OPTIONS: &str = "mode=755,size=1m";
 
-/// Builds the file system and moves this process into it. Returns the directory with the changes in overlays, if there
-/// are any: overlay N of the mounts writes into `N/upper`.
-pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Option<OwnedFd>, Failed> {
+/// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
+pub(super) fn enter() -> Result<(), Failed> {
     let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
     let namespaces = match enter_new_root() {
         // AppArmor allows namespaces on some systems, but nothing in them.
@@ -46,7 +46,13 @@ pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Option<Ow
     namespaces.map_err(|reason| Failed::Missing {
         layer: Layer::Namespaces,
         reason,
-    })?;
+    })
+}
+
+/// Builds the file system and moves this process into it, after [`enter`]. Returns the directory with the changes in
+/// overlays, if there are any: overlay N of the mounts writes into `N/upper`.
+pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Option<OwnedFd>, Failed> {
+    let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
     layers.record(Layer::Namespaces, Ok(()))?;
     let mut tree = Tree::new().map_err(failed)?;
     let changes = match spec.has_overlay() {
@@ -74,7 +80,6 @@ fn open_changes(bytes: u64) -> io::Result<OwnedFd> {
     Ok(rustix::fs::open(CHANGES, flags, Mode::empty())?)
 }
 
-/// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
 fn enter_new_root() -> io::Result<()> {
     mount_change(
         "/",
@@ -384,7 +389,8 @@ fn link(file: &OwnedFd) -> PathBuf {
 /// files can be changed only if `writable`.
 fn restrict(at: &Path, writable: bool) -> io::Result<()> {
     let at = fs::canonicalize(at)?;
-    let mut all = submounts(&at)?;
+    let table = fs::read_to_string(format!("{HOST}/proc/self/mountinfo"))?;
+    let mut all = mounts_beneath(&table, &at);
     all.push(at);
     for one in all {
         let before = rustix::fs::statvfs(&one)?.f_flag;
@@ -412,38 +418,6 @@ fn restrict(at: &Path, writable: bool) -> io::Result<()> {
         mount_remount(&one, flags, c"")?;
     }
     Ok(())
-}
-
-/// The mounts beneath a path.
-fn submounts(at: &Path) -> io::Result<Vec<PathBuf>> {
-    let table = fs::read_to_string(format!("{HOST}/proc/self/mountinfo"))?;
-    let paths = table.lines().filter_map(|line| line.split(' ').nth(4));
-    Ok(paths
-        .map(unescape)
-        .filter(|path| path.starts_with(at) && path != at)
-        .collect())
-}
-
-/// Decodes the octal escapes of `mountinfo`.
-fn unescape(path: &str) -> PathBuf {
-    use std::os::unix::ffi::OsStringExt as _;
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let code = (*first == b'\\').then(|| after.get(..3)).flatten();
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = after.get(3..).unwrap_or_default();
-            }
-            None => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    std::ffi::OsString::from_vec(bytes).into()
 }
 
 /// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. The inner error says why that is

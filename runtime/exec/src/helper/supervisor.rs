@@ -2,7 +2,7 @@
 //! confines itself and becomes the program.
 
 use std::fs;
-use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -15,23 +15,19 @@ use rustix::process::{
 };
 
 use super::confine::Files;
-use super::inner::{Handles, confine, program, receive};
+use super::inner::{confine, program, receive};
 use super::layers::Layers;
 use super::{CONFINED, Failed, parse, start_helper};
 use crate::error::Stage;
-use crate::message::{Report, Start, report};
+use crate::message::{self, Report, report};
 use crate::spec::{Layer, Mount, SandboxSpec};
 
 /// Held while processes are reaped, or listed and killed: a number that was listed is not used again meanwhile.
 static REAPING: Mutex<()> = Mutex::new(());
 
 /// Starts the program, and kills all that it left when it ends.
-pub(super) fn run(socket: UnixStream) -> i32 {
-    let Some((body, handles, host)) = receive(&socket) else {
-        return 2;
-    };
-    drop(socket);
-    match start(&body, handles, &host) {
+pub(super) fn run(host: UnixStream) -> i32 {
+    match start(&host) {
         Ok(program) => {
             kill_with_host(&host);
             let status = reap_until(program);
@@ -46,8 +42,10 @@ pub(super) fn run(socket: UnixStream) -> i32 {
     }
 }
 
-fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<Pid, Failed> {
+fn start(host: &UnixStream) -> Result<Pid, Failed> {
     let failed = |error: io::Error| Failed::at(Stage::Program)(error);
+    report(host, &Report::Ready);
+    let (body, handles) = receive(host).map_err(Failed::at(Stage::Description))?;
     // Processes whose parent ends become children of this one.
     rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
         .map_err(|error| failed(error.into()))?;
@@ -55,44 +53,58 @@ fn start(body: &[u8], handles: Handles, host: &UnixStream) -> Result<Pid, Failed
         layer: Layer::Cleanup,
         reason: format!("without namespaces, it needs /proc/self/task/*/children: {error}"),
     })?;
-    let (reports, theirs) = UnixStream::pair().map_err(failed)?;
     let fds = [
         handles.stdin.as_fd(),
         handles.stdout.as_fd(),
         handles.stderr.as_fd(),
-        theirs.as_fd(),
     ];
-    let (child, _) = start_helper(CONFINED, body, &fds).map_err(failed)?;
-    drop((handles, theirs));
+    let (child, socket) = start_helper(CONFINED, &body, &fds).map_err(failed)?;
+    drop(handles);
+    let mut reports = BufReader::new(&socket).lines();
+    let built = next(&mut reports)?.ok_or_else(|| failed(io::ErrorKind::UnexpectedEof.into()))?;
+    report(host, &built);
+    message::wait_for_go(host).map_err(failed)?;
+    (&socket).write_all(&[message::GO]).map_err(failed)?;
     // The socket is closed when the program replaces the helper.
-    let mut last = None;
-    for line in BufReader::new(reports).lines() {
-        last = serde_json::from_str(&line.map_err(failed)?).ok();
+    if let Some(report) = next(&mut reports)? {
+        return Err(unexpected(&report));
     }
-    match last {
-        Some(started @ Report::Started { .. }) => {
-            report(host, &started);
-            Pid::from_raw(child.id().cast_signed()).ok_or_else(|| failed(Errno::SRCH.into()))
-        }
-        Some(Report::Failed { stage, message }) => Err(Failed::Step { stage, message }),
-        Some(Report::Missing { layer, reason }) => Err(Failed::Missing { layer, reason }),
-        _ => Err(failed(io::ErrorKind::UnexpectedEof.into())),
+    report(host, &Report::Started);
+    Pid::from_raw(child.id().cast_signed()).ok_or_else(|| failed(Errno::SRCH.into()))
+}
+
+/// The next report of the process that confines itself; `None` if it has closed its socket.
+fn next(reports: &mut impl Iterator<Item = io::Result<String>>) -> Result<Option<Report>, Failed> {
+    let failed = |error: io::Error| Failed::at(Stage::Program)(error);
+    let Some(line) = reports.next() else {
+        return Ok(None);
+    };
+    let report = serde_json::from_str(&line.map_err(failed)?);
+    match report.map_err(|error| failed(error.into()))? {
+        built @ Report::Built { .. } => Ok(Some(built)),
+        report => Err(unexpected(&report)),
+    }
+}
+
+/// A failure, as the process that confines itself has reported it.
+fn unexpected(report: &Report) -> Failed {
+    match report.clone() {
+        Report::Failed { stage, message } => Failed::Step { stage, message },
+        Report::Missing { layer, reason } => Failed::Missing { layer, reason },
+        _ => Failed::at(Stage::Program)(io::ErrorKind::InvalidData.into()),
     }
 }
 
 /// Confines this process and becomes the program.
 pub(super) fn confined(socket: UnixStream) -> i32 {
-    let Some((body, handles, reports)) = receive(&socket) else {
-        return 2;
-    };
-    drop(socket);
-    become_program(&body, handles, &reports).send(&reports)
+    become_program(&socket).send(&socket)
 }
 
 /// Returns only if that fails.
-fn become_program(body: &[u8], handles: Handles, reports: &UnixStream) -> Failed {
+fn become_program(socket: &UnixStream) -> Failed {
     let prepared = || {
-        let Start { spec, .. } = parse(body)?;
+        let (body, handles) = receive(socket).map_err(Failed::at(Stage::Description))?;
+        let spec = parse(&body)?;
         // If the supervisor is killed, at least the program ends.
         let with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
         with_parent.map_err(|error| Failed::at(Stage::Program)(error.into()))?;
@@ -104,7 +116,8 @@ fn become_program(body: &[u8], handles: Handles, reports: &UnixStream) -> Failed
         layers.record(Layer::Cleanup, Ok(()))?;
         let spec = with_processes_of_user(spec).map_err(Failed::at(Stage::Limits))?;
         confine(&spec, Files::OfHost, &mut layers)?;
-        report(reports, &layers.started());
+        report(socket, &layers.built());
+        message::wait_for_go(socket).map_err(Failed::at(Stage::Program))?;
         program(&spec, handles).map_err(Failed::at(Stage::Program))
     };
     match prepared() {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bailiwick::policy::Verdict;
 use bailiwick::tool::ReadPermit;
@@ -11,7 +11,8 @@ use bailiwick::{CallError, Code, VirtualPath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use super::{ChangeKind, DroppedChange, Identity, KeptChange, KeptChanges, Seen};
+use super::directories::{changed_at, identity};
+use super::{ChangeKind, Directories, DroppedChange, Identity, KeptChange, KeptChanges};
 
 /// Maximum number of changes of a command.
 const MAX_CHANGES: usize = 5_000;
@@ -24,6 +25,9 @@ const DIRECTORY: OFlags = OFlags::DIRECTORY
 /// Attribute of a directory that replaces the one of the root.
 const OPAQUE: &str = "user.overlay.opaque";
 
+/// Attribute of an entry that was copied from the root before it was changed.
+const ORIGIN: &str = "user.overlay.origin";
+
 /// Why changes are dropped.
 const DENIED: &str = "you may not change it";
 const MEANWHILE: &str = "it was changed by somebody else while the command ran";
@@ -35,29 +39,31 @@ const UNREADABLE: &str = "it cannot be read";
 const TOO_MANY: &str = "the command changed more than 5,000 files and directories, so nothing is kept; \
     let it write to /tmp, or use the mode `live`";
 
-/// Lists the changes in `directory`, where overlay N of `overlays` has its changes in `N/upper`. Blocks.
+/// Lists the changes in `directory`, where overlay N of `overlays` has its changes in `N/upper`; each is a path with the
+/// directory that it shows. Blocks.
 ///
 /// # Errors
 /// `IO` if the changes cannot be read.
 pub(crate) fn collect(
     directory: OwnedFd,
-    overlays: &[VirtualPath],
-    seen: &Seen,
-    began: Duration,
+    overlays: &[(VirtualPath, Identity)],
+    directories: &Directories,
     permit: &ReadPermit,
 ) -> Result<(Option<KeptChanges>, Vec<DroppedChange>), CallError> {
     let mut collector = Collector {
         permit,
-        seen,
-        began,
+        directories,
+        began: directories.began(),
+        above: Vec::new(),
         changes: Vec::new(),
         dropped: Vec::new(),
     };
-    for (number, path) in overlays.iter().enumerate() {
+    for (number, (path, shown)) in overlays.iter().enumerate() {
         let stored = format!("{number}/upper");
+        let is_same = collector.enter(path, *shown)?;
         let upper = rustix::fs::openat(&directory, &stored, DIRECTORY, Mode::empty());
         let upper = upper.map_err(|error| unreadable(path, error))?;
-        if !collector.add_entries(upper.as_fd(), path, &stored, (0, true))? {
+        if !collector.add_entries(upper.as_fd(), path, &stored, (0, is_same))? {
             let dropped = DroppedChange {
                 path: path.to_string(),
                 reason: TOO_MANY,
@@ -76,8 +82,10 @@ pub(crate) fn collect(
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     let kept = KeptChanges {
         id: id()?,
+        worker: permit.worker(),
+        since: Instant::now(),
         changes,
-        began,
+        began: directories.began(),
         directory,
     };
     Ok((Some(kept), dropped))
@@ -95,13 +103,51 @@ fn id() -> Result<String, CallError> {
 
 struct Collector<'p> {
     permit: &'p ReadPermit,
-    seen: &'p Seen,
+    directories: &'p Directories,
+    /// When the command started, since 1970.
     began: Duration,
+    /// The directories at and above the one that is being listed, which are those that the command saw.
+    above: Vec<(VirtualPath, Stat)>,
     changes: Vec<KeptChange>,
     dropped: Vec<DroppedChange>,
 }
 
 impl Collector<'_> {
+    /// Begins an overlay, which showed the directory `shown`. Returns whether that is still at its path.
+    fn enter(&mut self, path: &VirtualPath, shown: Identity) -> Result<bool, CallError> {
+        self.above.clear();
+        let top = self.permit.root_of(path)?.0.mount().clone();
+        let mut paths: Vec<VirtualPath> =
+            std::iter::successors(Some(path.clone()), VirtualPath::parent)
+                .take_while(|path| path.starts_with(&top))
+                .collect();
+        paths.reverse();
+        for path in paths {
+            let Some(stat) = self.before(&path)? else {
+                return Ok(false);
+            };
+            self.above.push((path, stat));
+        }
+        Ok(self
+            .above
+            .last()
+            .is_some_and(|(_, stat)| identity(stat) == shown))
+    }
+
+    /// The directories at and above the one that is being listed, without the root.
+    fn directories_above(&self) -> Vec<(VirtualPath, Identity)> {
+        let inner = self.above.iter().skip(1);
+        inner
+            .map(|(path, stat)| (path.clone(), identity(stat)))
+            .collect()
+    }
+
+    /// Whether the command saw this directory at `path`.
+    fn is_same(&self, path: &VirtualPath, stat: &Stat) -> bool {
+        let above = self.above.last();
+        above.is_some_and(|(_, above)| self.directories.is_same(path, stat, above))
+    }
+
     /// Adds the changes in a directory; `false` if there are too many. `is_same` is whether the directories at and above
     /// `path` are those that the command saw.
     fn add_entries(
@@ -154,8 +200,16 @@ impl Collector<'_> {
         let old = before
             .as_ref()
             .map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let is_same = before.as_ref().map(identity) == self.seen.directory(path);
+        let was_copied = before.is_none() && is_copy(upper, name);
         let mut add = |kind, is_directory| {
+            let mut directories = self.directories_above();
+            // A deleted directory must still be that one, too.
+            directories.extend(
+                before
+                    .as_ref()
+                    .filter(|_| is_directory)
+                    .map(|stat| (path.clone(), identity(stat))),
+            );
             let change = KeptChange {
                 path: path.clone(),
                 kind,
@@ -167,9 +221,9 @@ impl Collector<'_> {
                 },
                 executable: stat.st_mode & 0o111 != 0,
                 stored: stored.to_owned(),
-                directories: self.seen.directories_above(path),
+                directories,
             };
-            self.add(change, before.as_ref());
+            self.add(change, before.as_ref(), was_copied);
         };
         match (FileType::from_raw_mode(stat.st_mode), old) {
             (FileType::RegularFile, _) if stat.st_mode & 0o400 == 0 => {
@@ -189,15 +243,18 @@ impl Collector<'_> {
                     }
                     opened => opened.map_err(read)?,
                 };
-                if old.is_none() {
+                let Some(now) = before else {
                     add(ChangeKind::DirectoryCreated, true);
-                } else if is_same
-                    && is_opaque(inner.as_fd())
-                    && !self.add_removed(inner.as_fd(), path)?
-                {
-                    return Ok(false);
-                }
-                return self.add_entries(inner.as_fd(), path, stored, (depth + 1, is_same));
+                    return self.add_entries(inner.as_fd(), path, stored, (depth + 1, !was_copied));
+                };
+                let is_same = self.is_same(path, &now);
+                self.above.push((path.clone(), now));
+                let listed = (!is_same
+                    || !is_opaque(inner.as_fd())
+                    || self.add_removed(inner.as_fd(), path)?)
+                    && self.add_entries(inner.as_fd(), path, stored, (depth + 1, is_same))?;
+                self.above.pop();
+                return Ok(listed);
             }
             (FileType::RegularFile | FileType::Directory, Some(_)) => self.drop_change(path, KIND),
             _ => self.drop_change(path, SPECIAL),
@@ -206,12 +263,9 @@ impl Collector<'_> {
     }
 
     /// Adds a change, unless it is denied or the path has changed meanwhile.
-    fn add(&mut self, change: KeptChange, before: Option<&Stat>) {
-        let is_changed = match before {
-            Some(stat) => changed_at(stat) > self.began || !self.seen.contains(&change.path),
-            None => self.seen.contains(&change.path),
-        };
-        if is_changed {
+    /// `was_copied` is whether the command changed what is not there any more.
+    fn add(&mut self, change: KeptChange, before: Option<&Stat>, was_copied: bool) {
+        if was_copied || before.is_some_and(|stat| changed_at(stat) > self.began) {
             self.drop_change(&change.path, MEANWHILE);
         } else if self.permit.judge_need(&change.need()) == Verdict::Deny {
             self.drop_change(&change.path, DENIED);
@@ -254,16 +308,19 @@ impl Collector<'_> {
             let Some(before) = self.before(&inner)? else {
                 continue;
             };
+            let is_directory = FileType::from_raw_mode(before.st_mode).is_dir();
+            let mut directories = self.directories_above();
+            directories.extend(is_directory.then(|| (inner.clone(), identity(&before))));
             let change = KeptChange {
-                directories: self.seen.directories_above(&inner),
+                directories,
                 path: inner,
                 kind: ChangeKind::Deleted,
-                is_directory: FileType::from_raw_mode(before.st_mode).is_dir(),
+                is_directory,
                 bytes: 0,
                 executable: false,
                 stored: String::new(),
             };
-            self.add(change, Some(&before));
+            self.add(change, Some(&before), false);
         }
         Ok(true)
     }
@@ -297,27 +354,19 @@ impl Collector<'_> {
     }
 }
 
-#[expect(
-    clippy::useless_conversion,
-    reason = "the types differ between architectures"
-)]
-fn identity(stat: &Stat) -> Identity {
-    (u64::from(stat.st_dev), u64::from(stat.st_ino))
+/// Whether an entry was copied from the root, and not created by the command.
+fn is_copy(upper: BorrowedFd<'_>, name: &str) -> bool {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let opened = rustix::fs::openat(upper, name, flags, Mode::empty());
+    opened.is_ok_and(|file| {
+        let mut none: [u8; 0] = [];
+        rustix::fs::fgetxattr(file, ORIGIN, &mut none).is_ok()
+    })
 }
 
 fn is_opaque(directory: BorrowedFd<'_>) -> bool {
     let mut value = [0; 1];
     rustix::fs::fgetxattr(directory, OPAQUE, &mut value).is_ok_and(|_| value == *b"y")
-}
-
-/// When the content or the attributes of an entry changed, since 1970.
-#[expect(
-    clippy::useless_conversion,
-    reason = "the types differ between architectures"
-)]
-fn changed_at(stat: &Stat) -> Duration {
-    let nanos = u32::try_from(u64::from(stat.st_ctime_nsec)).unwrap_or(0);
-    u64::try_from(stat.st_ctime).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos))
 }
 
 fn unreadable(path: &VirtualPath, error: Errno) -> CallError {

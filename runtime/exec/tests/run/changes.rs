@@ -463,3 +463,36 @@ async fn overlay_is_refused_without_a_tool_that_applies_changes() {
     let live = json!({ "argv": ["true"], "cwd": "/repo" });
     assert!(run(&worker, live).await.unwrap().changes.is_none());
 }
+
+#[tokio::test]
+async fn entries_are_judged_before_the_start_only_if_a_rule_may_match_them() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let stage = Stage::new().await;
+    // No rule can judge this name, so a command is refused if entries are judged one by one.
+    let name = std::ffi::OsStr::from_bytes(b"not-\xff-text");
+    fs::write(stage.root.path().join(name), "x").unwrap();
+    let worker = stage.worker(asks()).await;
+    let changes = apart(&worker, "echo x > x").await;
+    assert_eq!(changes.total, 1, "{changes:?}");
+    let judged = stage.worker(asks().deny_glob("*.env")).await;
+    let arguments = json!({ "argv": ["true"], "cwd": "/repo", "mode": "overlay" });
+    let refused = run(&judged, arguments).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NotText);
+}
+
+#[tokio::test]
+async fn worker_cannot_drop_the_changes_of_another_one() {
+    let stage = Stage::new().await;
+    let (first, other) = (stage.worker(asks()).await, stage.worker(asks()).await);
+    let kept = apart(&first, "echo x > x").await.id;
+    let mut dropped = Vec::new();
+    for number in 0..17 {
+        dropped.push(apart(&other, &format!("echo {number} > y")).await.id);
+    }
+    let oldest = apply(&other, json!({ "id": dropped[0] }))
+        .await
+        .unwrap_err();
+    assert_eq!(oldest.code(), Code::NotFound);
+    apply(&first, json!({ "id": kept })).await.unwrap();
+    assert_eq!(stage.text("x"), "x\n");
+}

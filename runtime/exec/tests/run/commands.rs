@@ -520,3 +520,16 @@ async fn command_beyond_the_limit_waits_and_its_worker_can_be_revoked() {
     assert_eq!(last.await.unwrap().unwrap().exit_code, Some(0));
     assert!(!root.path().join("revoked").exists());
 }
+
+#[tokio::test]
+async fn entries_beneath_a_protected_name_have_their_own_rights() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join(".git/objects")).unwrap();
+    fs::create_dir_all(root.path().join(".git/hooks")).unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let script = "echo x > .git/objects/a; echo x > .git/hooks/b";
+    shell(&worker, script).await;
+    assert!(root.path().join(".git/objects/a").exists());
+    assert!(!root.path().join(".git/hooks/b").exists());
+}

@@ -5,10 +5,12 @@
     reason = "tests prepare files, and fail by panicking"
 )]
 
+mod budgets;
 mod changes;
 #[cfg(feature = "interop")]
 mod command_network;
 mod commands;
+mod confined_files;
 #[cfg(feature = "interop")]
 mod network;
 #[cfg(feature = "interop")]

@@ -1,4 +1,4 @@
-//! Checks of the layers of the sandbox of commands.
+//! Checks of what the kernel enforces for file tools and commands.
 
 use bailiwick_exec::{Layer, LayerState};
 
@@ -7,9 +7,35 @@ use super::Check;
 
 pub(super) fn checks(sandbox: &Sandbox) -> Vec<Check> {
     let layers = sandbox.layers.iter();
-    layers
-        .map(|(layer, state)| check(*layer, state, sandbox))
+    let layers = layers.map(|(layer, state)| check(*layer, state, sandbox));
+    std::iter::once(file_tools(&sandbox.file_tools))
+        .chain(layers)
         .collect()
+}
+
+fn file_tools(state: &LayerState) -> Check {
+    let name = "file threads";
+    match state {
+        LayerState::Enforced => Check::ok(
+            name,
+            "file tools: the kernel lets their threads open nothing outside the roots",
+        ),
+        LayerState::Missing(reason) => Check::missing(
+            name,
+            format!("file tools: Landlock does not confine their threads: {reason}"),
+            "use Linux 5.19 or newer with Landlock, and allow its system calls in the profile of a container",
+        ),
+        LayerState::Broken(attack) => Check::missing(
+            name,
+            format!("file tools: a confined thread could {attack}"),
+            "report it as described in SECURITY.md",
+        ),
+        LayerState::NotTested => Check::missing(
+            name,
+            "file tools: not tested",
+            "run `bailiwick doctor` again",
+        ),
+    }
 }
 
 fn check(layer: Layer, state: &LayerState, sandbox: &Sandbox) -> Check {
@@ -26,7 +52,9 @@ fn check(layer: Layer, state: &LayerState, sandbox: &Sandbox) -> Check {
             format!("commands: a test program in the sandbox could {attack}, so none runs"),
             "run no commands on this machine, and report it as described in SECURITY.md",
         ),
-        _ => Check::missing(name, "commands: unknown", "update bailiwick"),
+        LayerState::NotTested => {
+            Check::missing(name, "commands: not tested", "run `bailiwick doctor` again")
+        }
     }
 }
 

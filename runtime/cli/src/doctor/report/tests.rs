@@ -69,6 +69,7 @@ fn workstation() -> Facts {
         terminal: true,
         opener: Some("xdg-open".to_owned()),
         sandbox: Sandbox {
+            file_tools: LayerState::Enforced,
             layers: Layer::ALL.map(|layer| (layer, LayerState::Enforced)).into(),
             max_user_namespaces: Some(127_000),
             unprivileged_userns_clone: Some(1),
@@ -392,4 +393,14 @@ fn json_has_the_members_of_the_text() {
     assert!(checks[0].get("advice").is_none());
     let lines = report.to_string();
     assert_eq!(lines.lines().count(), checks.len() + 1);
+}
+
+#[test]
+fn missing_confinement_of_file_tools_names_its_reason() {
+    let missing = |it: &mut Facts| {
+        it.sandbox.file_tools = LayerState::Missing("an old kernel".to_owned());
+    };
+    let (line, can_serve) = line("file threads", missing);
+    assert!(line.contains("an old kernel"), "{line}");
+    assert!(can_serve);
 }
