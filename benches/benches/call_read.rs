@@ -36,10 +36,17 @@ const LARGE: Size = Size {
     json: Target::None,
 };
 
+const LARGEST: Size = Size {
+    bytes: 1 << 20,
+    typed: Target::None,
+    json: Target::None,
+};
+
 fn main() {
     bench("read 4 KiB, one thread", &current_thread().unwrap(), SMALL);
     bench("read 4 KiB, two threads", &multi_thread().unwrap(), SMALL);
     bench("read 64 KiB, one thread", &current_thread().unwrap(), LARGE);
+    bench("read 1 MiB, two threads", &multi_thread().unwrap(), LARGEST);
 }
 
 fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
@@ -79,6 +86,8 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
                     for _ in 0..n {
                         let args = ReadFileArgs {
                             path: Some(path.to_owned()),
+                            limit: Some(100_000),
+                            max_bytes: Some(1 << 20),
                             ..ReadFileArgs::default()
                         };
                         let outcome = worker.call_typed(&tool, args).await.unwrap();
@@ -97,7 +106,10 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
                 run_task(tokio, async move {
                     for _ in 0..n {
                         let outcome = worker
-                            .call("read_file", json!({ "path": path }))
+                            .call(
+                                "read_file",
+                                json!({ "path": path, "limit": 100_000, "max_bytes": 1 << 20 }),
+                            )
                             .await
                             .unwrap();
                         let output = outcome.reply.output.to_json().unwrap();

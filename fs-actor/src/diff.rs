@@ -5,7 +5,7 @@ use bytes::Bytes;
 use similar::{Algorithm, DiffOp, TextDiff, group_diff_ops};
 
 use crate::media;
-use crate::text::common_ends;
+use crate::text::{common_bytes, common_ends};
 
 /// Lines of context around a change.
 const CONTEXT: usize = 3;
@@ -110,7 +110,7 @@ struct Window<'t> {
 
 impl<'t> Window<'t> {
     fn around_the_change(old: &'t str, new: &'t str) -> Self {
-        let (before, after) = common_ends(old.as_bytes(), new.as_bytes());
+        let (before, after) = common_bytes(old.as_bytes(), new.as_bytes());
         let begin = lines_back(old, before, CONTEXT + 1);
         // The cut must be at the same offset in both texts.
         let end = old.len() - lines_on(old, old.len() - after, CONTEXT + 1);
@@ -125,20 +125,19 @@ impl<'t> Window<'t> {
 /// The start of the line that is `lines` lines before `at`.
 fn lines_back(text: &str, at: usize, lines: usize) -> usize {
     let head = text.as_bytes().get(..at).unwrap_or_default();
-    let ends = head.iter().enumerate().rev().filter(|(_, b)| **b == b'\n');
-    ends.map(|(end, _)| end + 1).nth(lines - 1).unwrap_or(0)
+    let mut ends = memchr::memrchr_iter(b'\n', head);
+    ends.nth(lines - 1).map_or(0, |end| end + 1)
 }
 
 /// The offset after `lines` line ends from `at`.
 fn lines_on(text: &str, at: usize, lines: usize) -> usize {
     let tail = text.as_bytes().get(at..).unwrap_or_default();
-    let mut ends = tail.iter().enumerate().filter(|(_, b)| **b == b'\n');
-    ends.nth(lines - 1)
-        .map_or(text.len(), |(end, _)| at + end + 1)
+    let mut ends = memchr::memchr_iter(b'\n', tail);
+    ends.nth(lines - 1).map_or(text.len(), |end| at + end + 1)
 }
 
 fn line_count(text: &str) -> usize {
-    let ends = text.bytes().filter(|byte| *byte == b'\n').count();
+    let ends = memchr::memchr_iter(b'\n', text.as_bytes()).count();
     ends + usize::from(!text.is_empty() && !text.ends_with('\n'))
 }
 

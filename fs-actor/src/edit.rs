@@ -329,7 +329,7 @@ mod tests {
         let text: String = (0..lines).map(|line| format!("  l{line}\n")).collect();
         let text = Text::of(&text);
         let source = locate::SearchText::of(&text);
-        for line in 0..1_000 {
+        for line in 0..600 {
             let old = format!("l{line}\nl{}\n", line + 1);
             assert_eq!(source.locate(&old, "x\n").unwrap().len(), 1);
             assert_eq!(source.locate("l0\nno such line\n", "x\n").unwrap(), []);
@@ -344,6 +344,23 @@ mod tests {
         let old = "a\n".repeat(1_000);
         assert!(source.locate(&old, "x\n").is_err());
         assert!(source.locate("\ta\n", "x\n").is_err());
+    }
+
+    #[test]
+    fn edits_share_one_search_budget() {
+        let text = format!("{}{}", "aaab\n".repeat(400_000), "end\n");
+        let edits: Vec<Edit> = (0..1_000).map(|n| edit("end", &format!("{n}"))).collect();
+        let made = |edits: &[Edit]| apply(&Text::of(&text), edits, text.len(), || Ok(()));
+        let refused = made(&edits).unwrap_err();
+        assert!(matches!(refused, EditError::TooMany(_)), "{refused}");
+        let edited = made(&edits[..1]).unwrap();
+        assert_eq!(edited.applied[0].lines, [400_001]);
+    }
+
+    #[test]
+    fn text_of_too_many_lines_is_not_indexed() {
+        let text = "\n".repeat(5_000_000);
+        check_refused(&text, &[edit(" x\n", "y\n")], &EditError::TooMany(1));
     }
 
     #[test]

@@ -199,7 +199,7 @@ impl File {
         if permit.judge_need(&need) != Verdict::Allow {
             return Err(CallError::not_found(&self.path));
         }
-        tree::read_file(&self.opened.file, max_bytes, &self.path, permit).map_err(|error| {
+        tree::read_file(&self.opened, max_bytes, &self.path, permit).map_err(|error| {
             if error.code() != Code::TooLarge {
                 return error;
             }

@@ -4,9 +4,7 @@
 //! the cursor: it needs one pass and the memory of one page. The cursor is the last key, so it stays valid when files
 //! are added or removed.
 
-use std::collections::BTreeMap;
-
-use bailiwick::{CallError, VirtualPath};
+use bailiwick::CallError;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
@@ -27,15 +25,20 @@ impl Cursor {
     }
 }
 
-/// Sort key of `path`, and of `raw` beneath it; directories come directly before their contents.
-pub(crate) fn key(path: &VirtualPath, raw: Option<&[u8]>) -> Vec<u8> {
-    let mut key: Vec<u8> = path
-        .as_str()
-        .bytes()
-        .map(|byte| if byte == b'/' { 0 } else { byte })
-        .collect();
-    // Names that are displayed alike must have different keys.
-    key.extend(raw.into_iter().flat_map(|raw| [&[1][..], raw].concat()));
+/// Sort key of the path `beneath` a directory, and of `raw` as its last name; directories come directly before their
+/// contents.
+pub(crate) fn key(beneath: &str, raw: Option<&[u8]>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(beneath.len() + raw.map_or(0, |raw| raw.len() + 1));
+    key.extend(
+        beneath
+            .bytes()
+            .map(|byte| if byte == b'/' { 0 } else { byte }),
+    );
+    if let Some(raw) = raw {
+        // Names that are displayed alike must have different keys.
+        key.push(1);
+        key.extend_from_slice(raw);
+    }
     key
 }
 
@@ -44,7 +47,10 @@ pub(crate) fn key(path: &VirtualPath, raw: Option<&[u8]>) -> Vec<u8> {
 pub(crate) struct PageBuilder<T> {
     after: Option<Cursor>,
     limit: usize,
-    entries: BTreeMap<Vec<u8>, T>,
+    /// The entries of the page so far, and some that follow them.
+    entries: Vec<(Vec<u8>, T)>,
+    /// Key of the last entry of a full page; later entries are not on it.
+    last: Option<Vec<u8>>,
     total: u64,
     later: u64,
 }
@@ -67,40 +73,47 @@ impl<T> PageBuilder<T> {
         Self {
             after,
             limit: usize::try_from(limit).unwrap_or(1),
-            entries: BTreeMap::new(),
+            entries: Vec::new(),
+            last: None,
             total: 0,
             later: 0,
         }
     }
 
-    /// Counts an entry; `value` is called only if the entry is on the page so far.
+    /// Counts an entry; `value` is called only if the entry may be on the page. Keys are unique.
     pub(crate) fn add(&mut self, key: Vec<u8>, value: impl FnOnce() -> T) {
         self.total += 1;
         if self.after.as_ref().is_some_and(|after| key <= after.0) {
             return;
         }
         self.later += 1;
-        if self.entries.len() >= self.limit {
-            if self
-                .entries
-                .last_key_value()
-                .is_some_and(|(last, _)| key > *last)
-            {
-                return;
-            }
-            self.entries.pop_last();
+        if self.last.as_ref().is_some_and(|last| key > *last) {
+            return;
         }
-        self.entries.insert(key, value());
+        self.entries.push((key, value()));
+        if self.entries.len() >= self.limit.saturating_mul(2) {
+            self.cut();
+        }
     }
 
-    pub(crate) fn finish(self) -> Page<T> {
+    /// Sorts the entries and drops those beyond the page.
+    fn cut(&mut self) {
+        self.entries.sort_by(|(one, _), (other, _)| one.cmp(other));
+        self.entries.truncate(self.limit);
+        if self.entries.len() == self.limit {
+            self.last = self.entries.last().map(|(key, _)| key.clone());
+        }
+    }
+
+    pub(crate) fn finish(mut self) -> Page<T> {
+        self.cut();
         let more = self.later > u64::try_from(self.entries.len()).unwrap_or(u64::MAX);
-        let last = self.entries.last_key_value().filter(|_| more);
+        let last = self.entries.last().filter(|_| more);
         let next = last.map(|(key, _)| URL_SAFE_NO_PAD.encode(key));
         Page {
             total: self.total,
             next,
-            entries: self.entries.into_values().collect(),
+            entries: self.entries.into_iter().map(|(_, value)| value).collect(),
         }
     }
 }
@@ -147,9 +160,9 @@ mod tests {
 
     #[test]
     fn directories_come_directly_before_their_contents() {
-        let mut names = ["/r/a-b", "/r/a/x", "/r/a", "/r/a.c"];
-        names.sort_by_key(|name| key(&crate::testing::path(name), None));
-        assert_eq!(names, ["/r/a", "/r/a/x", "/r/a-b", "/r/a.c"]);
+        let mut names = ["a-b", "a/x", "a", "a.c"];
+        names.sort_by_key(|name| key(name, None));
+        assert_eq!(names, ["a", "a/x", "a-b", "a.c"]);
     }
 
     #[test]

@@ -20,7 +20,7 @@ pub(crate) struct MountPoint<'r> {
 /// What a call may read. Implemented by [`ReadPermit`], and by the tests of this crate with other verdicts.
 ///
 /// All answers of an implementation must come from the same authority.
-pub(crate) trait ReadView {
+pub(crate) trait ReadView: Sync {
     /// The verdict on reading `path`.
     fn judge(&self, path: &VirtualPath) -> Verdict;
     /// The path that was judged instead of `requested`.
@@ -43,6 +43,9 @@ pub(crate) trait ReadView {
 
     /// Whether files with several hard links are rejected.
     fn strict_hardlinks(&self) -> bool;
+
+    /// Whether entries of the directory `dir` may be shown, by their names, as in [`ReadView::shows`].
+    fn entries<'v>(&'v self, dir: &VirtualPath) -> Box<dyn Fn(&str) -> bool + 'v>;
 
     /// Whether an entry at `path` may be shown.
     fn shows(&self, path: &VirtualPath) -> bool {
@@ -82,6 +85,11 @@ impl ReadView for ReadPermit {
 
     fn max_results(&self) -> u64 {
         self.limits().max_results
+    }
+
+    fn entries<'v>(&'v self, dir: &VirtualPath) -> Box<dyn Fn(&str) -> bool + 'v> {
+        let visible = Self::entries(self, dir);
+        Box::new(move |name| visible.shows(name))
     }
 
     fn strict_hardlinks(&self) -> bool {

@@ -163,18 +163,23 @@ impl<'d> StagedFile<'d> {
                 })
             }
             Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL | Errno::NOSYS) => {
-                let name = sweep::temporary_name()?;
-                let flags = flags | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-                let file = sys::openat(dir, name.as_str(), flags, mode)?;
-                lock::hold_live_lock(file.as_fd());
-                Ok(Self {
-                    dir,
-                    file,
-                    name: Some(TemporaryName { dir, name }),
-                })
+                Self::begin_named(dir, mode)
             }
             Err(errno) => Err(errno.into()),
         }
+    }
+
+    /// Creates an empty file with a temporary name in `dir`.
+    fn begin_named(dir: BorrowedFd<'d>, mode: Mode) -> Result<Self, ReplaceError> {
+        let name = sweep::temporary_name()?;
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::CREATE | OFlags::EXCL;
+        let file = sys::openat(dir, name.as_str(), flags | OFlags::NOFOLLOW, mode)?;
+        lock::hold_live_lock(file.as_fd());
+        Ok(Self {
+            dir,
+            file,
+            name: Some(TemporaryName { dir, name }),
+        })
     }
 
     /// Stages `bytes` for a new file, with the system's default mode unless one is given.
@@ -197,7 +202,8 @@ impl<'d> StagedFile<'d> {
         bytes: &[u8],
         old: &File,
     ) -> Result<Self, ReplaceError> {
-        let staged = Self::begin(dir, Mode::RUSR | Mode::WUSR)?;
+        // It needs a name to be renamed, and a file that is created without one costs a link more.
+        let staged = Self::begin_named(dir, Mode::RUSR | Mode::WUSR)?;
         staged.write(bytes, 0)?;
         metadata::ownership_and_attributes(old, &staged.file)?;
         Ok(staged)

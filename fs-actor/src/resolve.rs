@@ -24,7 +24,7 @@ use cap_std::fs::Dir;
 
 use crate::read_view::{MountPoint, ReadView};
 use crate::replace::is_temporary;
-use crate::sys::{Errno, OFlags, beneath};
+use crate::sys::{Errno, OFlags, Stat, beneath, fstat};
 
 pub(crate) use dir_stack::DirStack;
 pub(crate) use file_cache::FileCache;
@@ -64,6 +64,19 @@ impl OpenDir {
     /// Opens the regular file `name` in it for reading.
     pub(crate) fn read(&self, name: &str) -> Result<OpenFile, Errno> {
         self.at(name).file()
+    }
+
+    /// Opens `name` for reading, which was listed as a regular file.
+    ///
+    /// It is opened by name without being checked first. If it was replaced by a FIFO or a device since it was listed,
+    /// that is opened without blocking and closed unread; the process that replaced it could have done that itself.
+    pub(crate) fn read_listed(&self, name: &str) -> Result<OpenFile, Errno> {
+        match beneath::open_listed(self.as_fd(), name, self.crosses_mounts) {
+            Ok(opened) => self.at(name).opened(opened),
+            // `openat2` is missing, or the name is being exchanged.
+            Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM) => self.read(name),
+            Err(errno) => Err(errno),
+        }
     }
 
     fn at<'s>(&'s self, names: &'s str) -> UnopenedPath<'s> {
@@ -276,19 +289,29 @@ impl<'s> UnopenedPath<'s> {
 
     fn file(&self) -> Result<OpenFile, Errno> {
         let handle = self.handle()?;
-        match Meta::of(&handle)?.kind {
-            Kind::File => {}
-            Kind::Directory => return Err(Errno::ISDIR),
-            Kind::Link => return Err(Errno::LOOP),
-            Kind::Special => return Err(Errno::NXIO),
-        }
+        let seen = fstat(&handle)?;
+        require_regular(&seen)?;
         self.refuse_kernel_files(&handle)?;
-        let opened =
-            beneath::open_for_reading(self.base, self.names, &handle, self.crosses_mounts)?;
-        let meta = Meta::of(&opened)?;
+        let opened = beneath::open_for_reading(
+            self.base,
+            self.names,
+            (&handle, &seen),
+            self.crosses_mounts,
+        )?;
+        Ok(OpenFile {
+            file: File::from(opened.0),
+            meta: Meta::from_stat(&opened.1),
+        })
+    }
+
+    /// The file that was opened by its name.
+    fn opened(&self, opened: OwnedFd) -> Result<OpenFile, Errno> {
+        let seen = fstat(&opened)?;
+        require_regular(&seen)?;
+        self.refuse_kernel_files(&opened)?;
         Ok(OpenFile {
             file: File::from(opened),
-            meta,
+            meta: Meta::from_stat(&seen),
         })
     }
 
@@ -317,6 +340,15 @@ impl<'s> UnopenedPath<'s> {
             return Err(Errno::XDEV);
         }
         Ok(())
+    }
+}
+
+fn require_regular(found: &Stat) -> Result<(), Errno> {
+    match Meta::from_stat(found).kind {
+        Kind::File => Ok(()),
+        Kind::Directory => Err(Errno::ISDIR),
+        Kind::Link => Err(Errno::LOOP),
+        Kind::Special => Err(Errno::NXIO),
     }
 }
 

@@ -3,6 +3,8 @@
 //! Patterns come from models and files from anyone, so both are limited: the pattern before and after compilation, the
 //! file by size and line length. The regex engine takes linear time, and a match ends the search in its line.
 
+mod ordered;
+
 use std::convert::Infallible;
 use std::fmt;
 use std::fs::File;
@@ -19,6 +21,9 @@ use serde::Deserialize;
 
 use crate::read_view::ReadView;
 use crate::resolve::OpenFile;
+use crate::sys::{Errno, pread, spare_capacity};
+
+pub(crate) use ordered::{FileResult, MatchRange, search_ordered};
 
 /// Maximum length of a pattern, in bytes.
 const MAX_PATTERN: usize = 1024;
@@ -35,6 +40,8 @@ const MAX_EXPANDED: u64 = 200;
 const MAX_LINE_BYTES: usize = 1024 * 1024;
 /// Maximum size of a file to search.
 pub(crate) const MAX_FILE: u64 = 64 * 1024 * 1024;
+/// Maximum size of a file that is read into memory before it is searched.
+const MAX_BUFFERED: u64 = 1024 * 1024;
 /// Maximum displayed bytes of a line.
 const MAX_DISPLAYED_BYTES: usize = 4096;
 
@@ -163,6 +170,22 @@ pub(crate) struct SearchResult {
     pub(crate) matches: u64,
 }
 
+impl SearchResult {
+    /// Removes what a search with this range would not have collected.
+    pub(crate) fn limit_to(&mut self, skip: u64, max_matches: u64) {
+        if self.matches > skip.saturating_add(max_matches) {
+            self.matches = skip.saturating_add(max_matches).saturating_add(1);
+            let mut left = max_matches;
+            let over = self.lines.iter().position(|line| {
+                let over = line.matches && left == 0;
+                left = left.saturating_sub(u64::from(line.matches));
+                over
+            });
+            self.lines.truncate(over.unwrap_or(self.lines.len()));
+        }
+    }
+}
+
 /// Why a file was not searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Skipped {
@@ -177,6 +200,19 @@ pub(crate) struct Search {
     matcher: RegexMatcher,
     searcher: Searcher,
     byte_budget: usize,
+    /// The content of a small file.
+    buffer: Vec<u8>,
+}
+
+impl Clone for Search {
+    fn clone(&self) -> Self {
+        Self {
+            matcher: self.matcher.clone(),
+            searcher: self.searcher.clone(),
+            byte_budget: self.byte_budget,
+            buffer: Vec::new(),
+        }
+    }
 }
 
 impl Search {
@@ -193,6 +229,7 @@ impl Search {
             matcher,
             searcher,
             byte_budget,
+            buffer: Vec::new(),
         }
     }
 
@@ -218,6 +255,18 @@ impl Search {
             binary: false,
             gap: false,
         };
+        if opened.meta.len <= MAX_BUFFERED && self.read_small(&opened) {
+            view.checkpoint()?;
+            if memchr::memchr(0, &self.buffer).is_some() {
+                return Ok(Err(Skipped::Binary));
+            }
+            let searched = self
+                .searcher
+                .search_slice(&self.matcher, &self.buffer, &mut collector);
+            return Ok(searched
+                .map(|()| collector.found)
+                .map_err(|_| Skipped::Unreadable));
+        }
         let mut stopped = None;
         let reader = InterruptibleReader {
             view,
@@ -235,6 +284,26 @@ impl Search {
             Ok(()) => Ok(collector.found),
             Err(_) => Err(Skipped::Unreadable),
         })
+    }
+}
+
+impl Search {
+    /// Reads the whole file into the buffer; false if it is larger than stated, or cannot be read.
+    fn read_small(&mut self, opened: &OpenFile) -> bool {
+        let length = usize::try_from(opened.meta.len).unwrap_or(usize::MAX);
+        self.buffer.clear();
+        // One more byte than expected means that the file has grown.
+        self.buffer.reserve_exact(length + 1);
+        loop {
+            let at = self.buffer.len() as u64;
+            match pread(&opened.file, spare_capacity(&mut self.buffer), at) {
+                Ok(0) => return true,
+                Ok(_) if self.buffer.len() < length => {}
+                Ok(_) => return self.buffer.len() == length,
+                Err(Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
     }
 }
 

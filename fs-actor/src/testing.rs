@@ -231,6 +231,11 @@ impl ReadView for TestView<'_> {
         self.world.max_results
     }
 
+    fn entries<'v>(&'v self, dir: &VirtualPath) -> Box<dyn Fn(&str) -> bool + 'v> {
+        let dir = dir.clone();
+        Box::new(move |name| dir.join(name).is_ok_and(|path| self.shows(&path)))
+    }
+
     fn strict_hardlinks(&self) -> bool {
         false
     }

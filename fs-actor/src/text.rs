@@ -1,5 +1,9 @@
 //! UTF-8 text with its lines and line endings.
 
+use std::cell::{Cell, OnceCell};
+
+/// Number of line numbers to count before the text is split into lines.
+const MAX_COUNTED: u8 = 8;
 /// Byte order mark of UTF-8 text.
 pub(crate) const BOM: char = '\u{feff}';
 
@@ -60,7 +64,10 @@ impl Line {
 #[derive(Clone, Debug)]
 pub(crate) struct Text<'t> {
     source: &'t str,
-    lines: Vec<Line>,
+    /// Made when they are needed, since most edits need few of them.
+    lines: OnceCell<Vec<Line>>,
+    /// Number of line numbers that were counted without them.
+    counted: Cell<u8>,
 }
 
 impl<'t> Text<'t> {
@@ -69,7 +76,7 @@ impl<'t> Text<'t> {
     /// # Errors
     /// [`NotText`] for NUL bytes and invalid UTF-8, which are never replaced.
     pub(crate) fn read(bytes: &'t [u8]) -> Result<Self, NotText> {
-        if let Some(at) = bytes.iter().position(|byte| *byte == 0) {
+        if let Some(at) = memchr::memchr(0, bytes) {
             return Err(NotText::Nul(at));
         }
         std::str::from_utf8(bytes)
@@ -77,8 +84,21 @@ impl<'t> Text<'t> {
             .map_err(|error| NotText::Encoding(error.valid_up_to()))
     }
 
-    /// Splits `source` into lines.
+    /// The text `source`.
     pub(crate) fn of(source: &'t str) -> Self {
+        Self {
+            source,
+            lines: OnceCell::new(),
+            counted: Cell::new(0),
+        }
+    }
+
+    /// Whether its lines end with `\r` alone.
+    pub(crate) fn is_classic(&self) -> bool {
+        !self.source.contains('\n') && self.source.contains('\r')
+    }
+
+    fn split(source: &str) -> Vec<Line> {
         let classic = !source.contains('\n');
         let start = if source.starts_with(BOM) {
             BOM.len_utf8()
@@ -87,10 +107,10 @@ impl<'t> Text<'t> {
         };
         let mut lines = Vec::new();
         let mut at = start;
-        for (found, mark) in source.match_indices(if classic { '\r' } else { '\n' }) {
+        for found in memchr::memchr_iter(if classic { b'\r' } else { b'\n' }, source.as_bytes()) {
             let content = source.get(at..found).unwrap_or_default();
-            let (end, ending) = match (mark, content.ends_with('\r')) {
-                ("\r", _) => (found, Ending::Cr),
+            let (end, ending) = match (classic, content.ends_with('\r')) {
+                (true, _) => (found, Ending::Cr),
                 (_, true) => (found - 1, Ending::CrLf),
                 (_, false) => (found, Ending::Lf),
             };
@@ -108,7 +128,7 @@ impl<'t> Text<'t> {
                 ending: Ending::None,
             });
         }
-        Self { source, lines }
+        lines
     }
 
     /// The whole text, with its byte order mark.
@@ -118,7 +138,7 @@ impl<'t> Text<'t> {
 
     /// The lines. A last line without a line end counts; there is no empty line after the last line end.
     pub(crate) fn lines(&self) -> &[Line] {
-        &self.lines
+        self.lines.get_or_init(|| Self::split(self.source))
     }
 
     /// The content of `line`, without its ending.
@@ -128,20 +148,79 @@ impl<'t> Text<'t> {
 
     /// The number, from 1, of the line that contains `offset`.
     pub(crate) fn number_of(&self, offset: usize) -> usize {
-        self.lines
+        if self.lines.get().is_none() && self.counted.get() < MAX_COUNTED {
+            self.counted.set(self.counted.get() + 1);
+            return self.count_to(offset);
+        }
+        self.lines()
             .partition_point(|line| line.start <= offset)
             .max(1)
     }
 
+    /// Like [`Text::number_of`], without the lines.
+    fn count_to(&self, offset: usize) -> usize {
+        let bytes = self.source.as_bytes();
+        // There is no line after the last line end.
+        let end = offset.min(bytes.len().saturating_sub(1));
+        let before = bytes.get(..end).unwrap_or_default();
+        let end = if self.is_classic() { b'\r' } else { b'\n' };
+        memchr::memchr_iter(end, before).count() + 1
+    }
+
     /// The ending for a line inserted at `offset`: that of the line there, else of the previous line, else `\n`.
     pub(crate) fn ending_at(&self, offset: usize) -> Ending {
+        if self.lines.get().is_none()
+            && let Some(ending) = self.next_ending(offset)
+        {
+            return ending;
+        }
         let index = self.number_of(offset) - 1;
-        let preceding = self.lines.iter().take(index + 1).rev();
+        let preceding = self.lines().iter().take(index + 1).rev();
         preceding
             .map(|line| line.ending)
             .find(|ending| *ending != Ending::None)
             .unwrap_or(Ending::Lf)
     }
+}
+
+impl Text<'_> {
+    /// The ending of the line that contains `offset`, if it has one, without the lines.
+    fn next_ending(&self, offset: usize) -> Option<Ending> {
+        let bytes = self.source.as_bytes();
+        let at = memchr::memchr(b'\n', bytes.get(offset..)?)? + offset;
+        Some(match at.checked_sub(1).and_then(|at| bytes.get(at)) {
+            Some(b'\r') => Ending::CrLf,
+            _ => Ending::Lf,
+        })
+    }
+}
+
+/// The number of equal bytes at the beginning and, of the rest, at the end.
+pub(crate) fn common_bytes(old: &[u8], new: &[u8]) -> (usize, usize) {
+    let before = common_prefix(old, new);
+    let rest = (old.get(before..), new.get(before..));
+    let after = match rest {
+        (Some(old), Some(new)) => common_suffix(old, new),
+        _ => 0,
+    };
+    (before, after)
+}
+
+/// Bytes that are compared at once.
+const BLOCK: usize = 64;
+
+fn common_prefix(old: &[u8], new: &[u8]) -> usize {
+    let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
+    let equal = BLOCK * blocks.take_while(|(a, b)| a == b).count();
+    let rest = old.iter().zip(new).skip(equal);
+    equal + rest.take_while(|(a, b)| a == b).count()
+}
+
+fn common_suffix(old: &[u8], new: &[u8]) -> usize {
+    let blocks = old.rchunks_exact(BLOCK).zip(new.rchunks_exact(BLOCK));
+    let equal = BLOCK * blocks.take_while(|(a, b)| a == b).count();
+    let rest = old.iter().rev().zip(new.iter().rev()).skip(equal);
+    equal + rest.take_while(|(a, b)| a == b).count()
 }
 
 /// The number of equal elements at the beginning and, of the rest, at the end.
@@ -227,6 +306,31 @@ mod tests {
             let at = at % source.len();
             let line = text.lines()[text.number_of(at) - 1];
             prop_assert!(line.start <= at && at < line.next());
+        }
+    }
+
+    proptest! {
+        #![proptest_config(crate::testing::property_config())]
+
+        #[test]
+        fn common_bytes_are_those_of_the_slices(
+            before in "[ab]{0,200}",
+            after in "[ab]{0,200}",
+            old in "[abc]{0,4}",
+            new in "[abc]{0,4}",
+        ) {
+            let (old, new) = (format!("{before}{old}{after}"), format!("{before}{new}{after}"));
+            let (old, new) = (old.as_bytes(), new.as_bytes());
+            prop_assert_eq!(common_bytes(old, new), common_ends(old, new));
+        }
+
+        #[test]
+        fn numbers_and_endings_need_no_lines(source in "(\u{feff})?[a\r\n]{0,12}", offset in 0_usize..16) {
+            let offset = offset.min(source.len());
+            let split = Text::of(&source);
+            split.lines();
+            prop_assert_eq!(Text::of(&source).number_of(offset), split.number_of(offset));
+            prop_assert_eq!(Text::of(&source).ending_at(offset), split.ending_at(offset));
         }
     }
 }

@@ -7,7 +7,10 @@ mod gitignore;
 #[cfg(test)]
 mod tests;
 
+use std::cell::OnceCell;
 use std::mem::MaybeUninit;
+use std::ops::Range;
+use std::sync::Arc;
 
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, VirtualPath};
@@ -25,28 +28,36 @@ pub(crate) const MAX_DEPTH: usize = 256;
 const CHECKPOINT_INTERVAL: u64 = 256;
 /// Size of the directory buffer, for about a thousand names.
 const BUFFER_SIZE: usize = 32 * 1024;
+/// Bytes of names after which those read so far are visited before more are read.
+const MAX_NAMES: usize = 64 * 1024;
 
 /// An entry beneath the directory of a walk, which the worker may read.
 #[derive(Debug)]
 pub struct WalkEntry<'w> {
-    /// Its path; if `raw` is set, an approximation that does not open it.
-    pub(crate) path: VirtualPath,
+    /// Its path, made on demand; if `raw` is set, an approximation that does not open it.
+    path: OnceCell<VirtualPath>,
     /// Its name, if it is not a valid path: not UTF-8, or with control characters.
     pub(crate) raw: Option<&'w [u8]>,
     /// Its kind; links are never followed.
     pub(crate) kind: Kind,
     /// 1 for entries of the top directory.
     pub(crate) depth: usize,
-    /// The directory that contains it.
-    pub(crate) holder: &'w OpenDir,
-    name: &'w [u8],
+    /// The directory that contains it, and the path of that directory.
+    pub(crate) holder: &'w Arc<OpenDir>,
+    pub(crate) parent: &'w VirtualPath,
+    bytes: &'w [u8],
+    name: &'w str,
 }
 
 impl WalkEntry<'_> {
     /// Returns its virtual path. The path of an entry whose name is not UTF-8 is an approximation.
     #[must_use]
     pub fn path(&self) -> &VirtualPath {
-        &self.path
+        self.path.get_or_init(|| {
+            let path = self.parent.join(self.name);
+            // The name was checked when it was found.
+            path.unwrap_or_else(|_| self.parent.clone())
+        })
     }
 
     /// Returns its kind. Links are not followed.
@@ -61,22 +72,43 @@ impl WalkEntry<'_> {
         self.depth
     }
 
+    /// Its name, unless it is not valid in a path.
+    pub(crate) fn name(&self) -> Option<&str> {
+        self.raw.is_none().then_some(self.name)
+    }
+
+    /// Writes its path beneath `top` to `path`.
+    pub(crate) fn beneath<'p>(&self, top: &VirtualPath, path: &'p mut String) -> &'p str {
+        path.clear();
+        path.push_str(self.parent.beneath(top).unwrap_or_default());
+        if !path.is_empty() {
+            path.push('/');
+        }
+        path.push_str(self.name);
+        path
+    }
+
     /// Opens the regular file.
     ///
     /// # Errors
     /// `NOT_REGULAR` for another kind, `NOT_FOUND` if it no longer exists or is a link, and as
     /// [`resolve::check_hard_links`].
     pub(crate) fn open(&self, view: &dyn ReadView) -> Result<OpenFile, CallError> {
-        let name = self.path.name().filter(|_| self.raw.is_none());
-        let name = name.ok_or_else(|| CallError::not_found(&self.path))?;
-        let opened = self.holder.read(name).at(&self.path)?;
-        resolve::check_hard_links(view, &self.path, &opened.meta)?;
+        let name = self
+            .name()
+            .ok_or_else(|| CallError::not_found(self.path()))?;
+        let opened = match self.kind {
+            Kind::File => self.holder.read_listed(name),
+            Kind::Directory | Kind::Link | Kind::Special => self.holder.read(name),
+        };
+        let opened = opened.at(self.path())?;
+        resolve::check_hard_links(view, self.path(), &opened.meta)?;
         Ok(opened)
     }
 
     /// Its metadata, if it still exists.
     pub(crate) fn meta(&self) -> Option<Meta> {
-        let stat = statat(self.holder.as_fd(), self.name, AtFlags::SYMLINK_NOFOLLOW);
+        let stat = statat(self.holder.as_fd(), self.bytes, AtFlags::SYMLINK_NOFOLLOW);
         stat.ok().map(|stat| Meta::from_stat(&stat))
     }
 }
@@ -110,40 +142,98 @@ impl WalkSkipped {
     }
 }
 
-struct Level {
+/// One directory of the walk.
+struct Level<'v> {
     path: VirtualPath,
-    /// Names that were read and not yet visited, in reverse order.
-    names: Vec<(Vec<u8>, FileType)>,
+    names: Names,
+    /// Whether the whole directory was read.
     read: bool,
+    shows: Box<dyn Fn(&str) -> bool + 'v>,
 }
 
-impl Level {
-    fn new(path: VirtualPath) -> Self {
+impl<'v> Level<'v> {
+    fn new(view: &'v dyn ReadView, path: VirtualPath, mut names: Names) -> Self {
+        names.clear();
         Self {
+            shows: view.entries(&path),
             path,
-            names: Vec::new(),
+            names,
             read: false,
         }
     }
 
-    /// Reads the next buffer of names and sorts it, so that directories of one buffer are in order.
+    /// Reads the next names and sorts them, so that small directories are in order.
     fn refill(&mut self, dir: &OpenDir, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
         let mut entries = RawDir::new(dir.as_fd(), buffer);
+        self.names.clear();
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name().to_bytes();
-            let is_own_temporary = std::str::from_utf8(name).is_ok_and(is_temporary);
+            let is_own_temporary =
+                name.first() == Some(&b'.') && std::str::from_utf8(name).is_ok_and(is_temporary);
             if !is_own_temporary && !matches!(name, b"." | b"..") {
-                self.names.push((name.to_owned(), entry.file_type()));
+                self.names.push(name, entry.file_type());
             }
-            if entries.is_buffer_empty() {
-                self.names
-                    .sort_unstable_by(|(one, _), (other, _)| other.cmp(one));
+            if entries.is_buffer_empty() && self.names.is_full() {
+                self.names.sort();
                 return Ok(());
             }
         }
+        self.names.sort();
         self.read = true;
         Ok(())
+    }
+
+    /// Whether the directory may contain an entry `name`.
+    fn may_contain(&self, name: &str) -> bool {
+        !self.read || self.names.contains(name.as_bytes())
+    }
+}
+
+/// Names that were read and not yet visited, in one buffer.
+#[derive(Default)]
+struct Names {
+    bytes: Vec<u8>,
+    /// Where each name is in `bytes`, in reverse order once sorted, and the kind that the directory states.
+    entries: Vec<(Range<usize>, FileType)>,
+}
+
+impl Names {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.entries.clear();
+    }
+
+    fn push(&mut self, name: &[u8], kind: FileType) {
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(name);
+        self.entries.push((start..self.bytes.len(), kind));
+    }
+
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= MAX_NAMES
+    }
+
+    fn sort(&mut self) {
+        let name = |range: &Range<usize>| self.bytes.get(range.clone());
+        self.entries
+            .sort_unstable_by(|(one, _), (other, _)| name(other).cmp(&name(one)));
+    }
+
+    fn contains(&self, name: &[u8]) -> bool {
+        let of = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
+        let found = self
+            .entries
+            .binary_search_by(|(range, _)| name.cmp(of(range)));
+        found.is_ok()
+    }
+
+    fn pop(&mut self) -> Option<(Range<usize>, FileType)> {
+        self.entries.pop()
+    }
+
+    fn get(&self, range: Range<usize>) -> &[u8] {
+        self.bytes.get(range).unwrap_or_default()
     }
 }
 
@@ -163,116 +253,179 @@ pub(crate) fn walk(
     view: &dyn ReadView,
     top: OpenDir,
     at: &VirtualPath,
-    mut ignore_rules: Option<IgnoreRules>,
+    ignore_rules: Option<IgnoreRules>,
     visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Interrupt>,
 ) -> Result<WalkSkipped, Interrupt> {
-    let mut skipped = WalkSkipped::default();
-    let mut buffer = vec![MaybeUninit::uninit(); BUFFER_SIZE];
+    let mut walk = Walk {
+        view,
+        stack: DirStack::new(top),
+        levels: Vec::new(),
+        ignore_rules,
+        spare: Vec::new(),
+        buffer: vec![MaybeUninit::uninit(); BUFFER_SIZE],
+        path: String::new(),
+        skipped: WalkSkipped::default(),
+    };
+    walk.begin(at.clone());
     let mut visited = 0_u64;
-    if let Some(ignore_rules) = &mut ignore_rules {
-        ignore_rules.enter(view, &top, at);
-    }
-    let mut stack = DirStack::new(top);
-    let mut levels = vec![Level::new(at.clone())];
-    while let Some(level) = levels.last_mut() {
-        let Ok(dir) = stack.current() else {
-            // The directory was removed or moved.
-            skipped.directories += 1;
-            ascend(&mut stack, &mut levels, &mut ignore_rules);
-            continue;
-        };
+    while let Some(level) = walk.levels.last_mut() {
         let Some((name, listed)) = level.names.pop() else {
-            if !level.read && level.refill(dir, &mut buffer).is_ok() {
+            if level.read {
+                walk.ascend();
+            } else if walk.refill() {
                 view.checkpoint()?;
-                continue;
             }
-            skipped.directories += u64::from(!level.read);
-            ascend(&mut stack, &mut levels, &mut ignore_rules);
             continue;
         };
         visited += 1;
         if visited.is_multiple_of(CHECKPOINT_INTERVAL) {
             view.checkpoint()?;
         }
-        let depth = levels.len();
-        let Some(level) = levels.last() else { break };
-        let Some(found) = inspect(view, (dir, &level.path), &name, listed, depth) else {
-            continue;
-        };
-        if ignore_rules
-            .as_ref()
-            .is_some_and(|ignore_rules| ignore_rules.ignores(&found))
-        {
-            continue;
-        }
-        match visit(&found)? {
-            WalkControl::Stop => break,
-            WalkControl::Skip => continue,
-            WalkControl::Enter if found.kind != Kind::Directory || found.raw.is_some() => continue,
-            WalkControl::Enter => {}
-        }
-        let path = found.path;
-        match descend(&mut stack, &path, depth) {
-            Ok(()) => {
-                if let (Some(ignore_rules), Ok(dir)) = (&mut ignore_rules, stack.current()) {
-                    ignore_rules.enter(view, dir, &path);
-                }
-                levels.push(Level::new(path));
+        match walk.visit(name, listed, visit)? {
+            Some((WalkControl::Stop, _)) => break,
+            Some((WalkControl::Enter, Some(path))) => {
+                walk.descend(path);
+                view.checkpoint()?;
             }
+            Some(_) | None => {}
+        }
+    }
+    Ok(walk.skipped)
+}
+
+/// A walk in progress.
+struct Walk<'v> {
+    view: &'v dyn ReadView,
+    stack: DirStack,
+    levels: Vec<Level<'v>>,
+    ignore_rules: Option<IgnoreRules>,
+    /// Buffers of levels that were left.
+    spare: Vec<Names>,
+    buffer: Vec<MaybeUninit<u8>>,
+    /// Path of the current entry, for ignore rules.
+    path: String,
+    skipped: WalkSkipped,
+}
+
+impl Walk<'_> {
+    /// Adds the level of the current directory, whose path is `path`.
+    fn begin(&mut self, path: VirtualPath) {
+        let names = self.spare.pop().unwrap_or_default();
+        self.levels.push(Level::new(self.view, path, names));
+        let filled = self.refill();
+        if let Some(rules) = &mut self.ignore_rules {
+            match (self.levels.last(), self.stack.current()) {
+                (Some(level), Ok(dir)) if filled => {
+                    rules.enter(self.view, dir, &level.path, |name| level.may_contain(name));
+                }
+                _ => rules.enter_unknown(),
+            }
+        }
+    }
+
+    /// Reads more names of the current directory. If that is not possible, ends its level, counts it and returns false.
+    fn refill(&mut self) -> bool {
+        let filled = match (self.levels.last_mut(), self.stack.current()) {
+            (Some(level), Ok(dir)) => level.refill(dir, &mut self.buffer).is_ok(),
+            // The directory was removed or moved.
+            _ => false,
+        };
+        if !filled && let Some(level) = self.levels.last_mut() {
+            self.skipped.directories += 1;
+            level.names.clear();
+            level.read = true;
+        }
+        filled
+    }
+
+    /// Visits one entry, if it may be shown and is not ignored. Returns how to continue, with its path if it is a
+    /// directory that can be entered.
+    fn visit(
+        &mut self,
+        name: Range<usize>,
+        listed: FileType,
+        visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Interrupt>,
+    ) -> Result<Option<(WalkControl, Option<VirtualPath>)>, Interrupt> {
+        let depth = self.levels.len();
+        let Some(level) = self.levels.last_mut() else {
+            return Ok(None);
+        };
+        let Ok(holder) = self.stack.current() else {
+            // The directory was removed or moved.
+            self.skipped.directories += 1;
+            level.names.clear();
+            level.read = true;
+            return Ok(None);
+        };
+        let bytes = level.names.get(name);
+        let plain = std::str::from_utf8(bytes)
+            .ok()
+            .filter(|name| level.path.accepts(name));
+        // An invalid name is judged with U+FFFD for invalid characters. It is listed but cannot be opened or entered.
+        let lossy;
+        let name = match plain {
+            Some(name) => name,
+            None => {
+                lossy = lossy_name(bytes);
+                &*lossy
+            }
+        };
+        if !(level.shows)(name) {
+            return Ok(None);
+        }
+        let Some(kind) = kind(holder, bytes, listed) else {
+            return Ok(None);
+        };
+        if let Some(rules) = &self.ignore_rules {
+            self.path.clear();
+            self.path
+                .push_str(level.path.as_str().trim_end_matches('/'));
+            self.path.push('/');
+            self.path.push_str(name);
+            if rules.ignores(name, &self.path, kind == Kind::Directory) {
+                return Ok(None);
+            }
+        }
+        let found = WalkEntry {
+            path: OnceCell::new(),
+            raw: plain.is_none().then_some(bytes),
+            kind,
+            depth,
+            holder,
+            parent: &level.path,
+            bytes,
+            name,
+        };
+        let control = visit(&found)?;
+        let enters =
+            control == WalkControl::Enter && kind == Kind::Directory && found.raw.is_none();
+        Ok(Some((control, enters.then(|| found.path().clone()))))
+    }
+
+    fn descend(&mut self, path: VirtualPath) {
+        // Deeper paths would be too long.
+        let entered = if self.levels.len().max(path.depth()) >= MAX_DEPTH {
+            Err(Errno::NAMETOOLONG)
+        } else {
+            self.stack.enter(path.name().unwrap_or_default())
+        };
+        match entered {
+            Ok(()) => self.begin(path),
             // The entry was removed or replaced.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
-            Err(_) => skipped.directories += 1,
+            Err(_) => self.skipped.directories += 1,
         }
     }
-    Ok(skipped)
-}
 
-fn descend(stack: &mut DirStack, path: &VirtualPath, depth: usize) -> Result<(), Errno> {
-    // Deeper paths would be too long.
-    if depth.max(path.depth()) >= MAX_DEPTH {
-        return Err(Errno::NAMETOOLONG);
+    fn ascend(&mut self) {
+        self.stack.pop();
+        if let Some(level) = self.levels.pop() {
+            self.spare.push(level.names);
+        }
+        if let Some(rules) = &mut self.ignore_rules {
+            rules.pop();
+        }
     }
-    stack.enter(path.name().unwrap_or_default())
-}
-
-fn ascend(stack: &mut DirStack, levels: &mut Vec<Level>, ignore_rules: &mut Option<IgnoreRules>) {
-    stack.pop();
-    levels.pop();
-    if let Some(ignore_rules) = ignore_rules {
-        ignore_rules.pop();
-    }
-}
-
-/// The entry `name`, if it may be shown.
-///
-/// An invalid name is judged with U+FFFD for invalid characters. It is listed but cannot be opened or entered.
-fn inspect<'w>(
-    view: &dyn ReadView,
-    (holder, at): (&'w OpenDir, &VirtualPath),
-    name: &'w [u8],
-    listed: FileType,
-    depth: usize,
-) -> Option<WalkEntry<'w>> {
-    let plain = std::str::from_utf8(name)
-        .ok()
-        .and_then(|name| at.join(name).ok());
-    let raw = plain.is_none().then_some(name);
-    let path = match plain {
-        Some(path) => path,
-        None => at.join(&lossy_name(name)).ok()?,
-    };
-    if !view.shows(&path) {
-        return None;
-    }
-    let kind = kind(holder, name, listed)?;
-    Some(WalkEntry {
-        path,
-        raw,
-        kind,
-        depth,
-        holder,
-        name,
-    })
 }
 
 fn lossy_name(name: &[u8]) -> String {

@@ -177,7 +177,14 @@ impl DirEntryRef<'_> {
 
     /// Opens the file if it is in the planned state.
     fn file(&self, state: &State, view: &dyn ReadView) -> Result<OpenFile, CallError> {
-        let file = match self.dir.read(&self.name) {
+        let opened = match state {
+            // The plan found a regular file.
+            State::File { .. } => self.dir.read_listed(&self.name),
+            State::Absent | State::Object { .. } | State::Directory { .. } => {
+                self.dir.read(&self.name)
+            }
+        };
+        let file = match opened {
             Ok(file) => file,
             Err(Errno::NOENT | Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
                 return Err(stale(self.path));
@@ -187,7 +194,7 @@ impl DirEntryRef<'_> {
         let found = match state {
             State::Object { .. } => State::of_object(&file.meta),
             State::Absent | State::File { .. } | State::Directory { .. } => {
-                let (hash, bytes) = tree::hash_file(&file.file, file.meta.len, self.path, view)
+                let (hash, bytes) = tree::hash_file(&file, file.meta.len, self.path, view)
                     .map_err(|error| changed_if_too_large(error, self.path))?;
                 State::File { hash, bytes }
             }

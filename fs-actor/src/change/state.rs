@@ -137,7 +137,7 @@ pub(crate) fn inspect_in(
         }
         Kind::File if meta.len <= MAX_HASHED => {
             let file = dir.read(name).at(path)?;
-            let (hash, bytes) = tree::hash_file(&file.file, MAX_HASHED, path, view)?;
+            let (hash, bytes) = tree::hash_file(&file, MAX_HASHED, path, view)?;
             State::File { hash, bytes }
         }
         Kind::File | Kind::Link | Kind::Special => State::of_object(&meta),

@@ -41,10 +41,16 @@ pub(crate) fn read_old(
     view: &dyn ReadView,
     path: &VirtualPath,
 ) -> Result<Option<OldFile>, Interrupt> {
-    if resolve::entry(view, path)?.is_none() {
-        return Ok(None);
-    }
-    let file = resolve::file(view, path)?;
+    let file = match resolve::file(view, path) {
+        Ok(file) => file,
+        Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
+            return match resolve::entry(view, path)? {
+                None => Ok(None),
+                Some(_) => Err(error.into()),
+            };
+        }
+        Err(interrupt) => return Err(interrupt),
+    };
     if file.meta.len > MAX_RESTORABLE_BYTES {
         return Ok(Some(OldFile {
             state: State::of_object(&file.meta),
@@ -52,7 +58,7 @@ pub(crate) fn read_old(
             meta: file.meta,
         }));
     }
-    let bytes = tree::read_file(&file.file, MAX_RESTORABLE_BYTES, path, view)?;
+    let bytes = tree::read_file(&file, MAX_RESTORABLE_BYTES, path, view)?;
     Ok(Some(OldFile {
         state: State::of_file(&bytes),
         bytes: Some(bytes.into()),

@@ -4,7 +4,6 @@
 
 mod remove;
 
-use std::fs::File;
 use std::os::fd::BorrowedFd;
 
 use bailiwick::effect::ContentHash;
@@ -15,8 +14,8 @@ use sha2::{Digest as _, Sha256};
 use super::state::{Inspected, State};
 use crate::read_view::ReadView;
 use crate::replace::{Durability, StagedFile, is_temporary};
-use crate::resolve::{self, AtPath as _, DirStack, Kind, Meta, OpenDir};
-use crate::sys::{self, AtFlags, Dir, Errno, Mode};
+use crate::resolve::{self, AtPath as _, DirStack, Kind, Meta, OpenDir, OpenFile};
+use crate::sys::{self, AtFlags, Dir, Errno, Mode, spare_capacity};
 
 pub(crate) use remove::{remove, unlink};
 
@@ -26,7 +25,7 @@ pub(crate) const MAX_ENTRIES: u64 = 100_000;
 const MAX_HASHED: u64 = 64 << 20;
 
 /// Bytes per read.
-const PIECE: usize = 256 << 10;
+const PIECE: u64 = 256 << 10;
 
 /// Whether a scan includes temporary files of writers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -93,7 +92,7 @@ pub(crate) fn scan(
                 bytes = bytes.saturating_add(meta.len);
                 if bytes <= MAX_HASHED {
                     let file = dir.read(&name).at(&path)?;
-                    (b'f', hash_file(&file.file, MAX_HASHED, &path, view)?.0)
+                    (b'f', hash_file(&file, MAX_HASHED, &path, view)?.0)
                 } else {
                     (b's', stamp(&meta))
                 }
@@ -161,10 +160,11 @@ pub(crate) fn state_of<'e>(
 
 /// The current directory of `stack`, whose virtual path is `path`.
 fn current_dir<'w>(stack: &'w mut DirStack, path: &VirtualPath) -> Result<&'w OpenDir, CallError> {
-    stack.current().map_err(|errno| match errno {
+    let dir = stack.current().map_err(|errno| match errno {
         Errno::STALE | Errno::NOENT | Errno::LOOP | Errno::NOTDIR => super::stale(path),
         errno => resolve::to_call_error(errno, path),
-    })
+    })?;
+    Ok(dir)
 }
 
 /// Identity and modification time of an object whose content is not read.
@@ -182,7 +182,7 @@ pub(crate) fn stamp(meta: &Meta) -> ContentHash {
 
 /// The hash and length of a file of at most `limit` bytes.
 pub(crate) fn hash_file(
-    file: &File,
+    file: &OpenFile,
     limit: u64,
     path: &VirtualPath,
     view: &dyn ReadView,
@@ -194,34 +194,51 @@ pub(crate) fn hash_file(
 
 /// The content of a file of at most `limit` bytes.
 pub(crate) fn read_file(
-    file: &File,
+    file: &OpenFile,
     limit: u64,
     path: &VirtualPath,
     view: &dyn ReadView,
 ) -> Result<Vec<u8>, CallError> {
     let mut bytes = Vec::new();
-    read(file, limit, path, view, |piece| {
-        bytes.extend_from_slice(piece)
-    })?;
-    Ok(bytes)
+    // One more byte, so that the end is found without growing.
+    reserve(&mut bytes, file.meta.len.min(limit).saturating_add(1));
+    loop {
+        if bytes.len() == bytes.capacity() {
+            reserve(&mut bytes, PIECE);
+        }
+        let at = bytes.len() as u64;
+        view.checkpoint()?;
+        match sys::pread(&file.file, spare_capacity(&mut bytes), at) {
+            Ok(0) => return Ok(bytes),
+            Ok(_) if bytes.len() as u64 > limit => return Err(too_large(path)),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(resolve::to_call_error(errno, path)),
+        }
+    }
+}
+
+fn reserve(bytes: &mut Vec<u8>, more: u64) {
+    bytes.reserve_exact(usize::try_from(more).unwrap_or(0));
 }
 
 /// Passes the content of a file to `take` in pieces. Returns its length.
 fn read(
-    file: &File,
+    file: &OpenFile,
     limit: u64,
     path: &VirtualPath,
     view: &dyn ReadView,
     mut take: impl FnMut(&[u8]),
 ) -> Result<u64, CallError> {
-    let mut buffer = vec![0; PIECE];
+    let mut buffer = Vec::new();
+    reserve(&mut buffer, file.meta.len.saturating_add(1).min(PIECE));
     let mut at = 0;
     loop {
         view.checkpoint()?;
-        match sys::pread(file, &mut buffer, at) {
+        buffer.clear();
+        match sys::pread(&file.file, spare_capacity(&mut buffer), at) {
             Ok(0) => return Ok(at),
             Ok(read) => {
-                take(buffer.get(..read).unwrap_or_default());
+                take(&buffer);
                 at += read as u64;
             }
             Err(Errno::INTR) => {}

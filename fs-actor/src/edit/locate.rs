@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::cell::{Cell, OnceCell};
 
+use memchr::memmem;
+
 use super::indent::{BLANKS, Indent, indent, trimmed};
 use super::line_index::LineIndex;
 use super::{Edit, MatchStrategy, Replacement};
@@ -12,6 +14,8 @@ use crate::text::{Ending, Line, Text, common_ends};
 const MAX_COMPARED: usize = 4_000_000;
 /// Maximum number of occurrences of one text, and of replacements per call.
 pub(super) const MAX_MATCHES: usize = 100_000;
+/// Maximum bytes that all edits of a call search for old texts.
+const MAX_SEARCHED: usize = 1 << 30;
 /// Maximum bytes of new text that all edits adapt to other indentation.
 const MAX_FITTED: usize = 64 << 20;
 
@@ -29,9 +33,10 @@ pub(super) struct SearchText<'t> {
     left_out: Vec<usize>,
     /// Index of trimmed lines, built on demand.
     index: OnceCell<LineIndex<'t>>,
-    /// What remains of [`MAX_COMPARED`] and [`MAX_FITTED`].
+    /// What remains of [`MAX_COMPARED`], [`MAX_FITTED`] and [`MAX_SEARCHED`].
     comparisons: Cell<usize>,
     fitting: Cell<usize>,
+    searching: Cell<usize>,
 }
 
 /// An occurrence of the old text.
@@ -66,7 +71,7 @@ enum NewLine {
 impl<'t> SearchText<'t> {
     pub(super) fn of(text: &'t Text<'t>) -> Self {
         let source = text.as_str();
-        let classic = text.lines().iter().any(|line| line.ending == Ending::Cr);
+        let classic = text.is_classic();
         let mut left_out = Vec::new();
         let plain = if classic {
             Cow::Owned(source.replace('\r', "\n"))
@@ -85,6 +90,7 @@ impl<'t> SearchText<'t> {
             index: OnceCell::new(),
             comparisons: Cell::new(MAX_COMPARED),
             fitting: Cell::new(MAX_FITTED),
+            searching: Cell::new(MAX_SEARCHED),
         }
     }
 
@@ -140,7 +146,8 @@ impl<'t> SearchText<'t> {
             at > 0 && bytes.get(at - 1) == Some(&b'\r') && bytes.get(at) == Some(&b'\n')
         };
         let whole = |found: &TextMatch| !splits(found.start) && !splits(found.end);
-        let found = occurrences(source, old)?
+        let found = self
+            .occurrences(source, old)?
             .into_iter()
             .map(|start| TextMatch {
                 start,
@@ -158,7 +165,7 @@ impl<'t> SearchText<'t> {
         old: &str,
         explicit: bool,
     ) -> Result<Vec<TextMatch>, TooManyMatches> {
-        let found = occurrences(&self.plain, plain)?.into_iter().map(|at| {
+        let found = self.occurrences(&self.plain, plain)?.into_iter().map(|at| {
             let (start, end) = (self.original(at), self.original(at + plain.len()));
             let exact = self.text.as_str().get(start..end) == Some(old);
             TextMatch {
@@ -175,6 +182,28 @@ impl<'t> SearchText<'t> {
         Ok(found.collect())
     }
 
+    /// All occurrences of `needle` in `text`, overlapping ones included.
+    fn occurrences(&self, text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
+        spend(&self.searching, text.len())?;
+        let finder = memmem::Finder::new(needle);
+        let all = finder.find_iter(text.as_bytes());
+        let positions: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
+        if positions.len() > MAX_MATCHES {
+            return Err(TooManyMatches);
+        }
+        // `aa` occurs twice in `aaa`, so the text is ambiguous.
+        let [only] = positions.as_slice() else {
+            return Ok(positions);
+        };
+        let step = needle.chars().next().map_or(1, char::len_utf8);
+        // Another occurrence overlaps this one, since there is none after it.
+        let end = (only + 2 * needle.len()).min(text.len());
+        let overlapping = text.as_bytes().get(only + step..end);
+        let second = overlapping.and_then(|rest| finder.find(rest));
+        let second = second.map(|at| only + step + at);
+        Ok(std::iter::once(*only).chain(second).collect())
+    }
+
     /// Converts an offset in `plain` to one in the text.
     fn original(&self, plain: usize) -> usize {
         plain + self.left_out.partition_point(|at| *at < plain)
@@ -188,8 +217,14 @@ impl<'t> SearchText<'t> {
         if old.iter().all(|line| trimmed(line).is_empty()) {
             return Ok(Vec::new());
         }
-        let lines = self.text.lines();
         let content = |line: &Line| self.text.content(*line);
+        if self.index.get().is_none() {
+            let ends = memchr::memchr2_iter(b'\n', b'\r', self.text.as_str().as_bytes());
+            if ends.count() > MAX_COMPARED {
+                return Err(TooManyMatches);
+            }
+        }
+        let lines = self.text.lines();
         let index = self
             .index
             .get_or_init(|| LineIndex::of(lines.iter().map(content)));
@@ -290,23 +325,6 @@ pub(super) fn without_overlaps(found: Vec<TextMatch>) -> Vec<TextMatch> {
 pub(super) fn least_exact(found: &[TextMatch]) -> MatchStrategy {
     let strategies = found.iter().map(|found| found.strategy);
     strategies.max().unwrap_or(MatchStrategy::Exact)
-}
-
-/// All occurrences of `needle` in `text`, overlapping ones included.
-fn occurrences(text: &str, needle: &str) -> Result<Vec<usize>, TooManyMatches> {
-    let all = text.match_indices(needle).map(|(at, _)| at);
-    let positions: Vec<usize> = all.take(MAX_MATCHES + 1).collect();
-    if positions.len() > MAX_MATCHES {
-        return Err(TooManyMatches);
-    }
-    // `aa` occurs twice in `aaa`, so the text is ambiguous.
-    let [only] = positions.as_slice() else {
-        return Ok(positions);
-    };
-    let step = needle.chars().next().map_or(1, char::len_utf8);
-    let again = text.get(only + step..).and_then(|rest| rest.find(needle));
-    let second = again.map(|at| only + step + at);
-    Ok(std::iter::once(*only).chain(second).collect())
 }
 
 /// `new` with the line endings of `matched`: common lines of old and new keep theirs, others take that of their

@@ -1,5 +1,7 @@
 //! Stack of open directories for a tree walk, with a bounded number of descriptors.
 
+use std::sync::Arc;
+
 use super::OpenDir;
 
 use crate::sys::{Errno, SeekFrom, fstat, seek};
@@ -11,7 +13,7 @@ const MAX_OPEN: usize = 8;
 /// The directories from the top to the current one.
 #[derive(Debug)]
 pub(crate) struct DirStack {
-    top: OpenDir,
+    top: Arc<OpenDir>,
     /// Names from the top down, joined by `/`.
     names: String,
     levels: Vec<Level>,
@@ -25,13 +27,13 @@ struct Level {
     identity: (u64, u64),
     /// Position in the directory stream.
     offset: u64,
-    dir: Option<OpenDir>,
+    dir: Option<Arc<OpenDir>>,
 }
 
 impl DirStack {
     pub(crate) fn new(top: OpenDir) -> Self {
         Self {
-            top,
+            top: Arc::new(top),
             names: String::new(),
             levels: Vec::new(),
         }
@@ -41,7 +43,7 @@ impl DirStack {
     ///
     /// # Errors
     /// `ESTALE` if it was replaced, and errors of opening it.
-    pub(crate) fn current(&mut self) -> Result<&OpenDir, Errno> {
+    pub(crate) fn current(&mut self) -> Result<&Arc<OpenDir>, Errno> {
         let Some(level) = self.levels.last_mut() else {
             return Ok(&self.top);
         };
@@ -53,7 +55,7 @@ impl DirStack {
             if level.offset > 0 {
                 seek(dir.as_fd(), SeekFrom::Start(level.offset))?;
             }
-            level.dir = Some(dir);
+            level.dir = Some(Arc::new(dir));
         }
         level.dir.as_ref().ok_or(Errno::STALE)
     }
@@ -65,7 +67,7 @@ impl DirStack {
             above: self.names.len(),
             identity: identity(&dir)?,
             offset: 0,
-            dir: Some(dir),
+            dir: Some(Arc::new(dir)),
         };
         if !self.names.is_empty() {
             self.names.push('/');

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::{
-    AtFlags, CWD, Errno, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, openat, openat2,
-    statx,
+    AtFlags, CWD, Errno, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat,
+    openat2, statx,
 };
 
 /// Maximum attempts of an open that fails because of a concurrent rename.
@@ -41,6 +41,18 @@ pub(crate) fn open_cached(
     crosses_mounts: bool,
 ) -> Result<OwnedFd, Errno> {
     open_by_kernel(base, names, flags, crosses_mounts, ResolveFlags::CACHED)
+}
+
+/// Opens the file `name` for reading, by name and without checking it first.
+///
+/// # Errors
+/// `ENOSYS` or `EPERM` without `openat2`, `EAGAIN` during a rename, and as [`open`].
+pub(crate) fn open_listed(
+    base: BorrowedFd<'_>,
+    name: &str,
+    crosses_mounts: bool,
+) -> Result<OwnedFd, Errno> {
+    open_by_kernel(base, name, READING, crosses_mounts, ResolveFlags::empty())
 }
 
 fn open_by_kernel(
@@ -106,17 +118,17 @@ pub(crate) fn file_type(fd: impl AsFd) -> Result<FileType, Errno> {
     Ok(FileType::from_raw_mode(fstat(fd)?.st_mode))
 }
 
-/// Opens the regular file of `handle` for reading; `names` is its path from `base`.
+/// Opens the regular file of `handle`, which is in the state `seen`, for reading, and returns its state; `names` is its
+/// path from `base`.
 ///
 /// The handle was checked and is what is opened, so devices, FIFOs and leases are not touched. Without procfs the name
 /// is opened again and must be the same object.
 pub(crate) fn open_for_reading(
     base: BorrowedFd<'_>,
     names: &str,
-    handle: &OwnedFd,
+    (handle, seen): (&OwnedFd, &Stat),
     crosses_mounts: bool,
-) -> Result<OwnedFd, Errno> {
-    let seen = fstat(handle)?;
+) -> Result<(OwnedFd, Stat), Errno> {
     if FileType::from_raw_mode(seen.st_mode) != FileType::RegularFile {
         return Err(Errno::NXIO);
     }
@@ -128,7 +140,7 @@ pub(crate) fn open_for_reading(
     };
     let got = fstat(&opened)?;
     if (got.st_dev, got.st_ino) == (seen.st_dev, seen.st_ino) {
-        Ok(opened)
+        Ok((opened, got))
     } else {
         Err(Errno::STALE)
     }

@@ -143,17 +143,20 @@ fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
         .map_err(|interrupt| suggest::on_interrupt(view, &job.path, interrupt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
     let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
+    let mut beneath = String::new();
     let left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
         let kind = match job.kind {
             None => true,
             Some(KindFilter::File) => found.kind == Kind::File,
             Some(KindFilter::Directory) => found.kind == Kind::Directory,
         };
-        let beneath = found.path.beneath(&at).unwrap_or_default();
-        if kind && found.raw.is_none() && job.glob.is_match(beneath) {
-            page.add(pagination::key(&found.path, None), || {
-                found.path.to_string()
-            });
+        if let Some(name) = found.name().filter(|_| kind)
+            && (!job.glob.matches_names() || job.glob.is_match(name))
+        {
+            let beneath = found.beneath(&at, &mut beneath);
+            if job.glob.matches_names() || job.glob.is_match(beneath) {
+                page.add(pagination::key(beneath, None), || found.path().to_string());
+            }
         }
         Ok(WalkControl::Enter)
     })?;

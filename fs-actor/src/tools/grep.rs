@@ -15,8 +15,8 @@ use super::{glob, optional, suggest};
 use crate::pagination;
 use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, OpenFile};
-use crate::search::{self, CaseArg, ResultLine, Search, Skipped};
-use crate::walk::{self, IgnoreRules, WalkControl, WalkSkipped};
+use crate::search::{self, CaseArg, FileResult, MatchRange, ResultLine, Search, Skipped};
+use crate::walk::{self, IgnoreRules, WalkControl, WalkEntry, WalkSkipped};
 
 /// Maximum number of context lines.
 const MAX_CONTEXT: u32 = 20;
@@ -225,11 +225,14 @@ impl ReadTool for Grep {
 
 fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let mut answer = Answer::new(view, job);
+    let mut search = answer.new_search();
     match resolve::file(view, &job.path) {
         Ok(opened) => {
-            answer.search(view.actual(&job.path), opened)?;
+            answer.search(&mut search, view.actual(&job.path), opened)?;
         }
-        Err(Interrupt::Failed(error)) if error.code() == Code::NotRegular => answer.walk()?,
+        Err(Interrupt::Failed(error)) if error.code() == Code::NotRegular => {
+            answer.walk(&mut search)?;
+        }
         Err(interrupt) => return Err(suggest::on_interrupt(view, &job.path, interrupt)),
     }
     Ok(answer.finish())
@@ -239,7 +242,6 @@ fn grep(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
 struct Answer<'a> {
     view: &'a dyn ReadView,
     job: &'a Job,
-    search: Search,
     text: String,
     /// Number of results skipped or included so far.
     counted: u64,
@@ -254,19 +256,9 @@ struct Answer<'a> {
 impl<'a> Answer<'a> {
     fn new(view: &'a dyn ReadView, job: &'a Job) -> Self {
         let limit = job.limit.min(view.max_results());
-        let context = if job.mode == GrepMode::Content {
-            job.context
-        } else {
-            0
-        };
         Self {
             view,
             job,
-            search: Search::new(
-                job.matcher.clone(),
-                context,
-                usize::try_from(view.max_bytes()).unwrap_or(usize::MAX),
-            ),
             text: String::new(),
             counted: 0,
             end: job.offset.saturating_add(limit),
@@ -277,29 +269,73 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn walk(&mut self) -> Result<(), Interrupt> {
+    fn new_search(&self) -> Search {
+        let context = if self.job.mode == GrepMode::Content {
+            self.job.context
+        } else {
+            0
+        };
+        let byte_budget = usize::try_from(self.view.max_bytes()).unwrap_or(usize::MAX);
+        Search::new(self.job.matcher.clone(), context, byte_budget)
+    }
+
+    /// Searches the files beneath a directory.
+    fn walk(&mut self, search: &mut Search) -> Result<(), Interrupt> {
         let (view, job) = (self.view, self.job);
         let (dir, at) = walk::start(view, &job.path)?;
         let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
-        self.left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
-            let beneath = found.path.beneath(&at).unwrap_or_default();
-            let wanted = job.glob.as_ref().is_none_or(|glob| glob.is_match(beneath));
-            if found.kind != Kind::File || found.raw.is_some() || !wanted {
-                return Ok(WalkControl::Enter);
+        let mut beneath = String::new();
+        let mut wanted = |found: &WalkEntry<'_>, name: &str| {
+            let glob = job.glob.as_ref();
+            found.kind == Kind::File
+                && glob.is_none_or(|glob| {
+                    glob.is_match(if glob.matches_names() {
+                        name
+                    } else {
+                        found.beneath(&at, &mut beneath)
+                    })
+                })
+        };
+        let next = |more| {
+            if more {
+                WalkControl::Enter
+            } else {
+                WalkControl::Stop
             }
-            let Ok(opened) = found.open(view) else {
-                self.found.unreadable += 1;
-                return Ok(WalkControl::Enter);
-            };
-            self.search(&found.path, opened)
+        };
+        if job.mode == GrepMode::Content && job.offset > 0 {
+            // Which lines of a file are on the page depends on the files before it.
+            self.left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
+                let Some(_) = found.name().filter(|name| wanted(found, name)) else {
+                    return Ok(WalkControl::Enter);
+                };
+                let more = match found.open(view) {
+                    Ok(opened) => self.search(search, found.path(), opened)?,
+                    Err(_) => self.take(0, Some((found.path().clone(), Err(Skipped::Unreadable)))),
+                };
+                Ok(next(more))
+            })?;
+            return Ok(());
+        }
+        let (mut left_out, range) = (WalkSkipped::default(), self.range());
+        let mut take = |searched, file| self.take(searched, file);
+        search::search_ordered(view, search, range, &mut take, |ordered| {
+            left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| match found
+                .name()
+                .filter(|name| wanted(found, name))
+            {
+                Some(name) => Ok(next(ordered.add(found.holder, found.parent, name)?)),
+                None => Ok(WalkControl::Enter),
+            })?;
+            Ok(())
         })?;
+        self.left_out = left_out;
         Ok(())
     }
 
-    /// Searches one file; stops after one result more than requested.
-    fn search(&mut self, path: &VirtualPath, opened: OpenFile) -> Result<WalkControl, Interrupt> {
-        self.searched += 1;
-        let (skip, most) = match self.job.mode {
+    /// Which matches of the next file to collect.
+    fn range(&self) -> MatchRange {
+        let (skip, max_matches) = match self.job.mode {
             GrepMode::Content => {
                 let skip = self.job.offset.saturating_sub(self.counted);
                 let left = self.end.saturating_sub(self.counted.max(self.job.offset));
@@ -308,29 +344,48 @@ impl<'a> Answer<'a> {
             GrepMode::Files => (0, 0),
             GrepMode::Count => (u64::MAX, 0),
         };
-        let lines = match self.search.file(self.view, opened, skip, most)? {
+        MatchRange { skip, max_matches }
+    }
+
+    /// Searches one file; returns false after one result more than requested.
+    fn search(
+        &mut self,
+        search: &mut Search,
+        path: &VirtualPath,
+        opened: OpenFile,
+    ) -> Result<bool, Interrupt> {
+        let MatchRange { skip, max_matches } = self.range();
+        let found = search.file(self.view, opened, skip, max_matches)?;
+        Ok(self.take(1, Some((path.clone(), found))))
+    }
+
+    /// Takes the result of a file, whose range may have been that of an earlier file.
+    fn take(&mut self, searched: u64, file: Option<FileResult>) -> bool {
+        self.searched += searched;
+        let Some((path, found)) = file else {
+            return true;
+        };
+        let mut lines = match found {
             Ok(found) if found.matches > 0 => found,
-            Ok(_) => return Ok(WalkControl::Enter),
+            Ok(_) => return true,
             Err(skipped) => {
                 *match skipped {
                     Skipped::Binary => &mut self.found.binary,
                     Skipped::TooLarge => &mut self.found.too_large,
                     Skipped::Unreadable => &mut self.found.unreadable,
                 } += 1;
-                return Ok(WalkControl::Enter);
+                return true;
             }
         };
         if self.job.mode == GrepMode::Content {
-            return Ok(self.take_lines(
-                path,
-                lines.matches.min(self.job.per_file),
-                skip,
-                &lines.lines,
-            ));
+            let MatchRange { skip, max_matches } = self.range();
+            lines.limit_to(skip, max_matches);
+            let matches = lines.matches.min(self.job.per_file);
+            return self.take_lines(&path, matches, skip, &lines.lines);
         }
         if self.counted >= self.end || self.byte_budget == 0 {
             self.found.next_offset = Some(self.counted);
-            return Ok(WalkControl::Stop);
+            return false;
         }
         self.counted += 1;
         if self.counted > self.job.offset {
@@ -348,7 +403,7 @@ impl<'a> Answer<'a> {
                 lines: Vec::new(),
             });
         }
-        Ok(WalkControl::Enter)
+        true
     }
 
     fn take_lines(
@@ -357,7 +412,7 @@ impl<'a> Answer<'a> {
         matches: u64,
         skip: u64,
         lines: &[ResultLine],
-    ) -> WalkControl {
+    ) -> bool {
         let heading = format!("{}\n", escape(path.as_str()));
         let (mut taken, mut matched) = (Vec::new(), 0);
         let mut full = false;
@@ -392,9 +447,9 @@ impl<'a> Answer<'a> {
         self.counted += reached;
         if full || matches > reached {
             self.found.next_offset = Some(self.counted);
-            return WalkControl::Stop;
+            return false;
         }
-        WalkControl::Enter
+        true
     }
 
     fn finish(mut self) -> Reply {
@@ -622,5 +677,60 @@ mod tests {
                 (None, 1, 0)
             );
         }
+    }
+
+    #[test]
+    fn many_files_are_searched_in_the_order_of_the_walk() {
+        let mut lines = Vec::new();
+        for n in 0..600 {
+            let text = ["x\nhit\nx\nhit", "none", "hit\0"][n % 3];
+            lines.push(format!("file root/d{:02}/f{n:03} {text}", n % 40));
+        }
+        let world = World::new(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        for (mode, context, per_file) in [
+            (GrepMode::Content, 0, u64::MAX),
+            (GrepMode::Content, 2, 1),
+            (GrepMode::Files, 0, u64::MAX),
+            (GrepMode::Count, 0, u64::MAX),
+        ] {
+            let page = |offset, limit| {
+                let job = Job {
+                    mode,
+                    context,
+                    per_file,
+                    offset,
+                    limit,
+                    ..job("hit")
+                };
+                run(&world, &job).1
+            };
+            let whole = page(0, 10_000);
+            let names: Vec<&str> = whole.files.iter().map(|file| &*file.path).collect();
+            assert!(names.is_sorted());
+            assert_eq!(
+                (names.len(), whole.binary, whole.next_offset),
+                (200, 200, None)
+            );
+            // One page after the other, which searches on one thread from the second page on, has the same files.
+            let (mut paged, mut offset) = (Vec::new(), Some(0));
+            while let Some(next) = offset {
+                let found = page(next, 70);
+                paged.extend(found.files.into_iter().map(|file| file.path));
+                offset = found.next_offset;
+            }
+            paged.dedup();
+            assert_eq!(paged, names, "{mode:?}");
+        }
+    }
+
+    #[test]
+    fn search_on_several_threads_stops_with_the_call() {
+        let lines: Vec<String> = (0..600)
+            .map(|n| format!("file root/d{:02}/f{n:03} x", n % 40))
+            .collect();
+        let mut world = World::new(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+        world.checkpoints_left = 300.into();
+        let stopped = world.run(|view| grep(view, &job("hit")).map(drop));
+        assert_eq!(stopped, Err(Code::Cancelled));
     }
 }

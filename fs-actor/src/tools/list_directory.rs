@@ -1,5 +1,6 @@
 //! `list_directory`: lists directories and trees.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use bailiwick::config::Namespace;
@@ -37,6 +38,22 @@ pub struct ListDirectoryArgs {
     /// `next_cursor` of the previous result.
     #[serde(default, deserialize_with = "optional::text")]
     pub cursor: Option<String>,
+    /// Include file sizes.
+    #[serde(default)]
+    pub sizes: bool,
+}
+
+impl Default for ListDirectoryArgs {
+    /// One level of the current directory.
+    fn default() -> Self {
+        Self {
+            path: optional::current_dir(),
+            depth: one(),
+            limit: page_length(),
+            cursor: None,
+            sizes: false,
+        }
+    }
 }
 
 fn one() -> u32 {
@@ -72,7 +89,7 @@ pub struct DirectoryEntry {
     pub name: String,
     /// Its kind. Links are not followed; `stat` follows them.
     pub kind: Kind,
-    /// The length of a file, in bytes.
+    /// The length of a file in bytes, with `sizes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
     /// The bytes of the name, in base64, if `name` does not show it as it is. Names that are not UTF-8 or
@@ -88,6 +105,7 @@ pub(crate) struct Job {
     depth: usize,
     limit: u32,
     cursor: Option<Cursor>,
+    sizes: bool,
 }
 
 const EXAMPLES: &[Example] = &[
@@ -124,7 +142,7 @@ impl ReadTool for ListDirectory {
         ToolSpec::new(
             "list_directory",
             "List directory",
-            "Lists a directory in path order with file sizes, or with `depth` the tree beneath it.",
+            "Lists a directory in path order, or with `depth` the tree beneath it.",
         )
         .intent("List the directory [{path}]")
         .scopes(&["read:file"])
@@ -148,6 +166,7 @@ impl ReadTool for ListDirectory {
                 .map_or(MAX_DEPTH, |depth| depth.min(MAX_DEPTH)),
             limit: args.limit,
             cursor: args.cursor.as_deref().map(Cursor::parse).transpose()?,
+            sizes: args.sizes,
         };
         Ok(Prepared {
             needs: vec![Scope::file(Verb::Read, path).beneath()],
@@ -164,9 +183,11 @@ fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let (dir, at) = walk::start(view, &job.path)
         .map_err(|interrupt| suggest::on_interrupt(view, &job.path, interrupt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
+    let mut beneath = String::new();
     let left_out = walk::walk(view, dir, &at, None, &mut |found| {
-        page.add(pagination::key(&found.path, found.raw), || {
-            listed(found, &at)
+        let name = found.beneath(&at, &mut beneath);
+        page.add(pagination::key(name, found.raw), || {
+            listed(found, name, job.sizes)
         });
         Ok(if found.depth < job.depth {
             WalkControl::Enter
@@ -185,17 +206,14 @@ fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     Ok(Reply::text(text(&listing, left_out), listing))
 }
 
-fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
+/// The entry `found`, whose path beneath the directory is `name`.
+fn listed(found: &WalkEntry<'_>, name: &str, sizes: bool) -> DirectoryEntry {
     let name = match found.raw {
-        None => found.path.beneath(at).unwrap_or_default().to_owned(),
+        None => Cow::Borrowed(name),
         Some(raw) => {
-            let holder = found.path.parent();
-            let above = holder
-                .as_ref()
-                .and_then(|holder| holder.beneath(at))
-                .unwrap_or_default();
+            let above = name.rsplit_once('/').map_or("", |(above, _)| above);
             let slash = if above.is_empty() { "" } else { "/" };
-            format!("{above}{slash}{}", String::from_utf8_lossy(raw))
+            Cow::Owned(format!("{above}{slash}{}", String::from_utf8_lossy(raw)))
         }
     };
     let shown = escape(&name);
@@ -204,7 +222,7 @@ fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
     let raw = found.raw.unwrap_or(name.as_bytes());
     DirectoryEntry {
         kind: found.kind,
-        bytes: (found.kind == Kind::File)
+        bytes: (sizes && found.kind == Kind::File)
             .then(|| found.meta().map(|meta| meta.len))
             .flatten(),
         raw: (!plain).then(|| STANDARD.encode(raw)),
@@ -213,18 +231,23 @@ fn listed(found: &WalkEntry<'_>, at: &VirtualPath) -> DirectoryEntry {
 }
 
 fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
-    let mut text = String::new();
+    let names: usize = listing.entries.iter().map(|entry| entry.name.len()).sum();
+    let mut text = String::with_capacity(names + 8 * listing.entries.len() + 128);
     for DirectoryEntry {
         name, kind, bytes, ..
     } in &listing.entries
     {
-        let _ = match (kind, bytes) {
-            (Kind::Directory, _) => writeln!(text, "{name}/"),
-            (Kind::Link, _) => writeln!(text, "{name} (link)"),
-            (Kind::Special, _) => writeln!(text, "{name} (special file)"),
-            (Kind::File, Some(bytes)) => writeln!(text, "{name} {bytes}"),
-            (Kind::File, None) => writeln!(text, "{name}"),
-        };
+        text.push_str(name);
+        match (kind, bytes) {
+            (Kind::Directory, _) => text.push('/'),
+            (Kind::Link, _) => text.push_str(" (link)"),
+            (Kind::Special, _) => text.push_str(" (special file)"),
+            (Kind::File, Some(bytes)) => {
+                let _ = write!(text, " {bytes}");
+            }
+            (Kind::File, None) => {}
+        }
+        text.push('\n');
     }
     if listing.total == 0 {
         text.push_str("(empty)\n");
@@ -257,6 +280,7 @@ mod tests {
             depth,
             limit: 500,
             cursor: None,
+            sizes: false,
         }
     }
 
@@ -296,6 +320,25 @@ mod tests {
             world.run(|view| list(view, &job("/r/a-b", 1))).unwrap_err(),
             Code::NotDirectory
         );
+    }
+
+    #[test]
+    fn sizes_are_listed_on_request() {
+        let world = World::new(&["file root/f four", "dir root/d", "link root/l f"]);
+        let sizes = |sizes| {
+            let listed = listing(
+                &world,
+                &Job {
+                    sizes,
+                    ..job("/r", 1)
+                },
+            );
+            let entries = listed["entries"].as_array().unwrap().iter();
+            let sizes = entries.map(|entry| entry["bytes"].as_u64());
+            sizes.collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(false), [None, None, None]);
+        assert_eq!(sizes(true), [None, Some(4), None]);
     }
 
     #[test]

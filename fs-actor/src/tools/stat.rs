@@ -126,7 +126,7 @@ fn stat(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
         let message = format!("`{path}` has more than the {MAX_HASHED} bytes that are hashed");
         return Err(CallError::new(Code::TooLarge, message).into());
     }
-    let (hash, _) = tree::hash_file(&opened.file, MAX_HASHED, path, view)?;
+    let (hash, _) = tree::hash_file(&opened, MAX_HASHED, path, view)?;
     Ok(facts(view, path, &opened.meta, Some(hash.into())))
 }
 

@@ -65,11 +65,10 @@ fn nearest(view: &dyn ReadView, path: &VirtualPath) -> Vec<String> {
             return Ok(WalkControl::Stop);
         }
         // A dangling link has the requested name itself.
-        let name = found.path.name();
-        let name = name.filter(|name| found.raw.is_none() && *name != wanted);
+        let name = found.name().filter(|name| *name != wanted);
         let ratio = name.map_or(0.0, |name| similarity(wanted, name));
         if ratio >= MIN_SIMILARITY {
-            near.push((ratio, found.path.to_string()));
+            near.push((ratio, found.path().to_string()));
         }
         Ok(WalkControl::Skip)
     });

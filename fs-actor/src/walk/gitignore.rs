@@ -7,9 +7,8 @@ use bailiwick::VirtualPath;
 use ignore::Match;
 use ignore::gitignore::{Gitignore, GitignoreBuilder};
 
-use super::WalkEntry;
 use crate::read_view::ReadView;
-use crate::resolve::{self, Kind, OpenDir, OpenFile};
+use crate::resolve::{self, OpenDir, OpenFile};
 
 /// Names of ignore files; later ones take precedence.
 const NAMES: [&str; 2] = [".gitignore", ".ignore"];
@@ -53,12 +52,27 @@ impl IgnoreRules {
         above
     }
 
-    pub(super) fn enter(&mut self, view: &dyn ReadView, dir: &OpenDir, path: &VirtualPath) {
+    /// Adds the rules of the directory `dir`; `may_contain` excludes ignore files that it does not have.
+    pub(super) fn enter(
+        &mut self,
+        view: &dyn ReadView,
+        dir: &OpenDir,
+        path: &VirtualPath,
+        may_contain: impl Fn(&str) -> bool,
+    ) {
         let read = |name: &str| {
+            if !may_contain(name) {
+                return None;
+            }
             path.join(name).ok().filter(|path| view.shows(path))?;
             dir.read(name).ok()
         };
         self.add(path, read);
+    }
+
+    /// Enters a directory that cannot be read.
+    pub(super) fn enter_unknown(&mut self) {
+        self.levels.push(None);
     }
 
     fn add(&mut self, dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) {
@@ -81,12 +95,11 @@ impl IgnoreRules {
     }
 
     /// Whether the deepest matching rule ignores the entry. `.git` is always ignored.
-    pub(super) fn ignores(&self, found: &WalkEntry<'_>) -> bool {
-        let is_dir = found.kind == Kind::Directory;
-        if found.path.name() == Some(".git") {
+    pub(super) fn ignores(&self, name: &str, path: &str, is_dir: bool) -> bool {
+        if name == ".git" {
             return true;
         }
-        let path = Path::new(found.path.as_str());
+        let path = Path::new(path);
         for level in self.levels.iter().rev().flatten() {
             match level.matched(path, is_dir) {
                 Match::Ignore(_) => return true,

@@ -6,7 +6,7 @@ mod review;
 mod store;
 
 pub(crate) use parts::Parts;
-pub(crate) use render::{base, diff, json};
+pub(crate) use render::base;
 pub(crate) use review::{About, OldTexts, Review};
 pub use store::{Artifact, REVIEW_MIME};
 pub(crate) use store::{ArtifactStore, DEFAULT_BYTES, DEFAULT_COUNT, Kind, Reader};

@@ -5,6 +5,7 @@ mod gate;
 mod meter;
 mod remote;
 
+use std::cell::OnceCell;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -17,7 +18,7 @@ use crate::error::{CallError, Code};
 use crate::id::WorkerId;
 use crate::journal::JournalView;
 use crate::path::VirtualPath;
-use crate::policy::{Authority, Flag, Limits, OpenFolder, Verdict, WriteMode};
+use crate::policy::{Authority, EntryRules, Flag, Limits, OpenFolder, Verdict, WriteMode};
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
@@ -331,6 +332,30 @@ impl ReadPermit {
         self.judge(Verb::Read, path) == Verdict::Allow
     }
 
+    /// Returns which entries of the directory `dir` are visible. It gives the same answers as [`Self::shows`], and faster
+    /// for many entries of one directory.
+    ///
+    /// ```
+    /// use bailiwick::VirtualPath;
+    /// use bailiwick::tool::ReadPermit;
+    /// fn count(permit: &ReadPermit, dir: &VirtualPath, names: &[&str]) -> usize {
+    ///     let visible = permit.entries(dir);
+    ///     names.iter().filter(|name| visible.shows(name)).count()
+    /// }
+    /// ```
+    #[must_use]
+    pub fn entries(&self, dir: &VirtualPath) -> VisibleEntries<'_> {
+        let PermitScope {
+            authority, granted, ..
+        } = &*self.scope;
+        VisibleEntries {
+            permit: self,
+            dir: dir.clone(),
+            rules: authority.entry_rules(dir, granted),
+            ordinary: OnceCell::new(),
+        }
+    }
+
     /// Requires that the call may do any operation of `verb` on each of `paths`, which it found while it ran.
     ///
     /// # Errors
@@ -489,6 +514,35 @@ impl ReadPermit {
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
         self.scope.checkpoint()
+    }
+}
+
+/// Which entries of one directory are visible; see [`ReadPermit::entries`].
+#[derive(Debug)]
+pub struct VisibleEntries<'p> {
+    permit: &'p ReadPermit,
+    dir: VirtualPath,
+    rules: Option<EntryRules<'p>>,
+    /// Whether entries are visible that no rule treats differently from others.
+    ordinary: OnceCell<bool>,
+}
+
+impl VisibleEntries<'_> {
+    /// Returns whether the entry `name` is visible. A name that is not valid in a path is not.
+    #[must_use]
+    pub fn shows(&self, name: &str) -> bool {
+        let judge = || {
+            let path = self.dir.join(name);
+            path.is_ok_and(|path| self.permit.shows(&path))
+        };
+        match &self.rules {
+            Some(rules) if rules.is_ordinary(name) => match self.ordinary.get() {
+                _ if !self.dir.accepts(name) => false,
+                Some(shown) => *shown,
+                None => *self.ordinary.get_or_init(judge),
+            },
+            Some(_) | None => judge(),
+        }
     }
 }
 

@@ -115,6 +115,18 @@ impl VirtualPath {
     /// # Errors
     /// [`PathError`] if `name` is not a single valid name.
     pub fn join(&self, name: &str) -> Result<Self, PathError> {
+        self.check_entry(name)?;
+        let stem = if self.is_top() { "" } else { &self.0 };
+        Ok(Self([stem, "/", name].concat().into()))
+    }
+
+    /// Returns whether [`Self::join`] accepts `name`.
+    #[must_use]
+    pub fn accepts(&self, name: &str) -> bool {
+        self.check_entry(name).is_ok()
+    }
+
+    fn check_entry(&self, name: &str) -> Result<(), PathError> {
         if name.contains('/') || name == "." || name == ".." {
             return Err(PathError::Reserved('/'));
         }
@@ -122,11 +134,12 @@ impl VirtualPath {
             return Err(PathError::Empty);
         }
         check_name(name)?;
-        if self.depth() >= MAX_DEPTH || self.0.len() + 1 + name.len() > MAX_PATH {
+        // Each level has at least two bytes.
+        let is_deep = self.0.len() >= 2 * MAX_DEPTH && self.depth() >= MAX_DEPTH;
+        if is_deep || self.0.len() + 1 + name.len() > MAX_PATH {
             return Err(PathError::TooLong);
         }
-        let stem = if self.is_top() { "" } else { &self.0 };
-        Ok(Self(format!("{stem}/{name}").into()))
+        Ok(())
     }
 
     fn from_names(names: &[&str]) -> Result<Self, PathError> {
@@ -234,6 +247,9 @@ fn is_plain(text: &str) -> bool {
 fn check_name(name: &str) -> Result<&str, PathError> {
     if name.len() > MAX_NAME {
         return Err(PathError::TooLong);
+    }
+    if name.bytes().all(|byte| matches!(byte, b' '..=b'~')) && cfg!(not(windows)) {
+        return Ok(name);
     }
     if let Some(control) = name
         .chars()

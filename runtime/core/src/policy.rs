@@ -6,6 +6,7 @@ mod base;
 mod braces;
 mod build;
 mod cache;
+mod entries;
 mod error;
 mod explain;
 mod flags;
@@ -53,6 +54,7 @@ pub use sets::WriteMode;
 pub use statement::{SourceKind, Statement, StatementSource, StatementVerdict};
 pub use verdict::Verdict;
 
+pub(crate) use entries::EntryRules;
 pub(crate) use globs::{MAX_GLOB, MAX_LIST};
 
 pub(crate) use parse::{checked, take};
@@ -218,6 +220,31 @@ impl Layer {
     fn has_names(&self) -> bool {
         let mut roots = self.0.roots.entries().iter();
         !self.0.everywhere.is_empty() || roots.any(roots::Subtree::has_names)
+    }
+
+    /// Adds the rules on reading entries of a directory.
+    fn add_entry_rules<'l>(
+        &'l self,
+        mounts: &[MountPoint],
+        rules: &mut entries::EntryRulesBuilder<'l, '_>,
+    ) {
+        let Compiled {
+            roots,
+            everywhere,
+            scopes,
+            // These do not depend on paths.
+            sets: _,
+            total: _,
+            size: _,
+        } = &*self.0;
+        roots
+            .entries()
+            .iter()
+            .for_each(|entry| rules.subtree(entry));
+        mounts
+            .iter()
+            .for_each(|mount| rules.globs(everywhere, mount));
+        scopes.patterns().for_each(|pattern| rules.pattern(pattern));
     }
 
     /// The same layer without rules about names.

@@ -40,7 +40,8 @@ pub fn escape_lines(text: &str) -> Cow<'_, str> {
 }
 
 fn escape_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
-    if !text.chars().any(|c| is_deceptive(c) && !keep(c)) {
+    let is_plain = |byte: u8| matches!(byte, b' '..=b'~');
+    if text.bytes().all(is_plain) || !text.chars().any(|c| is_deceptive(c) && !keep(c)) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);

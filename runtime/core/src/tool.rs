@@ -23,7 +23,7 @@ use std::time::Duration;
 
 pub use crate::capability::{
     Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, OutputStream,
-    ProcessReservation, ReadPermit, WritePermit,
+    ProcessReservation, ReadPermit, VisibleEntries, WritePermit,
 };
 pub use crate::id::ToolName;
 pub(crate) use acting::ActJob;

@@ -148,7 +148,18 @@ impl LineCollector {
     }
 
     pub(super) fn feed(&mut self, chunk: &[u8]) {
-        for part in chunk.split_inclusive(|byte| *byte == b'\n') {
+        let mut rest = chunk;
+        while !rest.is_empty() {
+            if self.is_done() {
+                // Further lines are only counted.
+                let ends = memchr::memchr_iter(b'\n', rest).count();
+                self.line += u64::try_from(ends).unwrap_or(u64::MAX);
+                self.begun = rest.last() != Some(&b'\n');
+                return;
+            }
+            let end = memchr::memchr(b'\n', rest).map_or(rest.len(), |at| at + 1);
+            let (part, more) = rest.split_at(end);
+            rest = more;
             if self.line >= self.first && self.line < self.end && !self.full {
                 self.keep(part);
             }

@@ -39,16 +39,19 @@ pub(super) fn open_and_render(
         return Err(CallError::new(Code::TooLarge, message).into());
     }
     let source = if opened.meta.len <= MAX_BUFFERED {
-        Source::Buffered(take(&mut opened.file, MAX_BUFFERED)?)
+        let length = opened.meta.len;
+        Source::Buffered(take(&mut opened.file, length, MAX_BUFFERED)?)
     } else {
         Source::Streamed(opened)
     };
     render(view, job, path, budget, source, content)
 }
 
-/// Reads at most `limit` bytes; memory grows with the bytes read, not with the reported size.
-pub(super) fn take(file: &mut File, limit: u64) -> Result<Bytes, CallError> {
-    let mut bytes = Vec::new();
+/// Reads at most `limit` bytes; memory grows with the bytes read, and at first for the `expected` ones.
+pub(super) fn take(file: &mut File, expected: u64, limit: u64) -> Result<Bytes, CallError> {
+    // With one more byte, the end is found without growing.
+    let room = expected.min(limit).saturating_add(1).min(MAX_BUFFERED + 1);
+    let mut bytes = Vec::with_capacity(usize::try_from(room).unwrap_or(0));
     let read = file.take(limit).read_to_end(&mut bytes);
     read.map_err(|error| lines::failed(&error))?;
     Ok(bytes.into())
@@ -73,7 +76,7 @@ pub(super) fn render(
     let (source, head) = match source {
         Source::Buffered(bytes) => (Source::Buffered(bytes.clone()), bytes),
         Source::Streamed(mut opened) => {
-            let head = take(&mut opened.file, media::HEAD as u64)?;
+            let head = take(&mut opened.file, media::HEAD as u64, media::HEAD as u64)?;
             opened
                 .file
                 .rewind()
@@ -124,7 +127,7 @@ fn read_binary(
     let bytes = match source {
         Source::Buffered(bytes) => bytes,
         Source::Streamed(_) if length > budget => Bytes::new(),
-        Source::Streamed(mut opened) => take(&mut opened.file, budget.saturating_add(1))?,
+        Source::Streamed(mut opened) => take(&mut opened.file, length, budget.saturating_add(1))?,
     };
     let longest = length.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
     if longest > budget {

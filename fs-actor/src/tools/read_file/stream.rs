@@ -114,7 +114,7 @@ fn tail(
     let window = MAX_TAIL.min(selection.max_bytes);
     let from = SeekFrom::Start(opened.meta.len.saturating_sub(window));
     opened.file.seek(from).map_err(|error| failed(&error))?;
-    let end = take(&mut opened.file, window)?;
+    let end = take(&mut opened.file, window, window)?;
     // The buffer begins within a line.
     let begin = end
         .iter()

@@ -40,16 +40,20 @@ impl Parts {
     }
 
     pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
-        let review = self.review.as_ref().map(|_| Kind::Review);
+        let review = self.review.iter().flat_map(|(review, _)| review.kinds());
         review
-            .into_iter()
+            .copied()
             .chain(self.kept.iter().map(|(kind, _)| *kind))
     }
 
     /// The artifact of that kind.
     pub(super) fn part(&self, kind: Kind) -> Option<Part> {
-        if let (Kind::Review | Kind::Rows, Some((review, around))) = (kind, &self.review) {
-            return Some(Part::Review(Arc::clone(review), Arc::clone(around)));
+        if let Some((review, around)) = &self.review {
+            let of_page = matches!(kind, Kind::Review | Kind::Rows);
+            let listed = if of_page { Kind::Review } else { kind };
+            if review.kinds().contains(&listed) {
+                return Some(Part::Made(kind, Arc::clone(review), Arc::clone(around)));
+            }
         }
         let mut kept = self.kept.iter();
         let (_, bytes) = kept.find(|(part, _)| *part == kind)?;
@@ -60,7 +64,8 @@ impl Parts {
 /// One stored artifact.
 pub(super) enum Part {
     Kept(Bytes),
-    Review(Arc<Review>, OldTexts),
+    /// Rendered from the review.
+    Made(Kind, Arc<Review>, OldTexts),
 }
 
 impl Part {
@@ -73,12 +78,14 @@ impl Part {
         let made = match (self, query) {
             (Self::Kept(bytes), None) => return Ok(Some(bytes)),
             (Self::Kept(_), Some(_)) => return Ok(None),
-            (Self::Review(review, around), None) => review.data(page, &around).map(Some),
-            (Self::Review(review, around), Some(query)) => RowRange::parse(query)
+            (Self::Made(Kind::Diff, review, _), None) => Ok(Some(review.diff())),
+            (Self::Made(Kind::Json, review, _), None) => review.json().map(Some),
+            (Self::Made(_, review, around), None) => review.data(page, &around).map(Some),
+            (Self::Made(_, review, around), Some(query)) => RowRange::parse(query)
                 .and_then(|wanted| review.rows(wanted, &around))
                 .transpose(),
         };
-        let fault = |error| format!("cannot write the review as JSON: {error}");
+        let fault = |error| format!("cannot write the changes as JSON: {error}");
         let made = made.map_err(|error| CallError::new(Code::Internal, fault(error)))?;
         Ok(made.map(Bytes::from))
     }

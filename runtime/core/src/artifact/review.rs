@@ -9,7 +9,9 @@ use bytes::Bytes;
 use serde::Serialize;
 
 use self::rows::{LineStyle, Row, of_hunk};
-use crate::effect::{Change, DirectoryContents, Entry, Hunk, Op};
+use super::render;
+use super::store::Kind;
+use crate::effect::{Change, DirectoryContents, Entry, Hunk, Op, ResourceChange};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
 
@@ -39,8 +41,11 @@ pub(crate) struct About {
 #[doc(hidden)]
 pub struct Review {
     about: About,
+    /// The directory that paths in the diff are relative to.
+    base: VirtualPath,
     /// Without their old texts, which are stored separately so that they can be dropped first.
     changes: Vec<Change>,
+    resources: Vec<ResourceChange>,
 }
 
 /// The old texts of the changes, in their order.
@@ -153,10 +158,40 @@ struct Page {
 
 impl Review {
     /// The review of a call, and the old texts of its changes.
-    pub(crate) fn new(about: About, mut changes: Vec<Change>) -> (Self, OldTexts) {
+    pub(crate) fn new(
+        about: About,
+        base: VirtualPath,
+        mut changes: Vec<Change>,
+        resources: Vec<ResourceChange>,
+    ) -> (Self, OldTexts) {
         let around = changes.iter_mut().map(|change| change.diff.old.take());
         let around = around.collect();
-        (Self { about, changes }, around)
+        let review = Self {
+            about,
+            base,
+            changes,
+            resources,
+        };
+        (review, around)
+    }
+
+    /// The kinds of artifacts that are rendered from it. The page shows files only.
+    pub(super) fn kinds(&self) -> &'static [Kind] {
+        if self.changes.is_empty() {
+            &[Kind::Diff, Kind::Json]
+        } else {
+            &[Kind::Review, Kind::Diff, Kind::Json]
+        }
+    }
+
+    /// The changes as a unified diff.
+    pub(super) fn diff(&self) -> String {
+        render::diff(&self.changes, &self.resources, &self.base)
+    }
+
+    /// The changes for programs.
+    pub(super) fn json(&self) -> Result<String, serde_json::Error> {
+        render::json(&self.changes, &self.resources)
     }
 
     /// Approximate size in bytes, without the old texts.
@@ -173,7 +208,12 @@ impl Review {
             )
         });
         let listed: usize = listed.flatten().sum();
-        lines + listed + self.changes.len() * size_of::<Change>() + self.about.intent.len()
+        let resources: usize = self.resources.iter().map(resource_size).sum();
+        lines
+            + listed
+            + resources
+            + self.changes.len() * size_of::<Change>()
+            + self.about.intent.len()
     }
 
     /// The data of the page, as JSON.
@@ -263,6 +303,12 @@ impl Review {
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
+}
+
+fn resource_size(change: &ResourceChange) -> usize {
+    let states = change.before.iter().chain(&change.after);
+    let states: usize = states.map(String::len).sum();
+    size_of_val(change) + change.resource.len() + change.summary.len() + states
 }
 
 fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool) -> Item<'r> {

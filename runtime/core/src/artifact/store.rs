@@ -482,7 +482,8 @@ mod tests {
             intent: String::new(),
             preview: false,
         };
-        let (review, around) = Review::new(about, vec![change]);
+        let top = crate::path::VirtualPath::top();
+        let (review, around) = Review::new(about, top, vec![change], Vec::new());
         let parts = Parts {
             kept: Vec::new(),
             review: Some((Arc::new(review), around)),

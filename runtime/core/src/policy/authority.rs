@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::base::Base;
+use super::entries::{EntryRules, EntryRulesBuilder};
 use super::error::PolicyError;
 use super::explain::{Explanation, LayerName};
 use super::flags::{Flag, Flags};
@@ -218,6 +219,24 @@ impl Authority {
         let confined = !entry.layer.0.total.flags.get(Flag::AllowEscape);
         let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
+    }
+
+    /// The rules that may treat entries of `dir` differently from others; `None` if each entry must be judged.
+    pub(crate) fn entry_rules(
+        &self,
+        dir: &VirtualPath,
+        granted: &[Coverage],
+    ) -> Option<EntryRules<'_>> {
+        let mut rules = EntryRulesBuilder::new(dir, &self.base)?;
+        self.base.add_entry_rules(&mut rules);
+        for entry in &*self.layers {
+            entry.layer.add_entry_rules(self.base.mounts(), &mut rules);
+        }
+        granted
+            .iter()
+            .filter_map(Coverage::path)
+            .for_each(|path| rules.path(path));
+        rules.build()
     }
 
     /// Explains which layer and rule decide, and the smallest grant that would help.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::entries::EntryRulesBuilder;
 use super::error::PolicyError;
 use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};
@@ -251,6 +252,26 @@ impl Base {
             .mounts
             .iter()
             .any(|mount| path.starts_with(&mount.path))
+    }
+
+    /// Adds the rules on reading entries of a directory.
+    pub(super) fn add_entry_rules<'b>(&'b self, rules: &mut EntryRulesBuilder<'b, '_>) {
+        let Self {
+            roots: _,
+            restrictions: _,
+            mounts,
+            allow,
+            grantable,
+            // Only changes of protected files need approval.
+            protected: _,
+            strict: _,
+            // Only paths outside all roots are judged by it.
+            ungrantable: _,
+        } = self;
+        self.entries().for_each(|subtree| rules.subtree(subtree));
+        mounts.iter().for_each(|mount| rules.path(&mount.path));
+        let patterns = allow.iter().chain(grantable);
+        patterns.for_each(|pattern| rules.pattern(pattern));
     }
 
     pub(crate) fn mounts(&self) -> &[MountPoint] {

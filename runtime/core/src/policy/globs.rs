@@ -178,6 +178,16 @@ impl Globs {
         by_glob.chain(by_name).min()
     }
 
+    /// See [`Names::mentions`].
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        self.names.mentions(name)
+    }
+
+    /// See [`Names::names_in`].
+    pub(super) fn names_in(&self, dir: &str, special: &mut Vec<String>) -> bool {
+        self.names.names_in(dir, special)
+    }
+
     pub(crate) fn texts(&self) -> &[String] {
         &self.texts
     }
@@ -194,7 +204,11 @@ impl Globs {
 /// # Ok::<(), bailiwick::policy::InvalidGlob>(())
 /// ```
 #[derive(Clone, Debug)]
-pub struct PathGlob(GlobSet);
+pub struct PathGlob {
+    set: GlobSet,
+    /// Whether only the last name of a path matters.
+    names: bool,
+}
 
 /// Why a text is not a valid glob: it is malformed, too large, or can match nothing.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -207,19 +221,28 @@ impl PathGlob {
     /// # Errors
     /// [`InvalidGlob`]
     pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
-        let mut set = GlobSetBuilder::new();
+        let (mut builder, mut names) = (GlobSetBuilder::new(), true);
         for plain in alternatives(text).map_err(InvalidGlob)? {
-            set.add(compile(&plain).map_err(InvalidGlob)?);
+            let name = plain.strip_prefix("**/");
+            // A class may match a `/`.
+            names &= name.is_some_and(|name| !name.contains(['/', '[']) && name != "**");
+            builder.add(compile(&plain).map_err(InvalidGlob)?);
         }
-        let set = set.build();
-        set.map(Self)
-            .map_err(|error| InvalidGlob(error.to_string()))
+        let set = builder.build();
+        let set = set.map_err(|error| InvalidGlob(error.to_string()))?;
+        Ok(Self { set, names })
     }
 
     /// Returns whether it matches a path that is relative to the directory.
     #[must_use]
     pub fn is_match(&self, path: &str) -> bool {
-        self.0.is_match(path)
+        self.set.is_match(path)
+    }
+
+    /// Returns whether a path matches if and only if its last name does.
+    #[must_use]
+    pub fn matches_names(&self) -> bool {
+        self.names
     }
 }
 
@@ -452,6 +475,20 @@ mod tests {
 
     fn built(texts: &[String], budget: &PatternBudget) -> Result<Globs, PolicyError> {
         Globs::build(Reading::Deny, texts, "/deny", budget)
+    }
+
+    proptest! {
+        #![proptest_config(crate::policy::tests::cases())]
+        #[test]
+        fn glob_about_names_ignores_the_directory(
+            text in r"(\*\*/)?[ab*?]{1,3}(/[ab*]{1,2})?",
+            dir in "([ab]{1,2}/){0,2}",
+            name in "[ab]{1,3}",
+        ) {
+            if let Ok(glob) = PathGlob::parse(&text) && glob.matches_names() {
+                prop_assert_eq!(glob.is_match(&name), glob.is_match(&format!("{dir}{name}")));
+            }
+        }
     }
 
     #[test]

@@ -64,6 +64,39 @@ impl Names {
         }
     }
 
+    /// Whether an entry of that name may be treated differently from others in its directory, because of its name alone.
+    pub(super) fn mentions(&self, name: &str) -> bool {
+        self.floating.contains_key(name)
+            || self.needed.contains(name)
+            || self.endings.iter().any(|end| name.ends_with(&**end))
+    }
+
+    /// Adds the names of entries in `dir` that globs with several names may treat differently from others. Returns false
+    /// if the other globs must be matched for each entry.
+    pub(super) fn names_in(&self, dir: &str, special: &mut Vec<String>) -> bool {
+        let mut add = |dir: &str, stem: &str| {
+            let rest = if dir.is_empty() {
+                Some(stem)
+            } else {
+                beneath(stem, dir)
+            };
+            let name = rest.and_then(|rest| rest.split('/').next());
+            special.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
+        };
+        self.anchored.iter().for_each(|stem| add(dir, stem));
+        let mut rest = Some(dir).filter(|dir| !dir.is_empty());
+        while let Some(names) = rest {
+            let (name, after) = names.split_once('/').unwrap_or((names, ""));
+            if self.needed.contains(name) {
+                return false;
+            }
+            let follows = self.floating.get(name).into_iter().flatten();
+            follows.for_each(|stem| add(after, stem));
+            rest = Some(after).filter(|after| !after.is_empty());
+        }
+        !self.unbound
+    }
+
     pub(super) fn check(&self, path: &str) -> NameMatch {
         if self
             .anchored

@@ -24,6 +24,15 @@ impl MountPoint {
             path,
         }
     }
+
+    pub(super) fn folded(&self) -> &str {
+        &self.folded
+    }
+
+    /// `path`, which is beneath it in some spelling, relative to it.
+    pub(super) fn below<'p>(&self, path: &'p VirtualPath) -> &'p str {
+        below(path.as_str(), self.depth)
+    }
 }
 
 /// A path relative to a mount point: folded, and as written if that differs.

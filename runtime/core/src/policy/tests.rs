@@ -1,6 +1,7 @@
 //! Tests of policies: properties, vectors and a small model.
 
 mod access;
+mod entries;
 mod explain;
 mod keys;
 mod laws;

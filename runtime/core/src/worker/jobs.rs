@@ -136,11 +136,12 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
 
 fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done, CallError> {
     let (info, token) = (Arc::clone(step.info()), step.token());
-    shared.audit_commit(&info, planned_step(token, step.plan()))?;
+    // It is written before the record that the effect begins, which is waited for.
+    shared.audit(&info, planned_step(token, step.plan()))?;
     match info.mode {
         Mode::Preview => {
             affordable(shared, step.limits().budget, step.plan().cost)?;
-            shared.audit_commit(&info, AuditStep::Previewed { token })?;
+            shared.audit(&info, AuditStep::Previewed { token })?;
             Ok(Done::Preview(preview(shared, &info, step.plan(), token)))
         }
         Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
@@ -171,10 +172,10 @@ pub(super) fn plan(
 ) -> Result<(AnyPlan, Preview), Interrupt> {
     let plan = catch_tool_panic(|| planned_by(shared, info, job, permit))?;
     let token = token_of(info, &plan)?;
-    shared.audit_commit(info, planned_step(token, &plan))?;
+    shared.audit(info, planned_step(token, &plan))?;
     // Nobody must be asked about a change that exceeds the budget.
     affordable(shared, permit.limits().budget, plan.cost)?;
-    shared.audit_commit(info, AuditStep::Previewed { token })?;
+    shared.audit(info, AuditStep::Previewed { token })?;
     let preview = preview(shared, info, &plan, token);
     Ok((plan, preview))
 }
@@ -363,18 +364,13 @@ pub(super) fn artifacts(
     if plan.changes.is_empty() && plan.resources.is_empty() {
         return Vec::new();
     }
-    let (changes, resources) = (&plan.changes, &plan.resources);
-    let diff = artifact::diff(changes, resources, &shared.base(changes));
-    let diff = (Kind::Diff, diff.into());
-    let json = artifact::json(changes, resources).map(|json| (Kind::Json, json.into()));
     let output = output.into_iter().map(|(stream, text)| match stream {
         OutputStream::Stdout => (Kind::Stdout, text),
         OutputStream::Stderr => (Kind::Stderr, text),
     });
     let parts = Parts {
-        kept: std::iter::once(diff).chain(json).chain(output).collect(),
-        // The review page shows files only.
-        review: (!changes.is_empty()).then(|| review(shared, info, plan, mode)),
+        kept: output.collect(),
+        review: Some(review(shared, info, plan, mode)),
     };
     let kept = shared
         .core
@@ -400,7 +396,7 @@ pub(super) fn artifacts(
     }
 }
 
-/// The review; its page is rendered when it is read.
+/// The review; its page, the diff and the JSON are rendered when they are read.
 fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, OldTexts) {
     let about = artifact::About {
         tool: info.tool.clone(),
@@ -408,6 +404,7 @@ fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<
         intent: shared.intent(info, &[]),
         preview: mode == Mode::Preview,
     };
-    let (review, around) = Review::new(about, plan.changes.clone());
+    let base = shared.base(&plan.changes);
+    let (review, around) = Review::new(about, base, plan.changes.clone(), plan.resources.clone());
     (Arc::new(review), around)
 }

@@ -85,7 +85,7 @@ export async function rootsGiven() {
 const listed = items(object({ name: string, kind, bytes: maybeCount, raw: (raw) => raw !== undefined }));
 
 export async function list(path: string, cursor: string | undefined): Promise<Page<Listed>> {
-  const { fields } = await ask("list_directory", { path, limit: 1000, cursor });
+  const { fields } = await ask("list_directory", { path, limit: 1000, cursor, sizes: true });
   return page(fields, listed(fields["entries"]).map(({ raw, ...entry }) => ({ ...entry, odd: raw })));
 }
 

@@ -75,7 +75,7 @@ fn review(changes: Vec<Change>) -> (Review, OldTexts) {
         intent: "Edit </script><script>alert(1)</script><!-- it".into(),
         preview: true,
     };
-    Review::new(about, changes)
+    Review::new(about, VirtualPath::top(), changes, Vec::new())
 }
 
 fn edited(old: &str, new: &str) -> (Review, OldTexts) {

@@ -1,0 +1,191 @@
+//! The cost of previewing and applying an edit of one line in a file of 2,000 lines.
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bailiwick::{Policy, Runtime, ToolSet, Worker, WorkerSpec};
+use bailiwick_benches::{Benchmark, MinimalActor, Target, multi_thread, run_task};
+use bailiwick_fs::{Durability, tools_with};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_with, unlinkat};
+use rustix::io::pwrite;
+use serde_json::{Value, json};
+
+const LINES: usize = 2_000;
+/// The changed line.
+const CHANGED: usize = 1_000;
+const FILES: u64 = 64;
+
+fn main() {
+    let tokio = multi_thread().unwrap();
+    let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for file in 0..FILES {
+        std::fs::write(root.path().join(name(file)), text("a")).unwrap();
+    }
+    preview(&tokio, root.path());
+    for (durability, title, target) in [
+        (Durability::Ordered, "apply an edit, ordered", 1.15),
+        (Durability::Visible, "apply an edit, visible", 1.5),
+    ] {
+        apply(&tokio, root.path(), durability, title, target);
+    }
+}
+
+fn name(file: u64) -> String {
+    format!("f{file}.txt")
+}
+
+fn text(changed: &str) -> String {
+    let line = |number| match number {
+        CHANGED => format!("the line that changes: {changed}\n"),
+        _ => format!("line {number} of a text, as long as many\n"),
+    };
+    (0..LINES).map(line).collect()
+}
+
+fn edit(file: u64, from: &str, to: &str) -> Value {
+    let changed = |word| format!("that changes: {word}\n");
+    json!({
+        "path": format!("/r/{}", name(file)),
+        "edits": [{ "old_text": changed(from), "new_text": changed(to) }],
+    })
+}
+
+fn worker(
+    tokio: &tokio::runtime::Runtime,
+    root: &Path,
+    durability: Durability,
+) -> (Runtime, Worker) {
+    let tools: ToolSet = tools_with(durability);
+    tokio.block_on(async {
+        let builder = Runtime::builder().root("r", root).tools(tools);
+        let (runtime, _) = builder.build().await.unwrap();
+        let spec = WorkerSpec::new("bench").policy(Policy::inherit());
+        let worker = runtime.spawn(spec).await.unwrap();
+        (runtime, worker)
+    })
+}
+
+fn preview(tokio: &tokio::runtime::Runtime, root: &Path) {
+    let (runtime, worker) = worker(tokio, root, Durability::default());
+    let (old, new) = (text("a"), text("b"));
+    let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
+    Benchmark::new("preview an edit of 2,000 lines", Duration::from_secs(4))
+        .case("similar: diff of both texts", Target::None, 20, |n| {
+            for _ in 0..n {
+                let diff = similar::TextDiff::from_lines(&old, &new);
+                assert_eq!(diff.unified_diff().iter_hunks().count(), 1);
+            }
+        })
+        .case_then(
+            "worker.preview",
+            Target::Times(0.3),
+            20,
+            |n| {
+                let worker = worker.clone();
+                run_task(tokio, async move {
+                    for _ in 0..n {
+                        let shown = worker.preview("edit_file", edit(0, "a", "b"));
+                        assert_eq!(shown.await.unwrap().changes.len(), 1);
+                    }
+                });
+            },
+            rest,
+        )
+        .run();
+}
+
+fn apply(
+    tokio: &tokio::runtime::Runtime,
+    root: &Path,
+    durability: Durability,
+    title: &'static str,
+    target: f64,
+) {
+    let (runtime, worker) = worker(tokio, root, durability);
+    let dir = Arc::new(Dir::open_ambient_dir(root, ambient_authority()).unwrap());
+    let texts = [text("a"), text("b")];
+    let baseline = {
+        let (dir, mut turn) = (Arc::clone(&dir), 0);
+        tokio.block_on(async move {
+            MinimalActor::start(move |file: u64| {
+                turn += 1;
+                replace(&dir, &name(file), &texts[turn % 2], durability);
+            })
+        })
+    };
+    let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
+    let edits = |in_flight: u64| {
+        let worker = worker.clone();
+        move |n: u32| {
+            let done = Arc::new(AtomicU64::new(0));
+            let calls: Vec<_> = (0..in_flight)
+                .map(|file| {
+                    let (worker, done) = (worker.clone(), Arc::clone(&done));
+                    tokio.spawn(async move {
+                        let mut pair = ("a", "b");
+                        // Each file has "a" again at the end.
+                        while pair.0 == "b" || done.fetch_add(2, Ordering::Relaxed) < u64::from(n) {
+                            let arguments = edit(file, pair.0, pair.1);
+                            worker.call("edit_file", arguments).await.unwrap();
+                            pair = (pair.1, pair.0);
+                        }
+                    })
+                })
+                .collect();
+            for call in calls {
+                tokio.block_on(call).unwrap();
+            }
+        }
+    };
+    Benchmark::new(title, Duration::from_secs(6))
+        .case("actor: write a file, rename it", Target::None, 32, |n| {
+            let baseline = baseline.clone();
+            run_task(tokio, async move {
+                for _ in 0..n {
+                    baseline.call(0).await.unwrap();
+                }
+            });
+            std::fs::write(root.join(name(0)), text("a")).unwrap();
+        })
+        .case_then(
+            "worker.call, 1 in flight",
+            Target::Times(target),
+            32,
+            edits(1),
+            rest,
+        )
+        .case_then(
+            "worker.call, 16 in flight",
+            Target::None,
+            128,
+            edits(16),
+            rest,
+        )
+        .case_then(
+            "worker.call, 64 in flight",
+            Target::None,
+            128,
+            edits(64),
+            rest,
+        )
+        .run();
+}
+
+/// Replaces a file as `durability` does.
+fn replace(dir: &Dir, name: &str, text: &str, durability: Durability) {
+    let own = format!("{name}.new");
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+    let file = openat(dir, &own, flags, Mode::from_raw_mode(0o644)).unwrap();
+    assert_eq!(pwrite(&file, text.as_bytes(), 0).unwrap(), text.len());
+    if durability == Durability::Visible {
+        renameat_with(dir, &own, dir, name, RenameFlags::EXCHANGE).unwrap();
+        unlinkat(dir, &own, AtFlags::empty()).unwrap();
+    } else {
+        renameat(dir, &own, dir, name).unwrap();
+    }
+}

@@ -1,0 +1,123 @@
+//! The cost of listing a directory with 1,000 entries, compared with reading the directory alone.
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
+
+use std::time::Duration;
+
+use bailiwick::tool::ToolName;
+use bailiwick_benches::{
+    Benchmark, MinimalActor, Target, build_runtime, current_thread, multi_thread, run_task,
+};
+use bailiwick_fs::{ListDirectoryArgs, ListDirectoryOutput};
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags, openat2};
+use serde_json::json;
+
+const BATCH: u32 = 20;
+const ENTRIES: u32 = 1_000;
+
+fn main() {
+    bench("list 1,000 entries, one thread", &current_thread().unwrap());
+    bench("list 1,000 entries, two threads", &multi_thread().unwrap());
+}
+
+fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
+    let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(root.path().join("src/a")).unwrap();
+    for n in 0..ENTRIES {
+        std::fs::write(root.path().join(format!("src/a/file-{n:04}.txt")), "x").unwrap();
+    }
+    let (baseline, runtime, worker) = tokio.block_on(async {
+        let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
+        let worker = runtime.spawn(spec).await.unwrap();
+        let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
+        let baseline = MinimalActor::start(move |path: String| read_names(&dir, &path));
+        (baseline, runtime, worker)
+    });
+    let tool = ToolName::new("list_directory");
+    let args = move |sizes| ListDirectoryArgs {
+        path: "/r/src/a".to_owned(),
+        limit: ENTRIES,
+        sizes,
+        ..ListDirectoryArgs::default()
+    };
+    let typed = |sizes: bool| {
+        let (worker, tool) = (worker.clone(), tool.clone());
+        move |n: u32| {
+            let (worker, tool) = (worker.clone(), tool.clone());
+            run_task(tokio, async move {
+                for _ in 0..n {
+                    let outcome = worker.call_typed(&tool, args(sizes)).await.unwrap();
+                    let listed = outcome.output::<ListDirectoryOutput>().unwrap();
+                    assert_eq!(listed.entries.len(), ENTRIES as usize);
+                }
+            });
+        }
+    };
+    let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
+    Benchmark::new(title, Duration::from_secs(4))
+        .case(
+            "actor: openat2, getdents, close",
+            Target::None,
+            BATCH,
+            |n| {
+                let baseline = baseline.clone();
+                run_task(tokio, async move {
+                    for _ in 0..n {
+                        let names = baseline.call("src/a".to_owned()).await.unwrap();
+                        assert_eq!(names.len(), ENTRIES as usize);
+                    }
+                });
+            },
+        )
+        .case_then(
+            "worker.call_typed",
+            Target::Times(1.3),
+            BATCH,
+            typed(false),
+            rest,
+        )
+        .case_then(
+            "the same with sizes",
+            Target::None,
+            BATCH,
+            typed(true),
+            rest,
+        )
+        .case_then(
+            "worker.call, JSON to JSON",
+            Target::None,
+            BATCH,
+            |n| {
+                let worker = worker.clone();
+                run_task(tokio, async move {
+                    for _ in 0..n {
+                        let arguments = json!({ "path": "/r/src/a", "limit": ENTRIES });
+                        let outcome = worker.call("list_directory", arguments).await.unwrap();
+                        let output = outcome.reply.output.to_json().unwrap();
+                        assert!(output.is_object());
+                    }
+                });
+            },
+            rest,
+        )
+        .run();
+}
+
+/// The names and kinds of the entries of a directory.
+fn read_names(dir: &Dir, path: &str) -> Vec<(Vec<u8>, rustix::fs::FileType)> {
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = openat2(dir, path, flags, Mode::empty(), beneath).unwrap();
+    let mut buffer = Vec::with_capacity(32 << 10);
+    let mut entries = RawDir::new(opened, buffer.spare_capacity_mut());
+    let mut names = Vec::new();
+    while let Some(entry) = entries.next() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_bytes();
+        if !matches!(name, b"." | b"..") {
+            names.push((name.to_owned(), entry.file_type()));
+        }
+    }
+    names
+}

@@ -1,0 +1,100 @@
+//! The verdict on an ordinary entry of a directory is that of any other.
+
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::{cases, compiled, configured, path};
+use crate::policy::{Policy, Verdict};
+use crate::scope::{Coverage, Scope, Verb};
+
+/// Names and globs that meet often.
+fn glob() -> impl Strategy<Value = String> {
+    prop::sample::select(vec![
+        "a", "A", "*.k", "a/b", "b/a", "**/a/b", "**/b", "**/a/*", "b*", "*", "**", "a/**",
+        "**/A.k", "B/c",
+    ])
+    .prop_map(str::to_owned)
+}
+
+fn subtree() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/a/b", "/r/b/c", "/s"])
+}
+
+fn name() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec![
+        "a", "A", "b", "c", "a.k", "x.K", "B", "zz", "\u{e9}", "d",
+    ])
+}
+
+proptest! {
+    #![proptest_config(cases())]
+
+    #[test]
+    fn ordinary_entries_have_one_verdict(
+        base_deny in prop::collection::vec(glob(), 0..2),
+        nested in prop::option::of(subtree()),
+        deny in prop::collection::vec(glob(), 0..3),
+        allow in prop::collection::vec(glob(), 0..2),
+        listed in prop::option::of(subtree()),
+        scopes in prop::collection::vec(subtree(), 0..2),
+        denied in prop::option::of(subtree()),
+        grant in prop::option::of(subtree()),
+        dir in prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/b", "/r/a/b", "/s"]),
+        names in prop::collection::vec(name(), 2..6),
+    ) {
+        let mut roots = vec![json!({ "path": "/r", "deny": base_deny }), json!({ "path": "/s" })];
+        if let Some(nested) = nested.filter(|nested| !["/r", "/s"].contains(nested)) {
+            roots.push(json!({ "path": nested, "access": "read" }));
+        }
+        let host = configured(&json!({ "roots": roots, "grantable": ["*:file"] }));
+        let of_scopes = |paths: Vec<&str>| -> Vec<String> {
+            paths.into_iter().map(|path| format!("read:file:{path}")).collect()
+        };
+        let mut policy = json!({ "deny": deny });
+        if !scopes.is_empty() {
+            policy["allow_scopes"] = json!(of_scopes(scopes));
+            policy["otherwise"] = json!("ask");
+        }
+        if let Some(denied) = denied {
+            policy["deny_scopes"] = json!(of_scopes(vec![denied]));
+        }
+        if let Some(listed) = listed {
+            policy["roots"] = json!([{ "path": listed, "allow": if allow.is_empty() { None } else { Some(allow) } }]);
+        }
+        let policy: Policy = serde_json::from_value(policy).unwrap();
+        let authority = host.narrow(&compiled(&policy));
+        let granted: Vec<Coverage> = of_scopes(grant.into_iter().collect())
+            .iter()
+            .map(|text| text.parse().unwrap())
+            .collect();
+        let dir = path(dir);
+        if let Some(rules) = authority.entry_rules(&dir, &granted) {
+            let ordinary = names.iter().filter(|name| rules.is_ordinary(name));
+            let verdicts: Vec<Verdict> = ordinary
+                .map(|name| authority.judge(&Scope::file(Verb::Read, dir.join(name).unwrap()), &granted))
+                .collect();
+            prop_assert!(verdicts.windows(2).all(|two| two[0] == two[1]), "{policy:?} {dir}: {names:?} {verdicts:?}");
+        }
+    }
+}
+
+#[test]
+fn most_entries_are_ordinary() {
+    let host = configured(&json!({ "roots": [{ "path": "/r" }] }));
+    let policy = Policy::inherit()
+        .deny_glob("**/.env")
+        .deny_glob("**/secrets/**");
+    let authority = host.narrow(&compiled(&policy));
+    let dir = path("/r/src");
+    let rules = authority.entry_rules(&dir, &[]).unwrap();
+    assert!(
+        ["main.rs", "README.md"]
+            .iter()
+            .all(|name| rules.is_ordinary(name))
+    );
+    assert!(
+        [".env", ".ENV", "secrets"]
+            .iter()
+            .all(|name| !rules.is_ordinary(name))
+    );
+}
