@@ -12,9 +12,10 @@ use std::process::Command;
 
 use bailiwick::tool::ToolName;
 use bailiwick::{Code, Runtime, Worker, WorkerSpec};
-use bailiwick_benches::{LinkedActors, Msg, NOOP, NoopArgs, build_runtime, multi_thread, run_task};
+use bailiwick_benches::{
+    LinkedActors, Msg, NOOP, NoopArgs, brief, build_runtime, multi_thread, run_task,
+};
 
-const LIVE: usize = 100_000;
 /// The maximum memory of a live worker, in bytes.
 const MOST_BYTES: u64 = 10 * 1024;
 const ROOTS: u64 = 1;
@@ -29,13 +30,18 @@ struct Weight {
     descriptors: u64,
 }
 
+/// The number of actors that live at once.
+fn live() -> usize {
+    if brief() { 100 } else { 100_000 }
+}
+
 fn main() {
     match std::env::args().find_map(|arg| arg.strip_prefix("--side=").map(str::to_owned)) {
         Some(side) if side == "ractor" => print_result(&actors()),
         Some(_) => print_result(&workers()),
         None => {
             let (actor, worker) = (weigh("ractor"), weigh("bailiwick"));
-            println!("\n{LIVE} live at once, each called once");
+            println!("\n{} live at once, each called once", live());
             println!(
                 "{:<24} {:>10} {:>14} {:>12}",
                 "case", "idle B", "called B", "descriptors"
@@ -101,8 +107,8 @@ fn actors() -> Weight {
     let linked = tokio.block_on(LinkedActors::start()).unwrap();
     let before = resident();
     run_task(&tokio, async move {
-        let mut actors = Vec::with_capacity(LIVE);
-        for _ in 0..LIVE {
+        let mut actors = Vec::with_capacity(live());
+        for _ in 0..live() {
             actors.push(linked.spawn().await.unwrap().0);
         }
         let idle = each(before);
@@ -124,8 +130,8 @@ fn workers() -> Weight {
     let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
     let before = resident();
     run_task(&tokio, async move {
-        let mut workers = Vec::with_capacity(LIVE);
-        for _ in 0..LIVE {
+        let mut workers = Vec::with_capacity(live());
+        for _ in 0..live() {
             workers.push(spawn(&runtime, &spec).await);
         }
         let idle = each(before);
@@ -163,7 +169,7 @@ async fn call(runtime: &Runtime, worker: &Worker, noop: &ToolName) {
 }
 
 fn each(before: u64) -> u64 {
-    (resident() - before) / LIVE as u64
+    resident().saturating_sub(before) / live() as u64
 }
 
 /// The resident memory of this process, in bytes.

@@ -99,7 +99,7 @@ impl Client {
         }
     }
 
-    /// Keeps one request per list of `slots` in flight for `time`. Each slot repeats its list.
+    /// Keeps one request per list of `slots` in flight for `time`. Each slot repeats its list, and completes it.
     ///
     /// # Panics
     /// If a request fails.
@@ -119,7 +119,8 @@ impl Client {
             self.take_lines(|line| answered.extend(answered_id(line)));
             for id in answered {
                 latencies.push(now - sent[id]);
-                if began.elapsed() < time {
+                // Lists are completed, so that the next run starts with the same files.
+                if began.elapsed() < time || turns[id] % slots[id].len() > 0 {
                     sent[id] = now;
                     self.request(slots, id, &mut turns);
                 } else {

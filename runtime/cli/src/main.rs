@@ -225,7 +225,12 @@ fn serve(options: Options) -> ExitCode {
         .finish()
         .with(logging::filter(options.flags.log))
         .init();
-    let runtime = match tokio::runtime::Runtime::new() {
+    // One client over stdio is served on this thread: for it, other threads would only add wake-ups.
+    let mut runtime = match options.flags.http {
+        Some(_) => tokio::runtime::Builder::new_multi_thread(),
+        None => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = match runtime.enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return fail(&error, 1),
     };

@@ -3,6 +3,7 @@
 mod approval;
 mod preview_key;
 mod secret;
+mod stdio;
 
 use std::io;
 use std::net::SocketAddr;
@@ -348,7 +349,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     let served = match listener {
         None => {
             let stop = stop_on_signals()?;
-            let (input, output) = (tokio::io::stdin(), tokio::io::stdout());
+            let (input, output) = (stdio::input(), stdio::output());
             let serving = gateway.serve_until(input, output, stop.cancelled());
             serving.await.map_err(ServeError::from)
         }
@@ -562,10 +563,10 @@ async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
 async fn relay(stream: UnixStream) -> io::Result<()> {
     let (mut from, mut to) = stream.into_split();
     let sending = async {
-        tokio::io::copy(&mut tokio::io::stdin(), &mut to).await?;
+        tokio::io::copy(&mut stdio::input(), &mut to).await?;
         tokio::io::AsyncWriteExt::shutdown(&mut to).await
     };
-    let mut out = tokio::io::stdout();
+    let mut out = stdio::output();
     let receiving = tokio::io::copy(&mut from, &mut out);
     tokio::pin!(sending, receiving);
     tokio::select! {

@@ -10,6 +10,7 @@ mod client_roots;
 mod convert;
 mod decorate;
 mod describe;
+mod direct;
 mod elicit;
 mod endpoint;
 mod file_browser;
@@ -57,6 +58,7 @@ use backend::BackendSource;
 pub use backend::{Backend, BackendError, BackendFactory};
 pub use bailiwick_http::Token;
 pub(crate) use convert::{ResultLinks, failure, outcome};
+use direct::DirectRequests;
 pub use endpoint::Endpoint;
 pub use http::{Http, HttpError};
 use session::Session;
@@ -148,11 +150,13 @@ struct GatewayState {
     manual: Option<ServerDoc>,
     /// Pages of the host, for clients that support views.
     pages: Vec<AppPage>,
-    refusal_hints: Option<RefusalHints>,
+    refusal_hints: Option<Arc<RefusalHints>>,
     /// Whether the client names the roots.
     client_roots: bool,
     /// Results link the review page for every client.
     links: bool,
+    /// rmcp handles all requests.
+    through_rmcp: bool,
 }
 
 /// Builder of a [`Gateway`].
@@ -243,14 +247,16 @@ impl Gateway {
     {
         let (outgoing, writer_task) = outgoing::OutgoingQueue::new(writer);
         let input_open = self.session.input_open.clone();
+        let service = service::GatewayService(self.clone());
+        let direct = (!self.state.through_rmcp).then(|| DirectRequests::new(service.clone()));
         let transport = line_transport::LineTransport::new(
             reader,
             outgoing,
             line_transport::MAX_LINE,
             input_open,
             stop,
+            direct,
         );
-        let service = service::GatewayService(self.clone());
         let served = match service.serve(transport).await {
             Ok(running) => {
                 // An error after the handshake concerns only the client.
@@ -310,6 +316,7 @@ impl GatewayBuilder {
                 refusal_hints: None,
                 client_roots: false,
                 links: false,
+                through_rmcp: false,
             },
         }
     }
@@ -396,7 +403,16 @@ impl GatewayBuilder {
     /// Sets the hints that are appended to the errors of denied calls.
     #[must_use]
     pub fn refusal_hints(mut self, hints: RefusalHints) -> Self {
-        self.state.refusal_hints = Some(hints);
+        self.state.refusal_hints = Some(Arc::new(hints));
+        self
+    }
+
+    /// Lets rmcp handle all requests, for tests that compare its answers with those to requests that are handled
+    /// directly.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn through_rmcp(mut self) -> Self {
+        self.state.through_rmcp = true;
         self
     }
 

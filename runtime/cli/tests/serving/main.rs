@@ -28,6 +28,7 @@ mod program;
 mod replay;
 mod roots;
 mod slow;
+mod streams;
 mod views;
 mod watching;
 

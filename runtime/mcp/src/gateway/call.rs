@@ -47,7 +47,7 @@ struct ToolCall {
     links: convert::ResultLinks,
     /// Counts progress if the client sent a progress token.
     progress: Option<Progress>,
-    hints: Option<RefusalHints>,
+    hints: Option<Arc<RefusalHints>>,
     /// Whether the client may name the roots.
     client_roots: bool,
     is_stateless: bool,

@@ -20,15 +20,19 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::decorate::decorate;
+use super::direct::DirectRequests;
 use super::message::{self, IdScanner, Parsed, RejectedMessage};
 use super::outgoing::OutgoingQueue;
-use super::requests::{Batch, OpenRequests};
+use super::requests::{Batch, OpenRequest, OpenRequests};
 
 /// Maximum size of a message, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
 
 /// Messages of at least this size are parsed on a blocking thread.
 pub(super) const LONG_MESSAGE: usize = 64 << 10;
+
+/// Bytes that are read at once: as many as a pipe holds.
+const READ_BUFFER: usize = 64 << 10;
 
 /// How long to wait for the next answer after the end of input; longer than a call may take.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
@@ -60,6 +64,7 @@ pub(super) struct LineTransport<R> {
     /// Cancelled when the connection must end.
     stop: CancellationToken,
     open: OpenRequests,
+    direct: Option<DirectRequests>,
 }
 
 enum LineRead {
@@ -75,9 +80,10 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         limit: usize,
         input_open: watch::Sender<bool>,
         stop: CancellationToken,
+        direct: Option<DirectRequests>,
     ) -> Self {
         Self {
-            reader: BufReader::new(reader),
+            reader: BufReader::with_capacity(READ_BUFFER, reader),
             line: Vec::new(),
             dropped: None,
             parse_task: None,
@@ -90,6 +96,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             input_open,
             stop,
             open: OpenRequests::default(),
+            direct,
         }
     }
 
@@ -148,12 +155,12 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     /// Parses the current line, on a blocking thread if it is long.
     fn parse(&mut self) {
         let line = std::mem::take(&mut self.line);
-        let batches = self.open.batches();
+        let (batches, direct) = (self.open.batches(), self.direct.is_some());
         if line.len() >= LONG_MESSAGE {
-            let parse = move || message::read(line.trim_ascii(), batches);
+            let parse = move || message::read(line.trim_ascii(), batches, direct);
             self.parse_task = Some(tokio::task::spawn_blocking(parse));
         } else if !line.trim_ascii().is_empty() {
-            self.accept(message::read(line.trim_ascii(), batches));
+            self.accept(message::read(line.trim_ascii(), batches, direct));
         }
     }
 
@@ -220,27 +227,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let (outgoing, open) = (self.outgoing.clone(), self.open.clone());
-        async move {
-            let text = encode(&message);
-            if open.is_batched(&message) {
-                // Collected answers occupy no queue space; those of a finished batch wait for it together.
-                let ended = open.end(&message);
-                let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
-                    return Ok(());
-                };
-                let _unsent = open.count_unsent();
-                let permit = outgoing.reserve(text.len()).await?;
-                return outgoing.send(text, permit);
-            }
-            let permit = outgoing.reserve(text.as_ref().map_or(0, Vec::len)).await;
-            // The id is released before the client can read the answer.
-            let ended = open.end(&message);
-            if ended.is_some_and(|request| request.cancelled) {
-                return Ok(());
-            }
-            outgoing.send(text?, permit?)
-        }
+        send(message, self.outgoing.clone(), self.open.clone())
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -254,7 +241,14 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 }
             }
             if let Some(message) = self.queue.pop_front() {
-                return Some(message);
+                let rest = match &mut self.direct {
+                    Some(direct) => direct.begin(message, &self.outgoing, &self.open),
+                    None => Some(message),
+                };
+                match rest {
+                    Some(message) => return Some(message),
+                    None => continue,
+                }
             }
             if let Some(parse_task) = &mut self.parse_task {
                 let parsed = parse_task.await;
@@ -302,6 +296,38 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     }
 }
 
+/// Sends a message. An answer to a request that is no longer open is dropped.
+pub(super) async fn send(
+    message: TxJsonRpcMessage<RoleServer>,
+    outgoing: OutgoingQueue,
+    open: OpenRequests,
+) -> io::Result<()> {
+    let text = encode(&message);
+    let id = open.answered(&message);
+    // A long answer that waits for queue space must not be kept twice.
+    drop(message);
+    if let Some(id) = &id
+        && open.is_batched(id)
+    {
+        // Collected answers occupy no queue space; those of a finished batch wait for it together.
+        let ended = open.end_id(id);
+        let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
+            return Ok(());
+        };
+        let _unsent = open.count_unsent();
+        let permit = outgoing.reserve(text.len()).await?;
+        return outgoing.send(text, permit);
+    }
+    let permit = outgoing.reserve(text.as_ref().map_or(0, Vec::len)).await;
+    // The id is released before the client can read the answer.
+    let ended = id.map(|id| open.end_id(&id));
+    let is_wanted = |request: Option<OpenRequest>| request.is_some_and(|it| !it.cancelled);
+    if !ended.is_none_or(is_wanted) {
+        return Ok(());
+    }
+    outgoing.send(text?, permit?)
+}
+
 /// Serializes a message, decorated if needed.
 fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     let plain = match message {
@@ -341,7 +367,7 @@ mod tests {
     ) -> (LineTransport<R>, WriterTask) {
         let (outgoing, writer_task) = OutgoingQueue::new(output);
         let (input_open, stop) = (watch::Sender::new(true), CancellationToken::new());
-        let lines = LineTransport::new(input, outgoing, limit, input_open, stop);
+        let lines = LineTransport::new(input, outgoing, limit, input_open, stop, None);
         (lines, writer_task)
     }
 
@@ -460,7 +486,7 @@ mod tests {
         let (_client, server) = duplex(64);
         let (mut lines, _writer_task) = lines(server, near, 1000);
         let space = lines.outgoing.reserve(1 << 20).await.unwrap();
-        let batch = || message::read(format!("[{PING}]").as_bytes(), true);
+        let batch = || message::read(format!("[{PING}]").as_bytes(), true, true);
         let mut unsent = Vec::new();
         for _ in 0..MAX_OPEN {
             lines.accept(batch());

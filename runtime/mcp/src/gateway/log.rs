@@ -32,8 +32,11 @@ impl Gateway {
         } else {
             self.session.log_level.load(Ordering::Relaxed)
         };
+        if threshold == 0 {
+            return;
+        }
         let (level, code) = summary(answer);
-        if threshold == 0 || severity(level) < threshold {
+        if severity(level) < threshold {
             return;
         }
         let data = json!({"tool": tool, "code": code});

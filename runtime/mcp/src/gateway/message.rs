@@ -4,6 +4,7 @@
 //! two values they use, so a proxy could have checked another policy or other arguments. The number of values is
 //! limited before they are built, since they take many times the memory of their text.
 
+use std::borrow::Cow;
 use std::collections::HashSet;
 use std::fmt;
 
@@ -13,9 +14,12 @@ use rmcp::model::{
 };
 use rmcp::service::RxJsonRpcMessage;
 use rmcp::{RoleServer, model::CustomRequest};
+use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+
+use super::direct;
 
 /// Maximum number of values in a message: numbers, strings, arrays, objects and their members.
 pub(super) const MAX_VALUES: usize = 50_000;
@@ -74,14 +78,14 @@ pub(super) struct Parsed {
 /// A message, or why it is rejected.
 pub(super) type Message = Result<RxJsonRpcMessage<RoleServer>, RejectedMessage>;
 
-/// Parses a message, or a batch if `batches` is set.
-pub(super) fn read(text: &[u8], batches: bool) -> Parsed {
+/// Parses a message, or a batch if `batches` is set. With `direct`, common requests are decoded without rmcp.
+pub(super) fn read(text: &[u8], batches: bool, direct: bool) -> Parsed {
     let is_batch = batches && is_batch(text);
     let messages = match is_batch.then(|| split(text)) {
-        None => vec![parse(text, &mut 0)],
+        None => vec![parse(text, &mut 0, direct)],
         Some(Ok(texts)) => {
             let mut values = 0;
-            let messages = texts.iter().map(|text| parse(text, &mut values));
+            let messages = texts.iter().map(|text| parse(text, &mut values, direct));
             messages.collect()
         }
         Some(Err(rejected)) => {
@@ -152,9 +156,12 @@ fn invalid_json(error: &serde_json::Error) -> ErrorData {
 }
 
 /// Parses one message; `values` counts the values of all messages of a batch.
-fn parse(text: &[u8], values: &mut usize) -> Message {
+fn parse(text: &[u8], values: &mut usize, direct: bool) -> Message {
     let replacement = repair(text, values)?;
     let text = replacement.as_deref().unwrap_or(text);
+    if direct && let Some(message) = direct::decode(text) {
+        return Ok(message);
+    }
     let mut message = decode(text)?;
     if let JsonRpcMessage::Request(request) = &mut message
         && let ClientRequest::CustomRequest(custom) = &request.request
@@ -370,10 +377,10 @@ impl<'de> Visitor<'de> for &mut Scan {
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
         self.enter()?;
-        let mut keys = HashSet::new();
-        while let Some(key) = members.next_key::<String>()? {
+        let mut keys = Keys::default();
+        while let Some(Key(key)) = members.next_key()? {
             self.experimental |= key == "experimental";
-            if let Some(key) = keys.replace(key) {
+            if let Err(key) = keys.insert(key) {
                 let reason = format!(
                     "duplicate key `{}` in an object",
                     bailiwick::text::escape(&key)
@@ -383,6 +390,32 @@ impl<'de> Visitor<'de> for &mut Scan {
             members.next_value_seed(&mut *self)?;
         }
         self.depth -= 1;
+        Ok(())
+    }
+}
+
+/// A key of an object, borrowed from the text if it has no escapes.
+#[derive(Deserialize)]
+struct Key<'t>(#[serde(borrow)] Cow<'t, str>);
+
+/// The keys of an object. Most objects have few, which need no hashes.
+#[derive(Default)]
+struct Keys<'t> {
+    few: Vec<Cow<'t, str>>,
+    more: HashSet<Cow<'t, str>>,
+}
+
+impl<'t> Keys<'t> {
+    /// Adds a key; returns it if it is a duplicate.
+    fn insert(&mut self, key: Cow<'t, str>) -> Result<(), Cow<'t, str>> {
+        if self.few.contains(&key) || self.more.contains(&key) {
+            return Err(key);
+        }
+        if self.few.len() < 16 {
+            self.few.push(key);
+        } else {
+            self.more.insert(key);
+        }
         Ok(())
     }
 }
@@ -507,7 +540,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &[u8]) -> Message {
-        super::parse(text, &mut 0)
+        super::parse(text, &mut 0, true)
     }
 
     fn message(params: &str) -> String {
@@ -634,7 +667,7 @@ mod tests {
     fn values_of_all_messages_of_a_batch_are_bounded_together() {
         let batch = format!("[{},{}]", values(MAX_VALUES - 6), message("{}"));
         let messages = |text: &str| {
-            let parsed = read(text.as_bytes(), true);
+            let parsed = read(text.as_bytes(), true, true);
             assert!(parsed.is_batch);
             parsed.messages
         };
@@ -642,7 +675,7 @@ mod tests {
         let batch = format!("[{},{}]", values(MAX_VALUES - 4), message("{}"));
         let refused = messages(&batch).pop().unwrap().unwrap_err();
         assert_eq!(refused.id, Some(NumberOrString::Number(5)));
-        let alone = read(batch.as_bytes(), false);
+        let alone = read(batch.as_bytes(), false, true);
         assert!(!alone.is_batch && alone.messages[0].is_err());
     }
 

@@ -48,6 +48,9 @@ pub(super) struct RequestOptions {
 impl RequestOptions {
     /// Reads the keys with and without [`PREFIX`]. For clients that are not trusted hosts, only restrictions apply.
     pub(super) fn read(meta: &RequestMetaObject, trust: Trust) -> Result<Self, ErrorData> {
+        if meta.is_empty() {
+            return Ok(Self::default());
+        }
         let own = meta.iter().filter_map(|(key, _)| key.strip_prefix(PREFIX));
         for key in own {
             if !KEYS.contains(&key) {

@@ -269,10 +269,13 @@ impl OpenRequests {
         }
     }
 
-    /// Releases the id of an answer; `None` if it answers no open request.
-    pub(super) fn end(&self, message: &TxJsonRpcMessage<RoleServer>) -> Option<OpenRequest> {
+    /// The id of the request that a message answers; also records the revision that a handshake negotiated.
+    pub(super) fn answered(
+        &self,
+        message: &TxJsonRpcMessage<RoleServer>,
+    ) -> Option<NumberOrString> {
         self.record_revision(message);
-        self.end_id(answered_id(message)?)
+        answered_id(message).cloned()
     }
 
     /// Releases an id; `None` if it was not in use.
@@ -282,13 +285,10 @@ impl OpenRequests {
         ended
     }
 
-    /// Whether an answer is collected for a batch.
-    pub(super) fn is_batched(&self, message: &TxJsonRpcMessage<RoleServer>) -> bool {
-        let id = answered_id(message);
-        id.is_some_and(|id| {
-            let state = self.0.state.lock();
-            state.open.get(id).is_some_and(|open| open.batch.is_some())
-        })
+    /// Whether the answer to a request is collected for a batch.
+    pub(super) fn is_batched(&self, id: &NumberOrString) -> bool {
+        let state = self.0.state.lock();
+        state.open.get(id).is_some_and(|open| open.batch.is_some())
     }
 
     /// Cancels subscriptions, which are then answered.

@@ -7,7 +7,7 @@ use futures_util::FutureExt as _;
 use rmcp::model::{
     ClientNotification, ClientRequest, ErrorData, ProtocolVersion, ServerConfig, ServerResult,
 };
-use rmcp::service::{NotificationContext, RequestContext, RoleServer, Service};
+use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, Service};
 
 use super::Gateway;
 use super::call::is_stateless;
@@ -31,7 +31,19 @@ impl GatewayService {
             let requested = &listen.params.notifications;
             self.0.prepare_subscription(requested, &mut context).await?;
         }
-        self.0.handle_request(request, context).await
+        let is_handshake = matches!(request, ClientRequest::InitializeRequest(_));
+        let peer = is_handshake.then(|| context.peer.clone());
+        let result = self.0.handle_request(request, context).await;
+        if let (Some(peer), Ok(_)) = (peer, &result) {
+            // A second handshake fails.
+            let _ = self.0.session.peer.set(peer);
+        }
+        result
+    }
+
+    /// The client, after the handshake.
+    pub(super) fn peer(&self) -> Option<&Peer<RoleServer>> {
+        self.0.session.peer.get()
     }
 }
 

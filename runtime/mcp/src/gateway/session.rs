@@ -1,9 +1,10 @@
 //! State of one connection.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
+use std::sync::{Arc, OnceLock};
 
 use arc_swap::ArcSwapOption;
+use rmcp::service::{Peer, RoleServer};
 use tokio::sync::{Mutex, watch};
 
 use super::backend::Backend;
@@ -17,6 +18,8 @@ pub(super) struct Session {
     /// The backend, after the handshake.
     pub(super) backend: ArcSwapOption<Backend>,
     pub(super) roots: ClientRoots,
+    /// The client of a line transport, after the handshake.
+    pub(super) peer: OnceLock<Peer<RoleServer>>,
     pub(super) rate_limiter: Arc<RateLimiter>,
     pub(super) subscriptions: Subscriptions,
     /// Minimum severity of log notifications for a stateful client; 0 until the client sets it.
@@ -38,6 +41,7 @@ impl Session {
         Self {
             backend: ArcSwapOption::empty(),
             roots: ClientRoots::default(),
+            peer: OnceLock::new(),
             rate_limiter,
             subscriptions: Subscriptions::default(),
             log_level: AtomicU8::default(),

@@ -1,0 +1,182 @@
+//! The latency of no-op calls of 1, 64 and 10,000 workers, alone and beside a worker that floods the runtime.
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "benchmarks panic on failure and print their results"
+)]
+
+use std::time::{Duration, Instant};
+
+use bailiwick::tool::ToolName;
+use bailiwick::{Code, Runtime, Worker, WorkerSpec};
+use bailiwick_benches::{
+    MinimalActor, NOOP, NoopArgs, brief, build_runtime, multi_thread, run_task,
+};
+
+/// Calls in flight, unless there are fewer workers.
+const IN_FLIGHT: usize = 64;
+/// The 99th percentile beside a flood, as a multiple of the one without.
+const MOST_SLOWER: f64 = 1.5;
+
+/// Latencies in nanoseconds, sorted.
+struct Latencies(Vec<u128>);
+
+impl Latencies {
+    fn new(mut nanos: Vec<u128>) -> Self {
+        nanos.sort_unstable();
+        Self(nanos)
+    }
+
+    fn at(&self, part: usize) -> f64 {
+        let index = (self.0.len() - 1) * part / 100;
+        self.0.get(index).map_or(f64::NAN, |nanos| *nanos as f64)
+    }
+
+    fn print(&self, case: &str) {
+        let (p50, p99) = (self.at(50) / 1e3, self.at(99) / 1e3);
+        println!("{case:<44} {p50:>10.1} {p99:>10.1}");
+    }
+}
+
+fn main() {
+    let calls = if brief() { 200 } else { 200_000 };
+    println!(
+        "\n{:<44} {:>10} {:>10}",
+        "latency of a no-op call", "p50 us", "p99 us"
+    );
+    for workers in [1, 64, if brief() { 100 } else { 10_000 }] {
+        baseline(workers, calls).print(&format!("raw mpsc + oneshot, {workers} tasks"));
+        let bench = Bench::new(workers);
+        bench
+            .run(calls)
+            .print(&format!("worker.call_typed, {workers} workers"));
+    }
+    let bench = Bench::new(64);
+    let alone = bench.run(calls);
+    let flood = bench.flood();
+    let beside = bench.run(calls);
+    flood.abort();
+    alone.print("64 workers, alone");
+    beside.print("64 workers, beside one with 256 open calls");
+    let ratio = beside.at(99) / alone.at(99);
+    let verdict = if ratio <= MOST_SLOWER {
+        "reached"
+    } else {
+        "MISSED"
+    };
+    println!("p99 beside / alone: {ratio:.2}, <= {MOST_SLOWER}: {verdict}");
+}
+
+/// Runs `calls` calls, `IN_FLIGHT` at a time, each slot on its own actors.
+fn latencies<A, F>(
+    tokio: &tokio::runtime::Runtime,
+    actors: &[A],
+    calls: usize,
+    call: impl Fn(A) -> F + Clone + Send + Sync + 'static,
+) -> Latencies
+where
+    A: Clone + Send + Sync + 'static,
+    F: Future<Output = ()> + Send,
+{
+    let slots = IN_FLIGHT.min(actors.len());
+    let tasks = (0..slots).map(|slot| {
+        let own = actors.iter().skip(slot).step_by(slots);
+        let (own, call): (Vec<A>, _) = (own.cloned().collect(), call.clone());
+        async move {
+            let mut nanos = Vec::new();
+            for actor in own.iter().cycle().take(calls / slots) {
+                let began = Instant::now();
+                call(actor.clone()).await;
+                nanos.push(began.elapsed().as_nanos());
+            }
+            nanos
+        }
+    });
+    let tasks: Vec<_> = tasks.map(|task| tokio.spawn(task)).collect();
+    let nanos = run_task(tokio, async move {
+        let mut all = Vec::new();
+        for task in tasks {
+            all.extend(task.await.unwrap());
+        }
+        all
+    });
+    Latencies::new(nanos)
+}
+
+fn baseline(actors: usize, calls: usize) -> Latencies {
+    let tokio = multi_thread().unwrap();
+    let actors = tokio.block_on(async move {
+        let start = |_| MinimalActor::start(|n: u64| n);
+        (0..actors).map(start).collect::<Vec<_>>()
+    });
+    latencies(&tokio, &actors, calls, |actor| async move {
+        actor.call(1).await.unwrap();
+    })
+}
+
+struct Bench {
+    tokio: tokio::runtime::Runtime,
+    runtime: Runtime,
+    spec: WorkerSpec,
+    workers: Vec<Worker>,
+    _root: tempfile::TempDir,
+}
+
+impl Bench {
+    fn new(workers: usize) -> Self {
+        let tokio = multi_thread().unwrap();
+        let root = tempfile::tempdir().unwrap();
+        let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 65_536)).unwrap();
+        let workers = tokio.block_on(async {
+            let mut spawned = Vec::with_capacity(workers);
+            for _ in 0..workers {
+                spawned.push(runtime.spawn(spec.clone()).await.unwrap());
+            }
+            runtime.flush_audit().await.unwrap();
+            spawned
+        });
+        Self {
+            tokio,
+            runtime,
+            spec,
+            workers,
+            _root: root,
+        }
+    }
+
+    fn run(&self, calls: usize) -> Latencies {
+        let (runtime, noop) = (self.runtime.clone(), ToolName::new(NOOP));
+        latencies(&self.tokio, &self.workers, calls, move |worker| {
+            let (runtime, noop) = (runtime.clone(), noop.clone());
+            async move { call(&runtime, &worker, &noop).await }
+        })
+    }
+
+    /// Keeps as many calls of one more worker in flight as it may have.
+    fn flood(&self) -> tokio::task::JoinHandle<()> {
+        let (runtime, spec) = (self.runtime.clone(), self.spec.clone());
+        self.tokio.spawn(async move {
+            let worker = runtime.spawn(spec).await.unwrap();
+            let noop = ToolName::new(NOOP);
+            let mut tasks = tokio::task::JoinSet::new();
+            for _ in 0..256 {
+                let (runtime, worker, noop) = (runtime.clone(), worker.clone(), noop.clone());
+                tasks.spawn(async move {
+                    loop {
+                        call(&runtime, &worker, &noop).await;
+                    }
+                });
+            }
+            tasks.join_all().await;
+        })
+    }
+}
+
+/// Calls the tool, and waits for the audit if its queue is full.
+async fn call(runtime: &Runtime, worker: &Worker, noop: &ToolName) {
+    while let Err(error) = worker.call_typed(noop, NoopArgs {}).await {
+        assert_eq!(error.code(), Code::Busy, "{error}");
+        runtime.flush_audit().await.unwrap();
+        tokio::time::sleep(Duration::ZERO).await;
+    }
+}

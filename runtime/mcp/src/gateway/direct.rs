@@ -1,0 +1,178 @@
+//! Requests that are answered without rmcp's service loop: `ping` and `tools/call` of a session with a handshake.
+//!
+//! They are handled by the same code as in the loop. What is saved is decoding by trial, and three messages between
+//! tasks per request. All other messages, and those that cannot be decoded here, go through rmcp.
+
+use futures_util::FutureExt as _;
+use rmcp::RoleServer;
+use rmcp::model::{
+    CallToolRequest, CallToolRequestParams, ClientRequest, GetExtensions, GetMeta, JsonObject,
+    JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, NumberOrString, PingRequest,
+    RequestMetaObject,
+};
+use rmcp::service::{RequestContext, RxJsonRpcMessage, Service as _};
+use serde::Deserialize;
+use tokio::task::JoinSet;
+use tokio_util::sync::{CancellationToken, DropGuard};
+
+use super::line_transport::send;
+use super::outgoing::OutgoingQueue;
+use super::requests::OpenRequests;
+use super::service::GatewayService;
+
+/// A request that needs no trial of other forms.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Envelope {
+    jsonrpc: JsonRpcVersion2_0,
+    id: NumberOrString,
+    method: Method,
+    params: Option<Params>,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+enum Method {
+    #[serde(rename = "ping")]
+    Ping,
+    #[serde(rename = "tools/call")]
+    Call,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Params {
+    #[serde(rename = "_meta")]
+    meta: Option<JsonObject>,
+    name: Option<String>,
+    arguments: Option<JsonObject>,
+}
+
+/// Decodes a `ping` or a `tools/call` without members that few clients send. `None` if rmcp must decode the text.
+///
+/// The result is the same as that of rmcp, which first builds all values and then tries one form after another.
+pub(super) fn decode(text: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
+    let Envelope {
+        jsonrpc,
+        id,
+        method,
+        params,
+    } = serde_json::from_slice(text).ok()?;
+    let Params {
+        meta,
+        name,
+        arguments,
+    } = params.unwrap_or_default();
+    let mut request = match (method, name, arguments) {
+        (Method::Ping, None, None) => ClientRequest::PingRequest(PingRequest::default()),
+        (Method::Call, Some(name), arguments) => {
+            let mut params = CallToolRequestParams::new(name);
+            params.arguments = arguments;
+            ClientRequest::CallToolRequest(CallToolRequest::new(params))
+        }
+        _ => return None,
+    };
+    if let Some(meta) = meta {
+        request
+            .extensions_mut()
+            .insert(RequestMetaObject::from(meta));
+    }
+    Some(JsonRpcMessage::Request(JsonRpcRequest {
+        jsonrpc,
+        id,
+        request,
+    }))
+}
+
+/// The requests of a connection that are handled outside rmcp's service loop. Dropping it cancels them.
+pub(super) struct DirectRequests {
+    service: GatewayService,
+    running: JoinSet<()>,
+    stop: CancellationToken,
+    _stop_on_drop: DropGuard,
+}
+
+impl DirectRequests {
+    pub(super) fn new(service: GatewayService) -> Self {
+        let stop = CancellationToken::new();
+        Self {
+            service,
+            running: JoinSet::new(),
+            _stop_on_drop: stop.clone().drop_guard(),
+            stop,
+        }
+    }
+
+    /// Begins to handle a request; returns a message that rmcp must handle.
+    pub(super) fn begin(
+        &mut self,
+        message: RxJsonRpcMessage<RoleServer>,
+        outgoing: &OutgoingQueue,
+        open: &OpenRequests,
+    ) -> Option<RxJsonRpcMessage<RoleServer>> {
+        let JsonRpcMessage::Request(JsonRpcRequest {
+            jsonrpc,
+            id,
+            mut request,
+        }) = message
+        else {
+            return Some(message);
+        };
+        let is_ping = matches!(request, ClientRequest::PingRequest(_));
+        // rmcp forbids requests to the client while it handles a request that names a stateless revision.
+        let is_direct = (is_ping || matches!(request, ClientRequest::CallToolRequest(_)))
+            && request.get_meta().protocol_version().is_none();
+        let Some(peer) = self.service.peer().filter(|_| is_direct) else {
+            return Some(JsonRpcMessage::Request(JsonRpcRequest {
+                jsonrpc,
+                id,
+                request,
+            }));
+        };
+        let mut context = RequestContext::new(id.clone(), peer.clone());
+        context.ct = self.stop.child_token();
+        context.meta = std::mem::take(request.get_meta_mut());
+        context.extensions = std::mem::take(request.extensions_mut());
+        let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());
+        let answering = async move {
+            let answer = match service.handle_request(request, context).await {
+                Ok(result) => JsonRpcMessage::response(result, id),
+                Err(error) => JsonRpcMessage::error(error, Some(id)),
+            };
+            // The connection ends if the client no longer reads.
+            let _ = send(answer, outgoing, open).await;
+        };
+        while self.running.try_join_next().is_some() {}
+        if is_ping {
+            let mut answering = Box::pin(answering);
+            // It waits only if the queue is full.
+            if answering.as_mut().now_or_never().is_none() {
+                self.running.spawn(answering);
+            }
+        } else {
+            self.running.spawn(answering);
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn common_requests_are_decoded_as_rmcp_decodes_them() {
+        for text in [
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping","params":{"_meta":{"a":1}}}"#,
+            r#"{"method":"tools/call","params":{"name":"t"},"jsonrpc":"2.0","id":"a"}"#,
+            r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"t","arguments":{"a":[1,2.5]},"_meta":{"progressToken":1}}}"#,
+        ] {
+            let direct = decode(text.as_bytes()).unwrap();
+            let by_rmcp: RxJsonRpcMessage<RoleServer> = serde_json::from_str(text).unwrap();
+            assert_eq!(format!("{direct:?}"), format!("{by_rmcp:?}"));
+            // This form has the metadata.
+            let values = [&direct, &by_rmcp].map(|it| serde_json::to_value(it).unwrap());
+            assert_eq!(values[0], values[1]);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Compares requests that are handled directly with the same requests through rmcp's service loop.
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use bailiwick::config::Namespace;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::worker::Worker;
+use bailiwick::{
+    CallError, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
+};
+use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
+use proptest::prelude::*;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
+
+/// Returns its text; without a text it waits until it is cancelled.
+struct Echo;
+
+#[derive(Deserialize, schemars::JsonSchema)]
+struct EchoArgs {
+    path: String,
+    text: Option<String>,
+    n: Option<Value>,
+}
+
+impl ReadTool for Echo {
+    type Args = EchoArgs;
+    type Output = Value;
+    type Job = (Option<String>, Option<Value>);
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("echo", "Echo", "Returns its text.")
+    }
+
+    fn prepare(&self, args: EchoArgs, names: &Namespace) -> Result<Prepared<Self::Job>, CallError> {
+        let needs = vec![Scope::file(Verb::Read, names.path(&args.path)?)];
+        let job = (args.text, args.n);
+        Ok(Prepared { needs, job })
+    }
+
+    fn read(&self, (text, n): &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
+        match text {
+            Some(text) => Ok(Reply::text(text.clone(), json!({ "text": text, "n": n }))),
+            None => loop {
+                permit.checkpoint()?;
+                std::thread::yield_now();
+            },
+        }
+    }
+}
+
+async fn worker() -> (Runtime, Worker, tempfile::TempDir) {
+    let root = tempfile::tempdir().unwrap();
+    let tools = ToolSet::new().reader(Echo);
+    let builder = Runtime::builder().root("r", root.path()).tools(tools);
+    let (runtime, _) = builder.build().await.unwrap();
+    let policy = Policy::new().allow("read:file:/r");
+    let spec = WorkerSpec::new("one").policy(policy);
+    let worker = runtime.spawn(spec).await.unwrap();
+    (runtime, worker, root)
+}
+
+/// All answers to `lines`, by their ids, and whether requests were handled directly or by rmcp.
+async fn answers(
+    worker: &Worker,
+    lines: &[String],
+    directly: bool,
+) -> BTreeMap<String, Vec<String>> {
+    let info = GatewayInfo {
+        name: "test".into(),
+        title: "Test".into(),
+        version: "0".into(),
+        instructions: String::new(),
+    };
+    let gateway = Gateway::worker(worker, info);
+    let gateway = match directly {
+        true => gateway.build(),
+        false => gateway.through_rmcp().build(),
+    };
+    let (near, far) = duplex(64 << 10);
+    let (reader, writer) = split(near);
+    let serving = tokio::spawn(async move { gateway.serve(reader, writer).await });
+    let (reader, mut writer) = split(far);
+    let handshake = json!({"jsonrpc": "2.0", "id": "handshake", "method": "initialize", "params": {
+        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"},
+    }});
+    let mut input = format!("{handshake}\n");
+    for line in lines {
+        input.push_str(line);
+        input.push('\n');
+    }
+    let writing = async move {
+        writer.write_all(input.as_bytes()).await.unwrap();
+        writer.shutdown().await.unwrap();
+    };
+    let reading = async move {
+        let mut reader = BufReader::new(reader).lines();
+        let mut answers = BTreeMap::<String, Vec<String>>::new();
+        while let Some(line) = reader.next_line().await.unwrap() {
+            let answer: Value = serde_json::from_str(&line).unwrap();
+            let id = answer.get("id").cloned().unwrap_or_default();
+            answers.entry(id.to_string()).or_default().push(line);
+        }
+        for lines in answers.values_mut() {
+            lines.sort();
+        }
+        answers
+    };
+    let both = async { tokio::join!(writing, reading).1 };
+    let answers = tokio::time::timeout(Duration::from_secs(60), both).await;
+    serving.await.unwrap().unwrap();
+    answers.expect("the connection ends")
+}
+
+fn request(id: &Value, method: &str, params: Option<Value>) -> Value {
+    let mut request = json!({"jsonrpc": "2.0", "id": id, "method": method});
+    if let Some(params) = params {
+        request["params"] = params;
+    }
+    request
+}
+
+/// Lines with one request that has this id, valid or not.
+fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
+    let ids = prop_oneof![
+        6 => Just(json!(id)),
+        2 => Just(json!(format!("s{id}"))),
+        1 => Just(json!(-i64::from(id) - 1)),
+        1 => Just(json!(f64::from(id) + 0.5)),
+        1 => Just(Value::Null),
+        1 => Just(json!(u64::MAX - u64::from(id))),
+    ];
+    let metas = prop_oneof![
+        4 => Just(None),
+        1 => Just(Some(json!({}))),
+        1 => Just(Some(Value::Null)),
+        1 => Just(Some(json!("text"))),
+        1 => Just(Some(json!({"progressToken": "p"}))),
+        1 => Just(Some(json!({"policy": {"read_only": true}}))),
+        1 => Just(Some(json!({"policy": 7}))),
+        1 => Just(Some(json!({"preview": true}))),
+        1 => Just(Some(json!({"dev.bailiwick/unknown": 1}))),
+        1 => Just(Some(json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"}))),
+        1 => Just(Some(json!({"io.modelcontextprotocol/protocolVersion": "1999-01-01"}))),
+    ];
+    let names = prop_oneof![
+        6 => Just(json!("echo")),
+        1 => Just(json!("none")),
+        1 => Just(json!("")),
+        1 => Just(json!(7)),
+    ];
+    let arguments = prop_oneof![
+        4 => "\\PC{0,40}".prop_map(|text| Some(json!({"path": "/r/a", "text": text}))),
+        1 => Just(Some(json!({"path": "/r/a", "text": "x", "n": [1, -2, 2.5, 1e300, u64::MAX]}))),
+        1 => Just(Some(json!({"path": "/etc/passwd", "text": "x"}))),
+        1 => Just(Some(json!({"path": 7}))),
+        1 => Just(Some(json!({}))),
+        1 => Just(Some(json!([]))),
+        1 => Just(Some(Value::Null)),
+        1 => Just(None),
+    ];
+    (ids, metas, names, arguments, 0..16_u8).prop_map(move |(id, meta, name, arguments, kind)| {
+        let mut params = json!({"name": name});
+        if let Some(arguments) = arguments {
+            params["arguments"] = arguments;
+        }
+        let mut ping = meta.clone().map(|meta| json!({"_meta": meta}));
+        if let Some(meta) = meta {
+            params["_meta"] = meta;
+        }
+        let call = request(&id, "tools/call", Some(params.clone()));
+        let text = match kind {
+            0 => request(&id, "ping", None).to_string(),
+            1 => request(&id, "ping", ping.take()).to_string(),
+            2 => request(&id, "ping", Some(json!({"x": 1}))).to_string(),
+            3 => request(&id, "tools/list", None).to_string(),
+            4 => request(&id, "tools/call", None).to_string(),
+            5 => request(&id, "tools/call", Some(json!([1]))).to_string(),
+            6 => call.to_string().replace("2.0", "1.0"),
+            7 => call.to_string().replacen("\"name\"", "\"extra\":1,\"name\"", 1),
+            8 => call.to_string().replacen("\"id\"", "\"extra\":{},\"id\"", 1),
+            9 => call.to_string().replacen("\"method\"", "\"id\":1,\"method\"", 1),
+            10 => call.to_string().chars().rev().collect(),
+            11 => format!(" {call}\t"),
+            12 => {
+                // A duplicate of a request that is open until it is cancelled.
+                let held = json!({"name": "echo", "arguments": {"path": "/r/a"}});
+                let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
+                return vec![
+                    request(&id, "tools/call", Some(held)).to_string(),
+                    request(&id, "ping", None).to_string(),
+                    call.to_string(),
+                    cancel.to_string(),
+                ];
+            }
+            _ => call.to_string(),
+        };
+        vec![text]
+    })
+}
+
+fn conversation() -> impl Strategy<Value = Vec<String>> {
+    let each: Vec<_> = (0..24).map(|id| lines(id).boxed()).collect();
+    each.prop_map(|lines| lines.concat())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn direct_answers_equal_those_of_rmcp(lines in conversation()) {
+        let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        tokio.block_on(async {
+            let (runtime, worker, _root) = worker().await;
+            let direct = answers(&worker, &lines, true).await;
+            let by_rmcp = answers(&worker, &lines, false).await;
+            prop_assert_eq!(direct, by_rmcp);
+            runtime.shutdown().await;
+            Ok(())
+        })?;
+    }
+}
