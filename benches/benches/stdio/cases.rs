@@ -156,10 +156,11 @@ impl Operation {
             }
             Self::Write => {
                 let path = at(&format!("written_{slot}.txt"));
-                tool(
-                    "write_file",
-                    json!({ "path": path, "content": text(4 << 10) }),
-                )
+                let mut arguments = json!({ "path": path, "content": text(4 << 10) });
+                if ours {
+                    arguments["mode"] = json!("overwrite");
+                }
+                tool("write_file", arguments)
             }
             Self::Find if ours => tool(
                 "find",

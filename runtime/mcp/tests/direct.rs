@@ -2,7 +2,6 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
-    clippy::indexing_slicing,
     reason = "a test fails by panicking"
 )]
 
@@ -18,7 +17,7 @@ use bailiwick::{
 use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
 use proptest::prelude::*;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
 
 /// Returns its text; without a text it waits until it is cancelled.
@@ -121,11 +120,10 @@ async fn answers(
 }
 
 fn request(id: &Value, method: &str, params: Option<Value>) -> Value {
-    let mut request = json!({"jsonrpc": "2.0", "id": id, "method": method});
-    if let Some(params) = params {
-        request["params"] = params;
+    match params {
+        Some(params) => json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params}),
+        None => json!({"jsonrpc": "2.0", "id": id, "method": method}),
     }
-    request
 }
 
 /// Lines with one request that has this id, valid or not.
@@ -168,18 +166,15 @@ fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
         1 => Just(None),
     ];
     (ids, metas, names, arguments, 0..16_u8).prop_map(move |(id, meta, name, arguments, kind)| {
-        let mut params = json!({"name": name});
-        if let Some(arguments) = arguments {
-            params["arguments"] = arguments;
-        }
-        let mut ping = meta.clone().map(|meta| json!({"_meta": meta}));
-        if let Some(meta) = meta {
-            params["_meta"] = meta;
-        }
-        let call = request(&id, "tools/call", Some(params.clone()));
+        let mut params = Map::from_iter([("name".to_owned(), name)]);
+        params.extend(arguments.map(|arguments| ("arguments".to_owned(), arguments)));
+        params.extend(meta.clone().map(|meta| ("_meta".to_owned(), meta)));
+        let params = Value::Object(params);
+        let ping = meta.map(|meta| json!({ "_meta": meta }));
+        let call = request(&id, "tools/call", Some(params));
         let text = match kind {
             0 => request(&id, "ping", None).to_string(),
-            1 => request(&id, "ping", ping.take()).to_string(),
+            1 => request(&id, "ping", ping).to_string(),
             2 => request(&id, "ping", Some(json!({"x": 1}))).to_string(),
             3 => request(&id, "tools/list", None).to_string(),
             4 => request(&id, "tools/call", None).to_string(),
