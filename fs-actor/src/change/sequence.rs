@@ -231,8 +231,16 @@ impl<'s> Sequence<'s> {
         None
     }
 
+    /// Inspects what is at `path` after the moves so far; its items have their paths after them.
     fn inspect(&self, path: &VirtualPath) -> Result<Inspected, Interrupt> {
-        inspect(self.permit, &self.on_disk(path)?, TemporaryFiles::Included)
+        let disk = self.on_disk(path)?;
+        let mut inspected = inspect(self.permit, &disk, TemporaryFiles::Included)?;
+        if disk != *path {
+            for item in &mut inspected.items {
+                item.path = target::relocated(&item.path, &disk, path)?;
+            }
+        }
+        Ok(inspected)
     }
 
     fn current(&self, path: &VirtualPath) -> Result<Known, Interrupt> {
@@ -259,6 +267,11 @@ impl<'s> Sequence<'s> {
             content: old.bytes,
             ..Known::of(old.state, Some(old.meta))
         })
+    }
+
+    /// The content of a file after the steps so far; `None` if it cannot be read or kept.
+    fn content(&self, path: &VirtualPath) -> Option<Bytes> {
+        self.current(path).ok()?.content
     }
 
     /// Whether `path` is a directory after the steps so far.
@@ -547,9 +560,9 @@ impl<'s> Sequence<'s> {
                 existing: State::Absent,
                 mode,
             }]),
-            (State::Directory { .. }, _, Some(inspected)) => before
-                .meta
-                .and_then(|meta| delete::restore(self.permit, &path, &meta, inspected)),
+            (State::Directory { .. }, _, Some(inspected)) => before.meta.and_then(|meta| {
+                delete::restore(&path, &meta, inspected, |path| self.content(path))
+            }),
             (State::Directory { .. }, _, None) if state == State::empty_directory() => {
                 Some(vec![Step::MakeDirectory {
                     path: path.clone(),

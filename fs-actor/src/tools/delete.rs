@@ -7,6 +7,7 @@ use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, WriteTool};
+use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -174,7 +175,8 @@ pub(crate) fn plan(
         }),
         repository::require(permit, &steps, &inspected.items),
     ])?;
-    let inverse = restore(permit, &path, &meta, &inspected);
+    let read = |path: &VirtualPath| target::read_old(permit, path).ok().flatten()?.bytes;
+    let inverse = restore(&path, &meta, &inspected, read);
     let (before, described) = executor.describe(permit, &path, &inspected)?;
     let reached = executor.reached();
     let reply = reply(
@@ -219,15 +221,24 @@ fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     }
 }
 
-/// Steps that restore everything, unless it is too large to keep.
+/// Steps that restore everything, unless it is too large to keep. `read` returns the content of a file.
 pub(crate) fn restore(
-    permit: &ReadPermit,
     path: &VirtualPath,
     meta: &Meta,
     inspected: &Inspected,
+    read: impl Fn(&VirtualPath) -> Option<Bytes>,
 ) -> Option<Vec<Step>> {
+    // If a file cannot be read again, there is no inverse; the deletion still checks the planned state.
+    let write_back = |path: &VirtualPath, meta: &Meta| {
+        Some(Step::Write {
+            path: path.clone(),
+            content: read(path)?,
+            existing: State::Absent,
+            mode: Some(meta.mode & 0o777),
+        })
+    };
     if let State::File { .. } = inspected.state {
-        return write_back(permit, path, meta).map(|step| vec![step]);
+        return write_back(path, meta).map(|step| vec![step]);
     }
     let small =
         inspected.bytes <= MAX_RESTORABLE_BYTES && inspected.items.len() <= MAX_RESTORABLE_ENTRIES;
@@ -249,21 +260,10 @@ pub(crate) fn restore(
                 path: path.clone(),
                 mode: Some(meta.mode & 0o777 | 0o700),
             }),
-            Kind::File => write_back(permit, path, meta),
+            Kind::File => write_back(path, meta),
             Kind::Link | Kind::Special => None,
         });
     steps.collect()
-}
-
-fn write_back(permit: &ReadPermit, path: &VirtualPath, meta: &Meta) -> Option<Step> {
-    // If it cannot be read again, there is no inverse; the deletion still checks the planned state.
-    let old = target::read_old(permit, path).ok().flatten()?;
-    Some(Step::Write {
-        path: path.clone(),
-        content: old.bytes?,
-        existing: State::Absent,
-        mode: Some(meta.mode & 0o777),
-    })
 }
 
 fn reply(

@@ -24,6 +24,8 @@ struct RuntimeInner {
     core: Arc<Core>,
     /// The default audit.
     memory: Option<MemoryAudit>,
+    /// Keeps the journal locked.
+    journal: Option<Journal>,
     /// Changes that an earlier crash interrupted.
     recovered: Vec<Recovered>,
     /// Keeps the servers connected while the runtime exists.
@@ -199,7 +201,7 @@ impl Runtime {
     /// Returns the change journal, if there is one.
     #[must_use]
     pub fn journal(&self) -> Option<&Journal> {
-        self.inner.core.journal.as_ref()
+        self.inner.journal.as_ref()
     }
 
     /// Returns the last 4,096 audit records, the oldest first. Returns `None` if [`RuntimeBuilder::audit`] set another

@@ -15,8 +15,8 @@ mod view;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -113,6 +113,9 @@ pub enum JournalError {
     /// An earlier record could not be written, and the file cannot be repaired while it is open.
     #[error("the change journal cannot be written any more; restart the runtime")]
     Broken,
+    /// The runtime was dropped.
+    #[error("the runtime was dropped")]
+    Closed,
     /// The record of a change was damaged after the journal was opened.
     #[error("the record of change {change} is damaged")]
     Damaged {
@@ -339,7 +342,8 @@ pub(crate) struct NewChange<'c> {
 
 /// A change journal in a directory.
 ///
-/// Clones share the journal, so several runtimes of a process can use it. It is locked until the last clone is dropped.
+/// Clones share the journal, so several runtimes of a process can use it. It is locked until the last clone and the runtimes
+/// that use it are dropped, and no change is being made any more.
 ///
 /// ```
 /// use bailiwick::journal::Journal;
@@ -354,6 +358,39 @@ pub struct Journal {
     inner: Arc<Inner>,
     /// Identifies the runtime that uses it.
     run: u64,
+    hold: Hold,
+}
+
+/// Whether a handle keeps the journal locked.
+#[derive(Clone)]
+enum Hold {
+    Locked(Arc<Lease>),
+    /// Parts of a runtime may live a little longer than the runtime; these do not.
+    Not(Weak<Lease>),
+}
+
+impl Hold {
+    fn lease(&self) -> Option<Arc<Lease>> {
+        match self {
+            Self::Locked(lease) => Some(Arc::clone(lease)),
+            Self::Not(lease) => lease.upgrade(),
+        }
+    }
+}
+
+/// Keeps the journal locked and open for new records.
+struct Lease(Arc<Inner>);
+
+impl fmt::Debug for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lease")
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.0.store.lock().close();
+    }
 }
 
 struct Inner {
@@ -458,8 +495,12 @@ impl Journal {
             set_aside,
             store: Mutex::new(store),
         });
-        let run = u64::from_le_bytes(run);
-        Ok(Self { inner, run })
+        let hold = Hold::Locked(Arc::new(Lease(Arc::clone(&inner))));
+        Ok(Self {
+            inner,
+            run: u64::from_le_bytes(run),
+            hold,
+        })
     }
 
     /// Reads the changes of the journal in `directory`, the newest first, while another process may write it.
@@ -519,6 +560,20 @@ impl Journal {
         Self {
             inner: Arc::clone(&self.inner),
             run: self.run.wrapping_add(runs),
+            hold: self.hold.clone(),
+        }
+    }
+
+    /// A handle that does not keep the journal locked.
+    pub(crate) fn downgrade(&self) -> Self {
+        let lease = match &self.hold {
+            Hold::Locked(lease) => Arc::downgrade(lease),
+            Hold::Not(lease) => Weak::clone(lease),
+        };
+        Self {
+            inner: Arc::clone(&self.inner),
+            run: self.run,
+            hold: Hold::Not(lease),
         }
     }
 
@@ -534,6 +589,7 @@ impl Journal {
 
     /// Records that a change is about to begin.
     pub(crate) fn begin(&self, new: NewChange<'_>) -> Result<OpenChange, JournalError> {
+        let lease = self.hold.lease().ok_or(JournalError::Closed)?;
         let inverse = new.undo.inverse;
         let kept = inverse.filter(|bytes| bytes.len() as u64 <= self.inner.limits.change_bytes);
         let at_ms = wall_clock();
@@ -556,6 +612,7 @@ impl Journal {
         Ok(OpenChange {
             journal: self.clone(),
             change,
+            _lease: lease,
         })
     }
 
@@ -622,6 +679,8 @@ impl Journal {
 pub(crate) struct OpenChange {
     journal: Journal,
     change: ChangeId,
+    /// Nobody else may recover the change while it is being made.
+    _lease: Arc<Lease>,
 }
 
 impl OpenChange {

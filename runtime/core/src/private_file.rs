@@ -234,6 +234,12 @@ impl StoreFile {
         &self.folder
     }
 
+    /// Releases the lock. The file must not be written any more.
+    pub(crate) fn release(&self) {
+        // A forked process may hold the same handle, and the lock, until it executes another program.
+        let _ = self.lock.unlock();
+    }
+
     /// Replaces the content of the file; after a crash it has the old or the new content.
     #[doc(hidden)]
     pub fn replace(&self, bytes: &[u8]) -> io::Result<()> {
@@ -282,8 +288,7 @@ impl StoreFile {
 
 impl Drop for StoreFile {
     fn drop(&mut self) {
-        // A forked process may hold the same handle, and the lock, until it executes another program.
-        let _ = self.lock.unlock();
+        self.release();
     }
 }
 

@@ -21,9 +21,7 @@ use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::Core;
 use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
-use crate::worker::{
-    Admission, ConfineFiles, Deadlines, PathLocks, Pool, ToolSlots, recover,
-};
+use crate::worker::{Admission, ConfineFiles, Deadlines, PathLocks, Pool, ToolSlots, recover};
 use check::Checked;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -542,6 +540,7 @@ impl RuntimeBuilder {
         let broker = Broker::start(broker, audit.clone(), approver).await;
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let marks = self.remote.marks();
+        let journal = self.journal.as_ref().map(Journal::for_runtime);
         let core = Arc::new(Core {
             tool_slots: ToolSlots::of(&self.tools),
             tools: Tools::new(self.tools, self.remote),
@@ -552,7 +551,7 @@ impl RuntimeBuilder {
             kept_out,
             audit,
             broker,
-            journal: self.journal.as_ref().map(Journal::for_runtime),
+            journal: journal.as_ref().map(Journal::downgrade),
             asks,
             artifacts: ArtifactStore::new(self.artifacts.0, self.artifacts.1),
             admission: self.admission,
@@ -575,15 +574,13 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
-        let recovered = match &core.journal {
-            Some(journal) => recover(&core, journal).await,
-            None => Vec::new(),
-        };
+        let recovered = recover(&core).await;
         let (broker, authority) = (core.broker.clone(), core.authority.clone());
         let grants = GrantAuthority::new(broker, authority, marks, Arc::downgrade(&core));
         let inner = Arc::new(RuntimeInner {
             core,
             memory: self.memory,
+            journal,
             recovered,
             _servers: self.servers,
         });

@@ -46,7 +46,7 @@ pub(super) struct Store {
     pub(super) index: Index,
     /// Number of changes that were dropped since it was opened.
     pub(super) dropped: u64,
-    /// Whether the end of the newest segment is unknown after a failed write.
+    /// Whether it is closed, or the end of the newest segment is unknown after a failed write.
     broken: bool,
 }
 
@@ -237,6 +237,12 @@ impl Store {
         };
         store.drop_old(now_ms);
         Ok(store)
+    }
+
+    /// Releases the lock; nothing is written any more.
+    pub(super) fn close(&mut self) {
+        self.broken = true;
+        self.lock.release();
     }
 
     pub(super) fn folder(&self) -> &Folder {

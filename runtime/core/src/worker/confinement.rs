@@ -224,6 +224,7 @@ fn can_list(directory: BorrowedFd<'_>) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests create directories")]
 mod tests {
     use super::*;
     use rustix::fs::{AtFlags, linkat, mkdirat, renameat, unlinkat};

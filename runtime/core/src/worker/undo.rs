@@ -75,7 +75,10 @@ impl Undoing {
 }
 
 /// Completes or rolls back all changes that a crash interrupted, the newest first.
-pub(crate) async fn recover(core: &Arc<Core>, journal: &Journal) -> Vec<Recovered> {
+pub(crate) async fn recover(core: &Arc<Core>) -> Vec<Recovered> {
+    let Some(journal) = &core.journal else {
+        return Vec::new();
+    };
     let interrupted = journal.interrupted();
     if interrupted.is_empty() {
         return Vec::new();
