@@ -114,7 +114,9 @@ fn apply(
         tokio.block_on(async move {
             MinimalActor::start(move |file: u64| {
                 turn += 1;
-                replace(&dir, &name(file), &texts[turn % 2], durability);
+                let [first, second] = &texts;
+                let text = if turn % 2 == 0 { first } else { second };
+                replace(&dir, &name(file), text, durability);
             })
         })
     };

@@ -21,12 +21,27 @@ fn main() {
     bench("list 1,000 entries, two threads", &multi_thread().unwrap());
 }
 
-fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
+/// A directory with the files to list.
+fn planted() -> tempfile::TempDir {
     let root = tempfile::tempdir().unwrap();
     std::fs::create_dir_all(root.path().join("src/a")).unwrap();
     for n in 0..ENTRIES {
         std::fs::write(root.path().join(format!("src/a/file-{n:04}.txt")), "x").unwrap();
     }
+    root
+}
+
+async fn list_json(worker: bailiwick::Worker, n: u32) {
+    for _ in 0..n {
+        let arguments = json!({ "path": "/r/src/a", "limit": ENTRIES });
+        let outcome = worker.call("list_directory", arguments).await.unwrap();
+        let output = outcome.reply.output.to_json().unwrap();
+        assert!(output.is_object());
+    }
+}
+
+fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
+    let root = planted();
     let (baseline, runtime, worker) = tokio.block_on(async {
         let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
         let worker = runtime.spawn(spec).await.unwrap();
@@ -88,17 +103,7 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             "worker.call, JSON to JSON",
             Target::None,
             BATCH,
-            |n| {
-                let worker = worker.clone();
-                run_task(tokio, async move {
-                    for _ in 0..n {
-                        let arguments = json!({ "path": "/r/src/a", "limit": ENTRIES });
-                        let outcome = worker.call("list_directory", arguments).await.unwrap();
-                        let output = outcome.reply.output.to_json().unwrap();
-                        assert!(output.is_object());
-                    }
-                });
-            },
+            |n| run_task(tokio, list_json(worker.clone(), n)),
             rest,
         )
         .run();

@@ -14,6 +14,16 @@ use serde_json::json;
 const BATCH: u32 = 64;
 const BYTES: usize = 4 << 10;
 
+/// A file is never written with the content that it has.
+fn alternate(texts: &[String; 2], turn: u32) -> &String {
+    let [first, second] = texts;
+    if turn.is_multiple_of(2) {
+        first
+    } else {
+        second
+    }
+}
+
 fn main() {
     let tokio = multi_thread().unwrap();
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -27,7 +37,7 @@ fn main() {
         let (texts, mut turn) = (texts.clone(), 0);
         let baseline = MinimalActor::start(move |()| {
             turn += 1;
-            replace(&dir, "floor.txt", &texts[turn % 2]);
+            replace(&dir, "floor.txt", alternate(&texts, turn));
         });
         (baseline, runtime, worker)
     });
@@ -40,7 +50,7 @@ fn main() {
                 let (worker, texts) = (worker.clone(), texts.clone());
                 tokio.spawn(async move {
                     for turn in 0..n / in_flight {
-                        let text = &texts[usize::try_from(turn % 2).unwrap()];
+                        let text = alternate(&texts, turn);
                         let arguments = json!({ "path": format!("/r/w{file}.txt"), "content": text, "mode": "overwrite" });
                         worker.call("write_file", arguments).await.unwrap();
                     }

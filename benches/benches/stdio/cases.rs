@@ -154,14 +154,18 @@ impl Operation {
                     edit(dialect, &path, true, false),
                 ]
             }
-            Self::Write => {
-                let path = at(&format!("written_{slot}.txt"));
-                let mut arguments = json!({ "path": path, "content": text(4 << 10) });
-                if ours {
-                    arguments["mode"] = json!("overwrite");
-                }
-                tool("write_file", arguments)
-            }
+            // The content alternates, since equal content need not be written.
+            Self::Write => ["first\n", "other\n"]
+                .map(|line| {
+                    let path = at(&format!("written_{slot}.txt"));
+                    let content = format!("{line}{}", text((4 << 10) - line.len()));
+                    let mut arguments = json!({ "path": path, "content": content });
+                    if ours {
+                        arguments["mode"] = json!("overwrite");
+                    }
+                    call("write_file", &arguments)
+                })
+                .to_vec(),
             Self::Find if ours => tool(
                 "find",
                 json!({ "path": at("tree"), "pattern": "*77.txt", "limit": 1000 }),

@@ -120,7 +120,7 @@ impl Client {
             for id in answered {
                 latencies.push(now - sent[id]);
                 // Lists are completed, so that the next run starts with the same files.
-                if began.elapsed() < time || turns[id] % slots[id].len() > 0 {
+                if began.elapsed() < time || !turns[id].is_multiple_of(slots[id].len()) {
                     sent[id] = now;
                     self.request(slots, id, &mut turns);
                 } else {

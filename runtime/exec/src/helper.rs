@@ -56,9 +56,9 @@ pub fn init() {
         return;
     }
     let role = arguments.next().unwrap_or_default();
-    let run: fn(UnixStream) -> i32 = match role.to_str() {
-        Some(OUTER) => |socket| outer(&socket, true),
-        Some(OUTER_ON_HOST) => |socket| outer(&socket, false),
+    let run: fn(&UnixStream) -> i32 = match role.to_str() {
+        Some(OUTER) => |socket| outer(socket, true),
+        Some(OUTER_ON_HOST) => |socket| outer(socket, false),
         Some(INNER) => inner::run,
         Some(SUPERVISOR) => supervisor::run,
         Some(CONFINED) => supervisor::confined,
@@ -66,7 +66,7 @@ pub fn init() {
         _ => std::process::exit(2),
     };
     let code = match control() {
-        Ok(socket) => run(socket),
+        Ok(socket) => run(&socket),
         Err(_) => 2,
     };
     std::process::exit(code);

@@ -70,7 +70,7 @@ async fn worker() -> (Runtime, Worker, tempfile::TempDir) {
 /// All answers to `lines`, by their ids, and whether requests were handled directly or by rmcp.
 async fn answers(
     worker: &Worker,
-    lines: &[String],
+    Conversation { revision, lines }: &Conversation,
     directly: bool,
 ) -> BTreeMap<String, Vec<String>> {
     let info = GatewayInfo {
@@ -89,7 +89,7 @@ async fn answers(
     let serving = tokio::spawn(async move { gateway.serve(reader, writer).await });
     let (reader, mut writer) = split(far);
     let handshake = json!({"jsonrpc": "2.0", "id": "handshake", "method": "initialize", "params": {
-        "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "t", "version": "0"},
+        "protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"},
     }});
     let mut input = format!("{handshake}\n");
     for line in lines {
@@ -106,7 +106,15 @@ async fn answers(
         while let Some(line) = reader.next_line().await.unwrap() {
             let answer: Value = serde_json::from_str(&line).unwrap();
             let id = answer.get("id").cloned().unwrap_or_default();
-            answers.entry(id.to_string()).or_default().push(line);
+            let lines = answers.entry(id.to_string()).or_default();
+            match answer {
+                // The order within a batch is that in which the calls end.
+                Value::Array(mut batch) => {
+                    batch.sort_by_key(Value::to_string);
+                    lines.push(Value::Array(batch).to_string());
+                }
+                _ => lines.push(line),
+            }
         }
         for lines in answers.values_mut() {
             lines.sort();
@@ -126,17 +134,13 @@ fn request(id: &Value, method: &str, params: Option<Value>) -> Value {
     }
 }
 
-/// Lines with one request that has this id, valid or not.
-fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
-    let ids = prop_oneof![
-        6 => Just(json!(id)),
-        2 => Just(json!(format!("s{id}"))),
-        1 => Just(json!(-i64::from(id) - 1)),
-        1 => Just(json!(f64::from(id) + 0.5)),
-        1 => Just(Value::Null),
-        1 => Just(json!(u64::MAX - u64::from(id))),
-    ];
-    let metas = prop_oneof![
+fn cancellation(id: &Value) -> Value {
+    json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}})
+}
+
+/// The `_meta` of a request.
+fn metas() -> impl Strategy<Value = Option<Value>> {
+    prop_oneof![
         4 => Just(None),
         1 => Just(Some(json!({}))),
         1 => Just(Some(Value::Null)),
@@ -148,6 +152,18 @@ fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
         1 => Just(Some(json!({"dev.bailiwick/unknown": 1}))),
         1 => Just(Some(json!({"io.modelcontextprotocol/protocolVersion": "2026-07-28"}))),
         1 => Just(Some(json!({"io.modelcontextprotocol/protocolVersion": "1999-01-01"}))),
+    ]
+}
+
+/// Lines with one request that has this id, valid or not.
+fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
+    let ids = prop_oneof![
+        6 => Just(json!(id)),
+        2 => Just(json!(format!("s{id}"))),
+        1 => Just(json!(-i64::from(id) - 1)),
+        1 => Just(json!(f64::from(id) + 0.5)),
+        1 => Just(Value::Null),
+        1 => Just(json!(u64::MAX - u64::from(id))),
     ];
     let names = prop_oneof![
         6 => Just(json!("echo")),
@@ -165,7 +181,7 @@ fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
         1 => Just(Some(Value::Null)),
         1 => Just(None),
     ];
-    (ids, metas, names, arguments, 0..16_u8).prop_map(move |(id, meta, name, arguments, kind)| {
+    (ids, metas(), names, arguments, 0..16_u8).prop_map(move |(id, meta, name, arguments, kind)| {
         let mut params = Map::from_iter([("name".to_owned(), name)]);
         params.extend(arguments.map(|arguments| ("arguments".to_owned(), arguments)));
         params.extend(meta.clone().map(|meta| ("_meta".to_owned(), meta)));
@@ -180,20 +196,25 @@ fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
             4 => request(&id, "tools/call", None).to_string(),
             5 => request(&id, "tools/call", Some(json!([1]))).to_string(),
             6 => call.to_string().replace("2.0", "1.0"),
-            7 => call.to_string().replacen("\"name\"", "\"extra\":1,\"name\"", 1),
-            8 => call.to_string().replacen("\"id\"", "\"extra\":{},\"id\"", 1),
-            9 => call.to_string().replacen("\"method\"", "\"id\":1,\"method\"", 1),
+            7 => call
+                .to_string()
+                .replacen("\"name\"", "\"extra\":1,\"name\"", 1),
+            8 => call
+                .to_string()
+                .replacen("\"id\"", "\"extra\":{},\"id\"", 1),
+            9 => call
+                .to_string()
+                .replacen("\"method\"", "\"id\":1,\"method\"", 1),
             10 => call.to_string().chars().rev().collect(),
             11 => format!(" {call}\t"),
             12 => {
                 // A duplicate of a request that is open until it is cancelled.
                 let held = json!({"name": "echo", "arguments": {"path": "/r/a"}});
-                let cancel = json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": id}});
                 return vec![
                     request(&id, "tools/call", Some(held)).to_string(),
                     request(&id, "ping", None).to_string(),
                     call.to_string(),
-                    cancel.to_string(),
+                    cancellation(&id).to_string(),
                 ];
             }
             _ => call.to_string(),
@@ -202,21 +223,47 @@ fn lines(id: u32) -> impl Strategy<Value = Vec<String>> {
     })
 }
 
-fn conversation() -> impl Strategy<Value = Vec<String>> {
+/// The lines that follow a handshake.
+#[derive(Clone, Debug)]
+struct Conversation {
+    revision: &'static str,
+    lines: Vec<String>,
+}
+
+fn conversation() -> impl Strategy<Value = Conversation> {
     let each: Vec<_> = (0..24).map(|id| lines(id).boxed()).collect();
-    each.prop_map(|lines| lines.concat())
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    let level = request(
+        &json!("level"),
+        "logging/setLevel",
+        Some(json!({"level": "debug"})),
+    );
+    let first = prop_oneof![
+        Just(Vec::new()),
+        Just(vec![initialized.to_string()]),
+        Just(vec![initialized.to_string(), level.to_string()]),
+    ];
+    // Only the first of these has batches.
+    let revision = prop_oneof![Just("2025-03-26"), Just("2025-06-18")];
+    (revision, first, each, 0..24_usize).prop_map(|(revision, first, each, batched)| {
+        let mut each = each;
+        let batch = each.split_off(batched).concat();
+        let mut lines = [first, each.concat()].concat();
+        lines.extend((!batch.is_empty()).then(|| format!("[{}]", batch.join(","))));
+        Conversation { revision, lines }
+    })
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
-    fn direct_answers_equal_those_of_rmcp(lines in conversation()) {
+    fn direct_answers_equal_those_of_rmcp(conversation in conversation()) {
         let tokio = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         tokio.block_on(async {
             let (runtime, worker, _root) = worker().await;
-            let direct = answers(&worker, &lines, true).await;
-            let by_rmcp = answers(&worker, &lines, false).await;
+            let direct = answers(&worker, &conversation, true).await;
+            let by_rmcp = answers(&worker, &conversation, false).await;
             prop_assert_eq!(direct, by_rmcp);
             runtime.shutdown().await;
             Ok(())

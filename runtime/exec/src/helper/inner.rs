@@ -45,16 +45,16 @@ pub(super) fn receive(socket: &UnixStream) -> io::Result<(Vec<u8>, Handles)> {
     Ok((body, handles))
 }
 
-pub(super) fn run(host: UnixStream) -> i32 {
-    match start(&host) {
+pub(super) fn run(host: &UnixStream) -> i32 {
+    match start(host) {
         Ok(program) => {
-            exit_with_host(&host);
-            report_cpu_time(&host);
+            exit_with_host(host);
+            report_cpu_time(host);
             let status = reap(program);
-            report(&host, &Report::Exited { status });
+            report(host, &Report::Exited { status });
             0
         }
-        Err(failed) => failed.send(&host),
+        Err(failed) => failed.send(host),
     }
 }
 

@@ -26,18 +26,18 @@ use crate::spec::{Layer, Mount, SandboxSpec};
 static REAPING: Mutex<()> = Mutex::new(());
 
 /// Starts the program, and kills all that it left when it ends.
-pub(super) fn run(host: UnixStream) -> i32 {
-    match start(&host) {
+pub(super) fn run(host: &UnixStream) -> i32 {
+    match start(host) {
         Ok(program) => {
-            kill_with_host(&host);
+            kill_with_host(host);
             let status = reap_until(program);
             kill_all();
-            report(&host, &Report::Exited { status });
+            report(host, &Report::Exited { status });
             0
         }
         Err(failed) => {
             kill_all();
-            failed.send(&host)
+            failed.send(host)
         }
     }
 }
@@ -96,8 +96,8 @@ fn unexpected(report: &Report) -> Failed {
 }
 
 /// Confines this process and becomes the program.
-pub(super) fn confined(socket: UnixStream) -> i32 {
-    become_program(&socket).send(&socket)
+pub(super) fn confined(socket: &UnixStream) -> i32 {
+    become_program(socket).send(socket)
 }
 
 /// Returns only if that fails.

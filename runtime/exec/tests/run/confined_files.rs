@@ -56,7 +56,7 @@ async fn naive_file_tool_cannot_leave_the_roots() {
         worker
             .call("naive", arguments)
             .await
-            .map(|outcome| outcome.text().to_owned())
+            .map(|outcome| outcome.text())
     };
     let required = ConfineFiles::Required;
     assert_eq!(read(required, root.path()).await.unwrap(), "text");
