@@ -3,7 +3,7 @@ import type { Page } from "@playwright/test";
 
 import { BAD, CHANGE, ConsoleFake, START, agent, call, details, expectAccessible, statement } from "./console-fake.ts";
 import { RUN } from "./fake-api.ts";
-import { calm, expect, press, test } from "./fixtures.ts";
+import { calm, expect, press, stopClock, test } from "./fixtures.ts";
 
 const rows = (page: Page) => page.getByRole("list", { name: "Calls" }).locator("> .list > [role=listitem]");
 /** The button of the call whose sentence starts with a text; a number in it is whole. */
@@ -334,11 +334,13 @@ test("an agent is paused and resumed", async ({ page, site }) => {
   const host = new ConsoleFake();
   host.state.agents = family();
   await host.open(page, site, "activity");
+  await stopClock(page);
   await aside(page).getByRole("button", { name: "tests" }).click();
   const button = page.getByRole("button", { name: /^Pause(?!d)/ });
   // The button appeared under a possible press, so this one is ignored.
   await button.click();
   expect(host.to("pause")).toEqual([]);
+  await page.clock.resume();
   await press(page, button);
   await expect.poll(() => host.to("pause")).toEqual([{ worker: `${RUN}-2`, paused: true }]);
   host.state.agents = family().map((one) => (one["worker"] === `${RUN}-2` ? { ...one, paused: true } : one));
@@ -370,13 +372,17 @@ test("an agent is stopped only after saying what that means", async ({ page, sit
   await host.open(page, site, "activity");
   await aside(page).getByRole("button", { name: "tests" }).click();
   const stop = page.getByRole("button", { name: "Stop" });
-  await press(page, stop);
+  await expect(stop).toBeEnabled();
+  await calm(page);
+  await stopClock(page);
+  await stop.click();
   await expect(stop).toHaveText("Stop tests and 1 sub-agent");
   await expect(stop).toHaveAccessibleDescription(/^Stopping revokes everything that main\/tests and 1 sub-agent may do\..*This cannot be undone\.$/);
   await expect(stop).toBeFocused();
   // The second press of a double press is ignored.
   await stop.click();
   expect(host.to("stop-worker")).toEqual([]);
+  await page.clock.resume();
   await page.keyboard.press("Escape");
   await expect(stop).toHaveText("Stop…");
   await press(page, stop);

@@ -113,6 +113,11 @@ export async function calm(page: Page): Promise<void> {
   await page.clock.runFor(CALM);
 }
 
+/** Stops the page's clock, which must be installed, so that no time passes between two presses on a busy machine. */
+export async function stopClock(page: Page): Promise<void> {
+  await page.clock.pauseAt((await page.evaluate(() => Date.now())) + 1000);
+}
+
 /** Presses a button when presses are accepted. */
 export async function press(page: Page, button: Locator): Promise<void> {
   await expect(button).toBeEnabled();

@@ -3,7 +3,7 @@ import type { Page } from "@playwright/test";
 
 import { BAD, ConsoleFake, START, agent, expectAccessible, grant, statement } from "./console-fake.ts";
 import { RUN, SOURCE } from "./fake-api.ts";
-import { calm, expect, press, test } from "./fixtures.ts";
+import { calm, expect, press, stopClock, test } from "./fixtures.ts";
 
 const rules = (page: Page) => page.locator("li.rule");
 const form = (page: Page) => page.locator("details.card");
@@ -91,12 +91,14 @@ test("a rule is suggested only on request, and added only on request", async ({ 
   expect(host.to("suggestions")).toEqual([{ run: RUN, agent: "main/worker-3", session: "main", worker: `${RUN}-3` }]);
   const suggestion = { run: RUN, agent: "main/worker-3", pattern: "write:file:/a/b", reach: "beneath", operations: ["change"], covers: "change /a/b and everything in it", spares: 3, holder: { session: { session: "main", worker: 3 } }, lifetime: "session" };
   host.answers.set("suggestions", { suggestion });
+  await stopClock(page);
   await ask.click();
   await expect(page.getByText("You allowed 3 calls like this. Allow it to change /a/b and everything in it until its session ends?")).toBeVisible();
   const add = page.getByRole("button", { name: "Add this rule" });
   // The button appeared under a possible press, so this one is ignored.
   await add.click();
   expect(host.to("grant")).toEqual([]);
+  await page.clock.resume();
   await press(page, add);
   await expect(add).toHaveCount(0);
   const { spares: _spares, agent: _agent, covers: _covers, ...given } = suggestion;
@@ -132,12 +134,15 @@ test("a rule is revoked after a second press", async ({ page, site }) => {
   await host.open(page, site, "permissions");
   const button = rules(page).nth(1).getByRole("button", { name: /^Revoke/ });
   await expect(button).toHaveAccessibleName(/^Revoke: main\/tests may read \/a/);
-  await press(page, button);
+  await calm(page);
+  await stopClock(page);
+  await button.click();
   await expect(button).toHaveText("Revoke this rule");
   await expect(button).toBeFocused();
   // The second press of a double press is ignored.
   await button.click();
   expect(host.to("revoke")).toEqual([]);
+  await page.clock.resume();
   await press(page, button);
   await expect.poll(() => host.to("revoke")).toEqual([{ grants: [`${RUN}-2`] }]);
   await expect(page.getByText("1 rule was revoked. 1 call had begun and may still finish.")).toBeVisible();
