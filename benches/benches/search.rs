@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bailiwick::{Policy, Runtime, Worker, WorkerSpec};
-use bailiwick_benches::{Benchmark, Target, multi_thread, run_task};
+use bailiwick_benches::{Benchmark, Target, brief, multi_thread, run_task};
 use bailiwick_fs::{FindOutput, GrepOutput};
 use grep_regex::RegexMatcher;
 use grep_searcher::SearcherBuilder;
@@ -18,9 +18,16 @@ use ignore::{WalkBuilder, WalkState};
 use serde_json::{Value, json};
 
 const DIRECTORIES: usize = 1_200;
-const FILES: usize = 20_000;
 /// Every 50th file has the text.
-const MATCHING: usize = FILES / 50;
+const MATCHING_EACH: usize = 50;
+
+fn files() -> usize {
+    if brief() { 1_000 } else { 20_000 }
+}
+
+fn matching() -> usize {
+    files() / MATCHING_EACH
+}
 
 fn main() {
     let tokio = multi_thread().unwrap();
@@ -43,13 +50,13 @@ fn main() {
             run_task(tokio, async move {
                 for _ in 0..n {
                     let outcome = worker.call(tool, arguments.clone()).await.unwrap();
-                    assert_eq!(count(&outcome), MATCHING);
+                    assert_eq!(count(&outcome), matching());
                 }
             });
         }
     };
     let found = |outcome: &bailiwick::Outcome| outcome.output::<FindOutput>().unwrap().paths.len();
-    let matching =
+    let matches =
         |outcome: &bailiwick::Outcome| outcome.output::<GrepOutput>().unwrap().files.len();
 
     let find = json!({ "pattern": "*-match.txt", "limit": 1_000 });
@@ -75,7 +82,7 @@ fn main() {
                 let hit = name.is_some_and(|name| name.ends_with("-match.txt"));
                 count.fetch_add(usize::from(hit), Ordering::Relaxed);
             });
-            assert_eq!(count.into_inner(), MATCHING);
+            assert_eq!(count.into_inner(), matching());
         }
     });
     names.run();
@@ -94,7 +101,7 @@ fn main() {
         });
     }
     let target = rg.map_or(Target::None, |_| Target::Times(0.8));
-    lines = lines.case("worker.call", target, 1, call("grep", grep, matching));
+    lines = lines.case("worker.call", target, 1, call("grep", grep, matches));
     lines = lines.case("ignore + grep-searcher", Target::None, 1, |n| {
         let matcher = RegexMatcher::new("needle in a haystack").unwrap();
         for _ in 0..n {
@@ -107,7 +114,7 @@ fn main() {
                 });
                 searcher.search_path(&matcher, path, sink).unwrap();
             });
-            assert_eq!(count.into_inner(), MATCHING);
+            assert_eq!(count.into_inner(), matching());
         }
     });
     lines.run();
@@ -117,11 +124,11 @@ fn main() {
 fn fill(root: &Path) {
     std::fs::create_dir(root.join(".git")).unwrap();
     std::fs::write(root.join(".gitignore"), "*.o\ntarget/\n!keep.o\n").unwrap();
-    for n in 0..FILES {
+    for n in 0..files() {
         let number = n % DIRECTORIES;
         let dir = root.join(format!("part{:02}/dir{:02}", number / 40, number % 40));
         std::fs::create_dir_all(&dir).unwrap();
-        let matches = n % (FILES / MATCHING) == 0;
+        let matches = n % MATCHING_EACH == 0;
         let name = format!("file{n:05}{}.txt", if matches { "-match" } else { "" });
         let mut text =
             "a line of sixty-three bytes, so that the file looks like a text\n".repeat(60);
@@ -170,6 +177,6 @@ fn run(times: u32, program: &str, arguments: &[&str], root: &Path) {
         let mut command = Command::new(program);
         let output = command.args(arguments).current_dir(root).output().unwrap();
         let lines = output.stdout.iter().filter(|byte| **byte == b'\n').count();
-        assert_eq!(lines, MATCHING);
+        assert_eq!(lines, matching());
     }
 }
