@@ -77,7 +77,6 @@ const DEFAULT_CONCURRENT: u32 = 4;
 pub struct Commands {
     helper: Helper,
     system: Vec<PathBuf>,
-    path: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     limits: Limits,
     programs: Programs,
@@ -100,12 +99,10 @@ impl Commands {
     /// Creates the tool with the default system directories and limits.
     #[must_use]
     pub fn new() -> Self {
-        let path: Vec<PathBuf> = programs::PATH.iter().map(PathBuf::from).collect();
         Self {
             helper: Helper::default(),
             system: programs::SYSTEM.iter().map(PathBuf::from).collect(),
-            programs: Programs::new(&path),
-            path,
+            programs: Programs::new(programs::PATH.iter().map(PathBuf::from).collect()),
             env: BTreeMap::new(),
             limits: Limits::default(),
             kept: None,
@@ -173,8 +170,7 @@ impl Commands {
     /// these are `/usr/local/bin`, `/usr/bin` and `/bin`.
     #[must_use]
     pub fn search(mut self, directory: impl Into<PathBuf>) -> Self {
-        self.path.insert(0, directory.into());
-        self.programs = Programs::new(&self.path);
+        self.programs.path.insert(0, directory.into());
         self
     }
 
@@ -263,6 +259,7 @@ impl Commands {
     /// The environment of a command.
     fn variables(&self, job: &Command) -> BTreeMap<String, String> {
         let path: Vec<_> = self
+            .programs
             .path
             .iter()
             .map(|path| path.to_string_lossy())

@@ -4,7 +4,6 @@
     reason = "reads the system directories that the host names, which are not roots"
 )]
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -53,22 +52,43 @@ pub(crate) fn mounts<'p>(paths: impl IntoIterator<Item = &'p PathBuf>) -> Vec<Mo
     mounts
 }
 
-/// The programs in `path` by name; the first directory that has a name decides.
-pub(crate) fn programs(path: &[PathBuf]) -> BTreeMap<String, PathBuf> {
+/// The program `name` of the first directory in `path` that has it.
+pub(crate) fn find(path: &[PathBuf], name: &str) -> Option<PathBuf> {
     use std::os::unix::fs::PermissionsExt as _;
-    let mut programs = BTreeMap::new();
-    for folder in path {
-        let Ok(entries) = fs::read_dir(folder) else {
-            continue;
-        };
-        for entry in entries.flatten() {
-            let found = entry.path();
-            let is_program = fs::metadata(&found)
-                .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0);
-            if let (true, Ok(name)) = (is_program, entry.file_name().into_string()) {
-                programs.entry(name).or_insert(found);
-            }
+    let mut files = path.iter().map(|folder| folder.join(name));
+    files.find(|file| {
+        fs::metadata(file)
+            .is_ok_and(|data| data.is_file() && data.permissions().mode() & 0o111 != 0)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[test]
+    fn first_directory_with_an_executable_file_decides() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = ["a", "b"].map(|name| temp.path().join(name));
+        for (file, mode) in [
+            ("a/data", 0o644),
+            ("b/data", 0o755),
+            ("a/both", 0o755),
+            ("b/both", 0o755),
+            ("a/text", 0o644),
+        ] {
+            let file = temp.path().join(file);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(&file, fs::Permissions::from_mode(mode)).unwrap();
+        }
+        fs::create_dir(path[1].join("directory")).unwrap();
+        assert_eq!(find(&path, "data"), Some(path[1].join("data")));
+        assert_eq!(find(&path, "both"), Some(path[0].join("both")));
+        for name in ["text", "directory", "missing", "..", ""] {
+            assert_eq!(find(&path, name), None, "{name}");
         }
     }
-    programs
 }

@@ -15,6 +15,7 @@ use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, Code, Scope};
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
+use crate::programs;
 use crate::spec::FileIdentity;
 
 /// Maximum size of a program, in bytes.
@@ -47,23 +48,24 @@ impl Program {
     }
 }
 
-/// The installed programs by name.
+/// The installed programs.
 #[derive(Clone, Debug)]
 pub(super) struct Programs {
-    by_name: BTreeMap<String, PathBuf>,
+    /// Directories in which they are looked up, the first one first.
+    pub(super) path: Vec<PathBuf>,
     /// The hashes of those that were used.
     hashed: Arc<Mutex<BTreeMap<PathBuf, Hashed>>>,
 }
 
 impl Programs {
-    pub(super) fn new(path: &[PathBuf]) -> Self {
+    pub(super) fn new(path: Vec<PathBuf>) -> Self {
         Self {
-            by_name: crate::programs::programs(path),
+            path,
             hashed: Arc::default(),
         }
     }
 
-    /// The program and its scope.
+    /// The program and its scope. Reads only metadata, of at most one file per directory.
     pub(super) fn find(
         &self,
         name: &str,
@@ -76,19 +78,18 @@ impl Programs {
                 .map_err(invalid)
         };
         if !name.contains('/') {
-            let found = self.by_name.get(name).ok_or_else(|| {
+            let found = programs::find(&self.path, name).ok_or_else(|| {
                 let message = format!("`{}` is not an installed program", escape(name));
                 CallError::new(Code::NotFound, message)
             })?;
-            return Ok((Program::System(found.clone()), scope(name)?));
+            return Ok((Program::System(found), scope(name)?));
         }
         // A program of the system by its path is the same program as by its name.
-        let by_path = self
-            .by_name
-            .iter()
-            .find(|(_, path)| path.to_str() == Some(name));
-        if let Some((name, path)) = by_path {
-            return Ok((Program::System(path.clone()), scope(name)?));
+        if let Some((_, short)) = name.rsplit_once('/')
+            && let Some(found) = programs::find(&self.path, short)
+            && found.to_str() == Some(name)
+        {
+            return Ok((Program::System(found), scope(short)?));
         }
         let path = names.path(name)?;
         let scope = scope(path.as_str())?;
