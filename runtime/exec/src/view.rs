@@ -2,7 +2,8 @@
 //!
 //! An entry of the roots gets a mount of its own if its rights differ from those of the directory that contains it. The
 //! entries of a directory are judged only if a rule of the policy may match something beneath it. Names that are created
-//! while the command runs get the rights of their directory.
+//! while the command runs get the rights of their directory. A directory that contains an entry with other rights gets a mount,
+//! too: nobody can rename it then.
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -219,6 +220,7 @@ impl View<'_> {
             self.rights(path)
         };
         let at = || PathBuf::from(path.as_str());
+        let first = self.mounts.len();
         if rights != outer {
             self.push(match (outer, rights) {
                 (_, Rights::None) => Mount::Hidden { at: at() },
@@ -242,6 +244,21 @@ impl View<'_> {
                 Err(error) => return Err(unreadable(path, error)),
             };
             self.add_entries(place, inner.as_fd(), path, rights, depth + 1)?;
+            let could_be_renamed = outer == Rights::Write && rights == Rights::Write;
+            if could_be_renamed && self.changes == Changes::Live && self.mounts.len() > first {
+                self.pin(first, at())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a directory that contains the mounts from `first` on a mount of its own. Otherwise a command could rename it, and
+    /// what it contains would get other rights by its new path.
+    fn pin(&mut self, first: usize, at: PathBuf) -> Result<(), CallError> {
+        let writable = true;
+        self.push(Mount::Within { at, writable })?;
+        if let Some(mounts) = self.mounts.get_mut(first..) {
+            mounts.rotate_right(1);
         }
         Ok(())
     }

@@ -200,7 +200,11 @@ fn allow(
 /// The reason why the kernel does not support it.
 pub(super) fn seccomp(network: Network, files: Files) -> Result<(), String> {
     // The filter that is installed last decides first; the stricter result of both holds.
-    let unknown = BTreeMap::from([(libc::SYS_clone3, Vec::new())]);
+    // A filter sees neither the flags of `clone3` nor the mode of `openat2`; programs then use the older calls.
+    let unknown = BTreeMap::from([
+        (libc::SYS_clone3, Vec::new()),
+        (libc::SYS_openat2, Vec::new()),
+    ]);
     for (rules, errno) in [
         (unknown, libc::ENOSYS),
         (
@@ -243,6 +247,7 @@ fn forbidden(
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, _>>()?,
     );
+    rules.extend(modes_of_other_users()?);
     let sockets = match (network, files) {
         (Network::Proxy, Files::Mounted) => sockets_other_than_tcp()?,
         // The proxy needs a network namespace.
@@ -259,6 +264,54 @@ fn forbidden(
         for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
             rules.insert(call, vec![not_zero(0)?, not_zero(1)?]);
         }
+    }
+    Ok(rules)
+}
+
+/// The calls that set the set-user-ID or the set-group-ID bit, with the arguments for which they do: other users of the
+/// machine could run such a file with the rights of its owner.
+fn modes_of_other_users() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+    // `fchmodat2`, which has this number on all architectures.
+    const FCHMODAT2: i64 = 452;
+    // `O_TMPFILE` without `O_DIRECTORY`.
+    let unnamed = (libc::O_TMPFILE & !libc::O_DIRECTORY).unsigned_abs().into();
+    let create = libc::O_CREAT.unsigned_abs().into();
+    let bits = [libc::S_ISUID, libc::S_ISGID].map(u64::from);
+    let masked = |argument, bits: u64| {
+        let operator = SeccompCmpOp::MaskedEq(bits);
+        SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, bits)
+    };
+    let mut rules = BTreeMap::new();
+    for (call, mode) in [
+        (libc::SYS_fchmod, 1),
+        (libc::SYS_fchmodat, 2),
+        (FCHMODAT2, 2),
+        (libc::SYS_mkdirat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_chmod, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_creat, 1),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_mkdir, 1),
+    ] {
+        let each = bits.map(|bit| SeccompRule::new(vec![masked(mode, bit)?]));
+        rules.insert(call, each.into_iter().collect::<Result<_, _>>()?);
+    }
+    for (call, flags) in [
+        (libc::SYS_openat, 2),
+        #[cfg(target_arch = "x86_64")]
+        (libc::SYS_open, 1),
+    ] {
+        let mut each = Vec::new();
+        for (bit, flag) in bits
+            .into_iter()
+            .flat_map(|bit| [(bit, create), (bit, unnamed)])
+        {
+            // Without these flags, there is no mode.
+            let conditions = vec![masked(flags, flag)?, masked(flags + 1, bit)?];
+            each.push(SeccompRule::new(conditions)?);
+        }
+        rules.insert(call, each);
     }
     Ok(rules)
 }

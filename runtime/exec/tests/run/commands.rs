@@ -139,6 +139,45 @@ async fn protected_names_cannot_be_changed_by_a_command() {
 }
 
 #[tokio::test]
+async fn directories_above_a_denied_path_cannot_be_renamed() {
+    let root = tempfile::tempdir().unwrap();
+    for directory in ["s/d/e", "free/d"] {
+        fs::create_dir_all(root.path().join(directory)).unwrap();
+    }
+    fs::write(root.path().join("s/d/key"), "the secret").unwrap();
+    fs::write(root.path().join("s/d/fixed"), "old").unwrap();
+    let runtime = runtime(root.path()).await;
+    let policy = everything()
+        .deny_glob("s/d/key")
+        .deny("write:file:/repo/s/d/fixed");
+    let worker = worker(&runtime, policy).await;
+    let script = "mv s t; mv s/d s/x; mkdir u; mv s/d u/d; cat */d/key s/x/key; echo x > s/x/fixed; echo x > t/d/fixed; \
+                  mv free other; mv s/d/e s/d/f; echo new > s/d/f/new; mv s/d/f/new s/d/new";
+    let output = shell(&worker, script).await;
+    assert!(!output.stdout.contains("the secret"), "{output:?}");
+    assert_eq!(fs::read(root.path().join("s/d/fixed")).unwrap(), b"old");
+    // Other entries can be renamed.
+    assert!(root.path().join("other/d").exists());
+    assert!(root.path().join("s/d/new").exists(), "{output:?}");
+}
+
+#[tokio::test]
+async fn command_cannot_leave_files_that_run_with_the_rights_of_their_owner() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let script = "cp /bin/true a; chmod 4755 a && echo hole; chmod u+s a && echo hole; chmod g+s a && echo hole; chmod 755 a && echo allowed; \
+                  install -m 4755 /bin/true b && echo hole; mkdir -m 2755 c && echo hole; mkdir -m 755 d && echo allowed";
+    let output = shell(&worker, script).await;
+    assert_eq!(output.stdout, "allowed\nallowed\n", "{output:?}");
+    use std::os::unix::fs::PermissionsExt as _;
+    for entry in fs::read_dir(root.path()).unwrap() {
+        let mode = entry.unwrap().metadata().unwrap().permissions().mode();
+        assert_eq!(mode & 0o6000, 0, "{mode:o}");
+    }
+}
+
+#[tokio::test]
 async fn protected_names_that_a_command_creates_are_reported() {
     let root = tempfile::tempdir().unwrap();
     let runtime = runtime(root.path()).await;

@@ -17,6 +17,10 @@ calls = {
     "unshare_user": (272 if x86 else 97, [0x10000000]),
     "clone_user": (56 if x86 else 220, [0x10000000 | 17, 0, 0, 0, 0]),
     "clone3": (435, [0, 0]),
+    "openat2": (437, [-100, b"/work", 0, 24]),
+    "create_setuid": (257 if x86 else 56, [-100, b"/work/a", 0o101, 0o4755]),
+    "create_unnamed_setgid": (257 if x86 else 56, [-100, b"/work", 0o20200001, 0o2755]),
+    "fchmodat2": (452, [-100, b"/work", 0o4755, 0]),
     "io_uring": (425, [8, 0]),
     "bpf": (321 if x86 else 280, [0, 0, 0]),
     "keyctl": (250 if x86 else 219, [0, -3, 0]),
@@ -35,7 +39,7 @@ for name, (number, arguments) in calls.items():
             print(name, flush=True)
             os._exit(0)
         print(name)
-    elif ctypes.get_errno() != (38 if name == "clone3" else 1):
+    elif ctypes.get_errno() != (38 if name in ("clone3", "openat2") else 1):
         print(name, os.strerror(ctypes.get_errno()))
 for family, kind in [("AF_INET", "SOCK_STREAM"), ("AF_INET", "SOCK_DGRAM"), ("AF_UNIX", "SOCK_STREAM"), ("AF_NETLINK", "SOCK_RAW"), ("AF_PACKET", "SOCK_RAW")]:
     try:
