@@ -231,7 +231,7 @@ impl<'s> Sequence<'s> {
         None
     }
 
-    /// Inspects what is at `path` after the moves so far; its items have their paths after them.
+    /// Inspects what is at `path` after the steps so far, except what they wrote; its items have their paths after them.
     fn inspect(&self, path: &VirtualPath) -> Result<Inspected, Interrupt> {
         let disk = self.on_disk(path)?;
         let mut inspected = inspect(self.permit, &disk, TemporaryFiles::Included)?;
@@ -239,6 +239,31 @@ impl<'s> Sequence<'s> {
             for item in &mut inspected.items {
                 item.path = target::relocated(&item.path, &disk, path)?;
             }
+        }
+        inspected.items.retain(|item| {
+            let known = self.simulated(&item.path);
+            known.is_none_or(|known| known.state != State::Absent)
+        });
+        let known = self.known.iter();
+        let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
+        let mut moved = Vec::new();
+        for (path, known) in known.filter(|(_, known)| known.state != State::Absent) {
+            let Some(meta) = known.meta else { continue };
+            if inspected.items.iter().all(|item| item.path != *path) {
+                moved.push(Item {
+                    path: path.clone(),
+                    meta,
+                });
+                if known.is_directory() && !known.is_new {
+                    moved.extend(self.inspect(path)?.items);
+                }
+            }
+        }
+        if !moved.is_empty() {
+            inspected.items.extend(moved);
+            // Directories before their contents.
+            inspected.items.sort_by(|a, b| a.path.cmp(&b.path));
+            inspected.items.dedup_by(|a, b| a.path == b.path);
         }
         Ok(inspected)
     }
@@ -532,14 +557,13 @@ impl<'s> Sequence<'s> {
             Some(planned.before)
         });
         let before = earlier.unwrap_or(current);
+        if before.state != State::Absent {
+            let planned = self.remove_step(path.clone(), state, before, inspected.as_ref())?;
+            self.plan(planned);
+        }
         self.known
             .retain(|known, _| known == &path || !known.starts_with(&path));
-        self.known.insert(path.clone(), Known::absent());
-        if before.state == State::Absent {
-            return Ok(());
-        }
-        let planned = self.remove_step(path, state, before, inspected.as_ref())?;
-        self.plan(planned);
+        self.known.insert(path, Known::absent());
         Ok(())
     }
 

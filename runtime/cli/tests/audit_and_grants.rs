@@ -601,7 +601,7 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
     );
     let text = workspace.stdout(&["grants", "grants"]);
     let rows: Vec<&str> = text.lines().collect();
-    assert_eq!(rows.len(), 5, "{text}");
+    assert_eq!(rows.len(), 6, "{text}");
     assert!(rows[0].starts_with("GRANT"), "{text}");
     assert!(
         rows[1].starts_with("g1") && rows[1].ends_with("write:file:/repo/src"),

@@ -16,7 +16,7 @@ use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -400,6 +400,7 @@ struct Inner {
     directory: PathBuf,
     set_aside: Option<SetAside>,
     store: Mutex<Store>,
+    opener: Opener,
 }
 
 /// A damaged journal that was moved aside.
@@ -481,6 +482,10 @@ impl Journal {
         if let Some(set_aside) = &set_aside {
             tracing::error!("{set_aside}");
         }
+        let opener = Opener::start().map_err(|source| JournalError::Open {
+            directory: directory.to_path_buf(),
+            source,
+        })?;
         let mut run = [0; 8];
         getrandom::fill(&mut run).map_err(|error| JournalError::Open {
             directory: directory.to_path_buf(),
@@ -494,6 +499,7 @@ impl Journal {
             directory,
             set_aside,
             store: Mutex::new(store),
+            opener,
         });
         let hold = Hold::Locked(Arc::new(Lease(Arc::clone(&inner))));
         Ok(Self {
@@ -608,7 +614,8 @@ impl Journal {
         });
         let payload = Payload::of(&record, kept.as_deref().unwrap_or_default());
         let payload = payload.ok_or(JournalError::TooLarge)?;
-        let change = self.inner.store.lock().append(record, &payload, at_ms)?;
+        self.make_room(at_ms)?;
+        let change = self.inner.store.lock().append(record, &payload)?;
         Ok(OpenChange {
             journal: self.clone(),
             change,
@@ -616,12 +623,23 @@ impl Journal {
         })
     }
 
+    /// Begins another segment if the newest one is full.
+    fn make_room(&self, now_ms: u64) -> Result<(), JournalError> {
+        if !self.inner.store.lock().is_full() {
+            return Ok(());
+        }
+        let inner = Arc::clone(&self.inner);
+        let rotate = move || inner.store.lock().rotate_if_full(now_ms);
+        self.inner.opener.run(rotate)?
+    }
+
     fn record(&self, record: Record) {
         let payload = Payload::of(&record, &[]);
+        let room = self.make_room(wall_clock());
         let mut store = self.inner.store.lock();
-        let written = payload
-            .ok_or(JournalError::TooLarge)
-            .and_then(|payload| store.append(record.clone(), &payload, wall_clock()));
+        let written = room
+            .and_then(|()| payload.ok_or(JournalError::TooLarge))
+            .and_then(|payload| store.append(record.clone(), &payload));
         if let Err(error) = written {
             // The change has happened. After a restart its end is determined by the state of the files.
             tracing::error!(%error, "the end of a change could not be recorded");
@@ -670,7 +688,36 @@ impl Journal {
 
     /// The bytes that undo a change; `None` if it was dropped.
     fn inverse(&self, change: ChangeId) -> Result<Option<Vec<u8>>, JournalError> {
-        self.inner.store.lock().opaque(change)
+        let inner = Arc::clone(&self.inner);
+        let read = move || inner.store.lock().opaque(change);
+        self.inner.opener.run(read)?
+    }
+}
+
+/// A thread that opens the files of a journal: the threads of file tools can open nothing outside the roots.
+struct Opener(mpsc::Sender<Box<dyn FnOnce() + Send>>);
+
+impl Opener {
+    fn start() -> io::Result<Self> {
+        let (jobs, queue) = mpsc::channel::<Box<dyn FnOnce() + Send>>();
+        let thread = std::thread::Builder::new().name("bailiwick-journal".to_owned());
+        thread.spawn(move || queue.into_iter().for_each(|job| job()))?;
+        Ok(Self(jobs))
+    }
+
+    /// Runs `work` on the thread and waits for its result.
+    fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, JournalError> {
+        let (port, answer) = mpsc::sync_channel(1);
+        let job = move || {
+            // The receiver waits.
+            let _ = port.send(work());
+        };
+        let sent = self.0.send(Box::new(job));
+        sent.map_err(|_| JournalError::Broken)?;
+        answer.recv().map_err(|_| JournalError::Broken)
     }
 }
 

@@ -254,12 +254,10 @@ impl Store {
         &mut self,
         record: Record,
         payload: &Payload,
-        now_ms: u64,
     ) -> Result<ChangeId, JournalError> {
         if self.broken {
             return Err(JournalError::Broken);
         }
-        self.rotate_if_full(now_ms)?;
         let frame = payload.frame(self.next);
         let length = frame.len() as u64;
         let Some(last) = self.segments.back_mut() else {
@@ -304,14 +302,20 @@ impl Store {
         self.index.add(0, nowhere, record);
     }
 
-    fn rotate_if_full(&mut self, now_ms: u64) -> Result<(), JournalError> {
-        let Some(last) = self.segments.back() else {
+    /// Whether the next record needs another segment.
+    pub(super) fn is_full(&self) -> bool {
+        self.segments.back().is_some_and(|last| {
+            last.bytes >= self.limits.bytes / SEGMENTS || last.changes >= MAX_CHANGES / SEGMENTS
+        })
+    }
+
+    /// Begins another segment if the newest one is full.
+    pub(super) fn rotate_if_full(&mut self, now_ms: u64) -> Result<(), JournalError> {
+        let Some(last) = self.segments.back().filter(|_| self.is_full()) else {
             return Ok(());
         };
-        let full =
-            last.bytes >= self.limits.bytes / SEGMENTS || last.changes >= MAX_CHANGES / SEGMENTS;
-        if !full {
-            return Ok(());
+        if self.broken {
+            return Err(JournalError::Broken);
         }
         let (segment, file) = create(self.lock.folder(), last.number + 1)?;
         self.file = file;
