@@ -7,6 +7,7 @@ mod doctor;
 mod durability;
 mod grants;
 mod http;
+mod journal;
 mod run;
 mod servers;
 #[cfg(test)]
@@ -29,11 +30,14 @@ use serde_json::json;
 pub(crate) use audit::{HistoryCommand, VerifyCommand};
 pub(crate) use command::{Ask, ServeFlags};
 pub(crate) use grants::{GrantsCommand, TemplatesCommand};
+pub(crate) use journal::JournalCommand;
+use journal::UndoFlags;
 use run::RunFlags;
 pub(crate) use servers::{INPUT_PREFIX, ServersOptions, input_variable_suffix};
 pub(crate) use when::format_time;
 
 use crate::bounded_file::{self, ReadError};
+use crate::journal::{UndoOptions, Which};
 use crate::run::RunOptions;
 use bailiwick::config::{ConfigError, ConfigSource, ConfigSources, Key};
 use bailiwick::describe::UnknownSection;
@@ -57,6 +61,10 @@ pub(crate) enum Invocation {
     Verify(VerifyCommand),
     /// Show or change grants.
     Grants(GrantsCommand),
+    /// List the changes in a journal.
+    Journal(JournalCommand),
+    /// Undo changes.
+    Undo(Box<UndoOptions>),
     /// Show or check templates.
     Templates(TemplatesCommand),
     /// Show third-party servers, and approve tools given as `TOOL@FINGERPRINT`.
@@ -173,6 +181,10 @@ pub(crate) fn parse(
         Some(CliCommand::History(command)) => Invocation::History(command),
         Some(CliCommand::Verify(command)) => Invocation::Verify(command),
         Some(CliCommand::Grants(command)) => Invocation::Grants(command),
+        Some(CliCommand::Journal(command)) => Invocation::Journal(command),
+        Some(CliCommand::Undo(flags)) => {
+            Invocation::Undo(Box::new(undo_options(flags, current_dir)?))
+        }
         Some(CliCommand::Templates(command)) => Invocation::Templates(command),
         Some(CliCommand::Doctor(flags)) => {
             let mut sources = ConfigSources::new();
@@ -304,6 +316,28 @@ fn run_options(
         argv: flags.argv,
         overlay: flags.overlay,
         current_dir: current_dir.cloned(),
+    })
+}
+
+/// Completes the flags of `bailiwick undo`. The root is the current directory by default.
+fn undo_options(
+    flags: UndoFlags,
+    current_dir: Option<&VirtualPath>,
+) -> Result<UndoOptions, CliError> {
+    let mut texts = roots(flags.root);
+    if texts.is_empty() {
+        texts.push(json!(["."]).to_string());
+    }
+    let texts = BTreeMap::from([("roots", texts)]);
+    let sources = ConfigSources::new().with_texts(ConfigSource::Flags, &texts, current_dir)?;
+    Ok(UndoOptions {
+        directory: flags.directory,
+        sources,
+        which: match flags.agent {
+            Some(agent) => Which::Agent(agent),
+            None => Which::Changes(flags.change),
+        },
+        preview: flags.preview,
     })
 }
 

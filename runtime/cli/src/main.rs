@@ -5,6 +5,7 @@ mod bounded_file;
 mod cli;
 mod doctor;
 mod grants;
+mod journal;
 mod logging;
 mod run;
 mod serve;
@@ -53,6 +54,11 @@ fn main() -> ExitCode {
         Ok(Invocation::History(command)) => print_result(audit::history(command)),
         Ok(Invocation::Verify(command)) => print_result(audit::verify(&command)),
         Ok(Invocation::Grants(command)) => print_result(grants::run(command)),
+        Ok(Invocation::Journal(command)) => print_result(journal::list(&command)),
+        Ok(Invocation::Undo(options)) => match tokio::runtime::Runtime::new() {
+            Ok(runtime) => print_result(runtime.block_on(journal::undo(*options))),
+            Err(error) => fail(&error, 1),
+        },
         Ok(Invocation::Templates(command)) => print_result(templates::run(&command)),
         Ok(Invocation::Servers {
             options,
@@ -245,6 +251,7 @@ fn serve(options: Options) -> ExitCode {
         Err(
             error @ (ServeError::Audit(_)
             | ServeError::Grants(_)
+            | ServeError::Journal(_)
             | ServeError::Servers(_)
             | ServeError::RootHolds { .. }),
         ) => fail(&error, USAGE_ERROR),

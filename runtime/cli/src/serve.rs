@@ -30,6 +30,7 @@ use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
 use bailiwick::config::{ConfigSource, RootConfig, config_schema};
+use bailiwick::journal::{Journal, JournalError};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
     BuildError, Config, Deferred, JsonLines, MemoryAudit, Policy, Runtime, RuntimeBuilder,
@@ -60,6 +61,9 @@ pub(crate) enum ServeError {
     /// The grant store cannot be opened.
     #[error(transparent)]
     Grants(#[from] GrantStoreError),
+    /// The journal cannot be opened.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Third-party servers cannot be started.
     #[error(transparent)]
     Servers(#[from] ServerSetupError),
@@ -118,6 +122,8 @@ struct RuntimeOpener {
     secrets: Vec<PathBuf>,
     /// The key of preview tokens that other processes accept.
     preview_key: Option<PreviewKey>,
+    /// The journal, which all runtimes use.
+    journal: Option<Journal>,
 }
 
 /// Scopes of third-party servers that are grantable unless the configuration sets `grantable`.
@@ -201,6 +207,9 @@ impl RuntimeOpener {
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
             builder = builder.keep_out(secret);
         }
+        if let Some(journal) = &self.journal {
+            builder = builder.journal(journal.clone());
+        }
         if self.console.is_some() {
             builder = builder.keep_calls(KeepCalls::default());
         }
@@ -260,6 +269,9 @@ fn runtime_builder(
     }
     if has_files {
         builder = builder.tools(bailiwick_fs::tools_with(options.durability));
+        if options.flags.journal.is_some() {
+            builder = builder.tools(bailiwick_fs::undo_tools(options.durability));
+        }
         if let Some(commands) = &options.commands {
             builder = builder
                 .tools(commands.clone().tools())
@@ -298,7 +310,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     }
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
-    preflight(&options, servers.as_ref()).await?;
+    let journal = preflight(&options, servers.as_ref()).await?;
     if options.commands.is_some() {
         self_test(&Helper::CurrentExe).await.require(&[])?;
     }
@@ -342,6 +354,7 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
         servers: servers.clone(),
         secrets,
         preview_key: preview_key(&options, &config),
+        journal,
     };
     let gateway = Gateway::with_factory(opener, options.trust, about);
     let gateway = approval::ask_client(gateway, options.flags.ask, routes)?;
@@ -421,8 +434,12 @@ fn has_files(options: &Options, config: &Config) -> bool {
     options.servers.is_none() || !config.roots.is_empty()
 }
 
-/// Checks that the roots, the audit file and the grant store can be opened.
-async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(), ServeError> {
+/// Checks that the roots, the audit file and the grant store can be opened. Opens the journal, and completes or rolls back what a
+/// crash interrupted.
+async fn preflight(
+    options: &Options,
+    servers: Option<&ServersFile>,
+) -> Result<Option<Journal>, ServeError> {
     let mut builder = runtime_builder(options, None, None)?;
     if let Some(file) = &options.flags.audit {
         // The first runtime opens it again.
@@ -432,7 +449,15 @@ async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(
     if let Some(file) = &options.flags.grants {
         builder = builder.grant_store(GrantStore::open(file)?);
     }
+    let journal = options.flags.journal.as_ref().map(Journal::open);
+    let journal = journal.transpose()?;
+    if let Some(journal) = &journal {
+        builder = builder.journal(journal.clone());
+    }
     let (runtime, _grants) = builder.build().await?;
+    for recovered in runtime.recovered() {
+        tracing::warn!("{recovered}");
+    }
     runtime.shutdown().await;
     if let Some(servers) = servers {
         let remedy = "use another file with --pins";
@@ -444,7 +469,7 @@ async fn preflight(options: &Options, servers: Option<&ServersFile>) -> Result<(
         let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
         reject_roots_holding(options, &secret::dir(), remedy)?;
     }
-    Ok(())
+    Ok(journal)
 }
 
 /// Rejects roots that are or contain `path`.

@@ -17,6 +17,7 @@ use crate::response;
 use crate::routes::{self, ApiResult, AppState, json_response};
 use crate::state::{ConsoleState, SourceState, now_ms};
 use bailiwick::activity::RecentCall;
+use bailiwick::journal::ChangeId;
 use bailiwick::permission::{AuthorityError, DecidedBy};
 use bailiwick::{Runtime, Worker};
 
@@ -67,6 +68,16 @@ pub(super) struct PauseRequest {
 #[serde(deny_unknown_fields)]
 pub(super) struct StopRequest {
     worker: String,
+}
+
+/// A worker whose changes to undo.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UndoRequest {
+    worker: String,
+    /// The changes that the person confirmed; all of the worker and its descendants in a preview.
+    #[serde(default)]
+    changes: Vec<ChangeId>,
 }
 
 /// A call of one of the sources.
@@ -230,8 +241,9 @@ pub(super) async fn call(State(console): AppState, Path(name): Path<String>) -> 
 }
 
 pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) -> ApiResult {
-    let (source, _, worker) = live_worker(&console, &name)?;
+    let (source, runtime, worker) = live_worker(&console, &name)?;
     let questions = source.grants().questions().await?;
+    let undoable = changes_of(&runtime, &worker).len();
     let changed = worker.changed();
     let paths = changed.paths.iter();
     let paths: Vec<ChangedView<'_>> = paths
@@ -242,7 +254,40 @@ pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) ->
         "may": permissions::statements(&worker, source.run).await,
         "changed": paths,
         "changed_omitted": changed.omitted,
+        "undoable": undoable,
     }))
+}
+
+/// The changes of a worker and its descendants that are in effect, and what undoing them would do.
+pub(super) async fn preview_undo(State(console): AppState, body: Bytes) -> ApiResult {
+    let UndoRequest { worker, .. } = request::parse(&body)?;
+    let (source, runtime, worker) = live_worker(&console, &worker)?;
+    let changes = changes_of(&runtime, &worker);
+    if changes.is_empty() {
+        return Err(ApiError::missing("NO_CHANGE"));
+    }
+    let preview = source.grants().preview_undo(&changes).await;
+    let preview = preview.map_err(|error| ApiError::call(&error))?;
+    json_response(&json!({ "undoes": changes, "changes": preview.changes }))
+}
+
+/// Undoes the changes that a person confirmed.
+pub(super) async fn undo(State(console): AppState, body: Bytes) -> ApiResult {
+    let UndoRequest { worker, changes } = request::parse(&body)?;
+    let (source, runtime, worker) = live_worker(&console, &worker)?;
+    let own = changes_of(&runtime, &worker);
+    if changes.is_empty() || changes.iter().any(|change| !own.contains(change)) {
+        return Err(ApiError::missing("NO_CHANGE"));
+    }
+    let outcome = source.grants().undo(&changes).await;
+    let outcome = outcome.map_err(|error| ApiError::call(&error))?;
+    console.notify();
+    json_response(&json!({ "files": outcome.changes.len() }))
+}
+
+fn changes_of(runtime: &Runtime, worker: &Worker) -> Vec<ChangeId> {
+    let journal = runtime.journal();
+    journal.map_or_else(Vec::new, |journal| journal.changes_of(worker.id()))
 }
 
 /// The calls of the last hour that a grant would have allowed without a question.

@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use serde::Serialize;
 
+use bailiwick::CallError;
 use bailiwick::permission::AuthorityError;
 
 /// Error body with a stable code.
@@ -45,6 +46,7 @@ impl ApiError {
             "NO_RECORD" => "there is no audit log to show",
             "NO_CALL" => "unknown call, or one that is not kept any more",
             "NO_WORKER" => "unknown agent, or one that has ended",
+            "NO_CHANGE" => "no such changes can be undone; they may have been undone already",
             "NO_REFUSAL" => "nothing of this kind is refused",
             _ => "unknown runtime; it may have been shut down",
         };
@@ -67,6 +69,12 @@ impl ApiError {
     pub(super) fn too_long(what: &str, max: usize) -> Self {
         let message = format!("{what} may have {max} characters at most");
         Self::new(StatusCode::BAD_REQUEST, "TOO_LONG", message)
+    }
+
+    /// A call on behalf of the person failed.
+    pub(super) fn call(error: &CallError) -> Self {
+        let code = error.code().as_str();
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string())
     }
 
     pub(super) fn internal(message: &str) -> Self {

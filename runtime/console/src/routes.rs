@@ -67,6 +67,8 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .route("/api/pause", post(activity::pause))
         .route("/api/would-allow", post(activity::would_allow))
         .route("/api/stop-worker", post(activity::stop_worker))
+        .route("/api/preview-undo", post(activity::preview_undo))
+        .route("/api/undo", post(activity::undo))
         .route("/api/history", post(history::history))
         .route("/api/history/export", post(history::export))
         .layer(middleware::from_fn(buffer_body))

@@ -317,7 +317,7 @@ test("a chosen agent shows what it may do and what it changed", async ({ page, s
     { path: "/a/b", op: "modify", to: null, worker: `${RUN}-1`, agent: "main" },
     { path: "/a/c", op: "move", to: "/a/d", worker: `${RUN}-2`, agent: "main/tests" },
   ];
-  host.answers.set(`agent/${RUN}-1`, { agent: host.state.agents[0], may, changed, changed_omitted: 5 });
+  host.answers.set(`agent/${RUN}-1`, { agent: host.state.agents[0], may, changed, changed_omitted: 5, undoable: 0 });
   await host.open(page, site, "activity");
   await aside(page).getByRole("button", { name: "main" }).click();
   await page.getByText("What it may do now").click();
@@ -327,6 +327,32 @@ test("a chosen agent shows what it may do and what it changed", async ({ page, s
   await expect(page.getByText("narrowed by main")).toBeVisible();
   await page.getByText("7 changed files").click();
   await expect(page.locator(".changed li")).toHaveText(["modify /a/b", "move /a/c → /a/d by main/tests", "and 5 more"]);
+});
+
+test("changes of an agent are undone after they are shown", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.state.agents = family();
+  const found = { agent: host.state.agents[0], may: [], changed: [], changed_omitted: 0 };
+  host.answers.set(`agent/${RUN}-1`, { ...found, undoable: 0 });
+  await host.open(page, site, "activity");
+  await aside(page).getByRole("button", { name: "main" }).click();
+  await expect(page.getByText("What it may do now")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Undo changes…" })).toHaveCount(0);
+
+  host.answers.set(`agent/${RUN}-1`, { ...found, undoable: 2 });
+  host.answers.set("preview-undo", { undoes: [4, 2], changes: [CHANGE] });
+  host.answers.set("undo", { files: 1 });
+  host.changed();
+  await press(page, page.getByRole("button", { name: "Undo changes…" }));
+  const section = page.getByRole("region", { name: "Undo changes" });
+  await expect(section).toContainText("Undoing the changes of main and 2 sub-agents does this:");
+  await expect(section.locator(".file")).toHaveCount(1);
+  expect(host.to("undo")).toEqual([]);
+  await expectAccessible(page);
+  await press(page, section.getByRole("button", { name: "Undo 2 changes" }));
+  await expect.poll(() => host.to("undo")).toEqual([{ worker: `${RUN}-1`, changes: [4, 2] }]);
+  await expect(page.getByText("1 file restored to before the changes of main and 2 sub-agents.")).toBeVisible();
 });
 
 test("an agent is paused and resumed", async ({ page, site }) => {

@@ -16,6 +16,7 @@ use super::audit::{HistoryCommand, VerifyCommand};
 use super::check::{CheckFlags, TestHostFlags};
 use super::doctor::DoctorFlags;
 use super::grants::{GrantsCommand, TemplatesCommand};
+use super::journal::{JournalCommand, UndoFlags};
 use super::run::{CommandFlags, RunFlags};
 use super::servers::{PinFlags, ServersFlags};
 use super::{CliError, durability, http};
@@ -40,6 +41,7 @@ Examples:
   bailiwick test-host node server.js                 try an MCP server on a local web page
   bailiwick doctor ./my-repo                         report what this machine can enforce
   bailiwick history audit.jsonl                      show what agents did
+  bailiwick undo journal --agent client              take back what an agent changed
   claude mcp add files -- bailiwick serve ./my-repo  add the file tools to Claude Code";
 
 const SERVE_EXAMPLES: &str = "\
@@ -88,6 +90,8 @@ pub(super) enum CliCommand {
     History(HistoryCommand),
     Verify(VerifyCommand),
     Grants(GrantsCommand),
+    Journal(JournalCommand),
+    Undo(UndoFlags),
     Templates(TemplatesCommand),
 }
 
@@ -111,6 +115,10 @@ pub(crate) struct ServeFlags {
     /// Store permanent grants to agents in a file; no root may contain it; needs --trust host
     #[arg(long, value_name = "FILE")]
     pub(crate) grants: Option<PathBuf>,
+    /// Record the changes of file tools in a directory, so that they can be undone: by agents with the tools `undo` and `redo`,
+    /// by people on the approval page or with `bailiwick undo`; no root may contain it
+    #[arg(long, value_name = "DIR")]
+    pub(crate) journal: Option<PathBuf>,
     /// Forward stdio to the socket of a worker's endpoint, and serve nothing else
     #[arg(long, value_name = "SOCKET", conflicts_with_all = conflicts_with_attach())]
     pub(crate) attach: Option<PathBuf>,
@@ -295,6 +303,7 @@ fn conflicts_with_attach() -> impl Iterator<Item = clap::Id> {
         "ask",
         "durability",
         "exec",
+        "journal",
         "question_timeout",
         "rate",
         "servers",

@@ -31,6 +31,7 @@ fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
         servers: None,
         secrets: Vec::new(),
         preview_key: None,
+        journal: None,
     }
 }
 

@@ -497,6 +497,79 @@ async fn paused_agent_waits_until_it_is_resumed_on_the_page() {
 }
 
 #[tokio::test]
+async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants() {
+    let temp = tempfile::tempdir().unwrap();
+    let tree = temp.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let (runtime, people) = Runtime::builder()
+        .root("repo", &tree)
+        .tools(bailiwick_fs::tools())
+        .tools(bailiwick_fs::undo_tools(bailiwick_fs::Durability::Visible))
+        .journal(bailiwick::journal::Journal::open(temp.path().join("journal")).unwrap())
+        .keep_calls(KeepCalls::default())
+        .build()
+        .await
+        .unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let console = Console::serve(listener).unwrap();
+    console.add_source(ConsoleSource::new(people).runtime(&runtime));
+    let page = Page::at(console.url());
+    let spawn = |name| runtime.spawn(WorkerSpec::new(name).policy(Policy::new()));
+    let (main, other) = (spawn("main").await.unwrap(), spawn("other").await.unwrap());
+    let spec = WorkerSpec::new("child").policy(Policy::inherit());
+    let child = main.spawn(spec).await.unwrap();
+    main.submit(write("a.txt", "one\n")).await.unwrap();
+    child.submit(write("b.txt", "two\n")).await.unwrap();
+    other.submit(write("c.txt", "three\n")).await.unwrap();
+
+    let state = page.state().await;
+    let (worker, others) = (name(&state, "main"), name(&state, "other"));
+    let details = page.get(&format!("/api/agent/{worker}")).await.json();
+    assert_eq!(details["undoable"], 2);
+    let of_main = json!({ "worker": worker });
+    let preview = page.post("/api/preview-undo", &of_main).await.json();
+    let undone = preview["changes"].as_array().unwrap().iter();
+    let undone: Vec<_> = undone
+        .map(|change| (&change["op"], &change["path"]))
+        .collect();
+    assert_eq!(
+        undone,
+        [
+            (&json!("delete"), &json!("/repo/b.txt")),
+            (&json!("delete"), &json!("/repo/a.txt")),
+        ]
+    );
+    assert!(tree.join("a.txt").exists() && tree.join("b.txt").exists());
+
+    // Another agent's changes cannot be named.
+    let foreign = json!({ "worker": others, "changes": preview["undoes"] });
+    let refused = page.post("/api/undo", &foreign).await;
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (404, &json!("NO_CHANGE"))
+    );
+
+    // What somebody else changed since is not overwritten.
+    let confirmed = json!({ "worker": worker, "changes": preview["undoes"] });
+    std::fs::write(tree.join("a.txt"), "mine\n").unwrap();
+    let refused = page.post("/api/undo", &confirmed).await;
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (422, &json!("CONFLICT"))
+    );
+    assert!(tree.join("b.txt").exists());
+
+    std::fs::write(tree.join("a.txt"), "one\n").unwrap();
+    let done = page.post("/api/undo", &confirmed).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "files": 2 })));
+    assert!(!tree.join("a.txt").exists() && !tree.join("b.txt").exists());
+    assert!(tree.join("c.txt").exists());
+    let details = page.get(&format!("/api/agent/{worker}")).await.json();
+    assert_eq!(details["undoable"], 0);
+    assert_eq!(page.post("/api/preview-undo", &of_main).await.status, 404);
+}
+
+#[tokio::test]
 async fn stopped_agent_and_its_descendants_end_and_their_calls_stay_visible() {
     let stage = ConsoleServer::new().await;
     let free = open(&stage, "free").await;

@@ -29,6 +29,7 @@ mod replay;
 mod roots;
 mod slow;
 mod streams;
+mod undo;
 mod views;
 mod watching;
 

@@ -61,6 +61,8 @@ export interface AgentDetails {
   readonly may: readonly Statement[];
   readonly changed: readonly { readonly path: string; readonly op: string; readonly to: string | null; readonly worker: string; readonly agent: string }[];
   readonly changed_omitted: number;
+  /** Number of its changes, with those of its sub-agents, that can be undone. */
+  readonly undoable: number;
 }
 
 export const agents = computed<readonly Agent[]>(() => state.value?.agents ?? []);

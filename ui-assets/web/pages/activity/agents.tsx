@@ -13,6 +13,7 @@ import type { AgentDetails } from "../../lib/console/calls.ts";
 import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { Statements } from "../../lib/console/statements.tsx";
+import { Undo, undoing } from "./undo.tsx";
 import { callers, reload, subject } from "./calls.ts";
 
 const ACCESS = { read: "Reads only", interact: "Reads and changes", full: "Reads, changes and runs" } as const;
@@ -66,6 +67,7 @@ function choose(next: typeof subject.value): void {
   isBusy = isDue = false;
   subject.value = next;
   details.value = undefined;
+  undoing.close();
   actions.error.value = detailsFailure.error.value = undefined;
   done.value = confirming.value = "";
   refreshAgent();
@@ -191,6 +193,7 @@ function Live({ agent }: { readonly agent: Agent }) {
               <Changed found={found} worker={worker} />
             </details>
           )}
+          {(found.undoable > 0 || undoing.isOpen) && <Undo agent={agent} others={all} done={(words) => void ((done.value = words), refreshAgent())} />}
         </>
       ) : (
         detailsFailure.error.value === undefined && <p class="quiet">Loading…</p>
