@@ -333,11 +333,8 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
         Some(servers) => Some(servers.start(START_TIMEOUT).await?),
         None => None,
     };
-    let config = options
-        .sources
-        .effective()
-        .map_err(BuildError::from)?
-        .config;
+    let effective = options.sources.effective().map_err(BuildError::from)?;
+    let config = effective.config;
     let has_files = has_files(&options, &config);
     let mut about = match &servers {
         None => about(),

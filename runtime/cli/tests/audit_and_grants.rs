@@ -601,7 +601,7 @@ async fn permanent_grants_are_shown_while_a_server_uses_them() {
     );
     let text = workspace.stdout(&["grants", "grants"]);
     let rows: Vec<&str> = text.lines().collect();
-    assert_eq!(rows.len(), 6, "{text}");
+    assert_eq!(rows.len(), 5, "{text}");
     assert!(rows[0].starts_with("GRANT"), "{text}");
     assert!(
         rows[1].starts_with("g1") && rows[1].ends_with("write:file:/repo/src"),
@@ -852,7 +852,7 @@ fn templates_are_shown_and_template_files_are_checked() {
     let workspace = Workspace::new();
     let text = workspace.stdout(&["templates"]);
     let rows: Vec<&str> = text.lines().collect();
-    assert_eq!(rows.len(), 5, "{text}");
+    assert_eq!(rows.len(), 6, "{text}");
     assert!(rows[0].starts_with("TEMPLATE"), "{text}");
     let reviewer = "reviewer   read:file:{root} write:file:{root}/reviews";
     assert!(rows[2].starts_with(reviewer), "{text}");

@@ -41,7 +41,7 @@ Examples:
   bailiwick test-host node server.js                 try an MCP server on a local web page
   bailiwick doctor ./my-repo                         report what this machine can enforce
   bailiwick history audit.jsonl                      show what agents did
-  bailiwick undo journal --agent client              take back what an agent changed
+  bailiwick undo changes --root ./my-repo --change 7 take back what an agent changed
   claude mcp add files -- bailiwick serve ./my-repo  add the file tools to Claude Code";
 
 const SERVE_EXAMPLES: &str = "\
