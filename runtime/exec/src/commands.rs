@@ -50,6 +50,9 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// change by another process after it is not noticed. If changes are kept apart, a program in a root is compared by its size
 /// and its times.
 ///
+/// In the mode `live`, directories above a path with rules of its own cannot be renamed or moved, and files cannot be renamed
+/// out of them. No command can set the set-user-ID or the set-group-ID bit.
+///
 /// A long output is cut in the reply; up to 1 MiB of each stream is an artifact of the call. A command ends before the time
 /// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. The budgets of a
 /// worker count the CPU time, duration, output and processes of its commands, but not what they change in the mode `live`; a

@@ -245,7 +245,9 @@ impl View<'_> {
             };
             self.add_entries(place, inner.as_fd(), path, rights, depth + 1)?;
             let could_be_renamed = outer == Rights::Write && rights == Rights::Write;
-            if could_be_renamed && self.changes == Changes::Live && self.mounts.len() > first {
+            let is_above_root = || place.others.iter().any(|other| other.starts_with(path));
+            let holds_others = self.mounts.len() > first || is_above_root();
+            if could_be_renamed && self.changes == Changes::Live && holds_others {
                 self.pin(first, at())?;
             }
         }

@@ -247,7 +247,7 @@ fn forbidden(
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, _>>()?,
     );
-    rules.extend(modes_of_other_users()?);
+    rules.extend(set_id_modes()?);
     let sockets = match (network, files) {
         (Network::Proxy, Files::Mounted) => sockets_other_than_tcp()?,
         // The proxy needs a network namespace.
@@ -270,7 +270,7 @@ fn forbidden(
 
 /// The calls that set the set-user-ID or the set-group-ID bit, with the arguments for which they do: other users of the
 /// machine could run such a file with the rights of its owner.
-fn modes_of_other_users() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
+fn set_id_modes() -> Result<BTreeMap<i64, Vec<SeccompRule>>, seccompiler::BackendError> {
     // `fchmodat2`, which has this number on all architectures.
     const FCHMODAT2: i64 = 452;
     // `O_TMPFILE` without `O_DIRECTORY`.

@@ -6,11 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bailiwick::call::Progress;
+use bailiwick::config::RootConfig;
 use bailiwick::effect::ContentHash;
 use bailiwick::permission::DenyAll;
 use bailiwick::{
     Answer, Call, CallError, CallMeta, Code, MemoryAudit, Policy, Runtime, RuntimeBuilder,
-    Scripted, ToolSet, Worker, WorkerSpec,
+    Scripted, ToolSet, VirtualPath, Worker, WorkerSpec,
 };
 use bailiwick_exec::{CommandOutput, Commands, Helper, LayerState, self_test};
 use serde_json::{Value, json};
@@ -159,6 +160,26 @@ async fn directories_above_a_denied_path_cannot_be_renamed() {
     // Other entries can be renamed.
     assert!(root.path().join("other/d").exists());
     assert!(root.path().join("s/d/new").exists(), "{output:?}");
+}
+
+#[tokio::test]
+async fn directories_above_an_inner_root_cannot_be_renamed() {
+    let root = tempfile::tempdir().unwrap();
+    fs::create_dir_all(root.path().join("s/inner")).unwrap();
+    fs::create_dir(root.path().join("free")).unwrap();
+    fs::write(root.path().join("s/inner/key"), "the secret").unwrap();
+    let inner = root.path().join("s/inner");
+    let mount = VirtualPath::parse("/repo/s/inner", None).unwrap();
+    let configure =
+        |builder: RuntimeBuilder| builder.root_with(RootConfig::new(mount), inner, false);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let policy = everything().deny("read:file:/repo/s/inner");
+    let worker = worker(&runtime, policy).await;
+    let output = shell(&worker, "mv s t; mv free other; cat */inner/key").await;
+    assert!(!output.stdout.contains("the secret"), "{output:?}");
+    let output = shell(&worker, "cat */inner/key").await;
+    assert!(!output.stdout.contains("the secret"), "{output:?}");
+    assert!(root.path().join("other").exists());
 }
 
 #[tokio::test]
