@@ -174,7 +174,7 @@ pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)]) -> DroppedChange {
         path: overlays
             .first()
             .map_or_else(String::new, |(path, _)| path.to_string()),
-        reason: "there is no room for the changes, so nothing is kept; apply or wait for those of others first",
+        reason: "the memory for kept changes is full; the changes of other workers must be applied first",
     }
 }
 
