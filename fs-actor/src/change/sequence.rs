@@ -1,6 +1,6 @@
 //! Plans several steps, each on the result of those before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use bailiwick::effect::{Change, ContentHash, Cost, Entry, FileDiff, Op};
 use bailiwick::scope::Operation;
@@ -240,16 +240,20 @@ impl<'s> Sequence<'s> {
                 item.path = target::relocated(&item.path, &disk, path)?;
             }
         }
+        if !self.is_touched_beneath(path) {
+            return Ok(inspected);
+        }
         inspected.items.retain(|item| {
             let known = self.simulated(&item.path);
             known.is_none_or(|known| known.state != State::Absent)
         });
         let known = self.known.iter();
         let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
+        let listed: HashSet<&VirtualPath> = inspected.items.iter().map(|item| &item.path).collect();
         let mut moved = Vec::new();
         for (path, known) in known.filter(|(_, known)| known.state != State::Absent) {
             let Some(meta) = known.meta else { continue };
-            if inspected.items.iter().all(|item| item.path != *path) {
+            if !listed.contains(path) {
                 moved.push(Item {
                     path: path.clone(),
                     meta,
