@@ -169,11 +169,16 @@ async fn listings_and_searches_have_only_readable_files() {
         .await
         .unwrap();
     assert!(!listed.text().contains("secrets"), "{}", listed.text());
-    assert!(
-        listed.text().contains("src/deep/lib.rs"),
-        "{}",
-        listed.text()
-    );
+    assert!(listed.text().contains("src/deep/lib.rs"));
+    let listed = worker
+        .call(
+            "list_directory",
+            json!({"path": "/r", "depth": 5, "sizes": true}),
+        )
+        .await
+        .unwrap();
+    assert!(!listed.text().contains("secrets"), "{}", listed.text());
+    assert!(listed.text().contains("src/deep/lib.rs 16"));
     let found = worker
         .call("find", json!({"path": "/r", "pattern": "*"}))
         .await

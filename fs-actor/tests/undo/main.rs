@@ -353,6 +353,25 @@ async fn oldest_changes_are_dropped_at_the_limit_and_that_is_said() {
 }
 
 #[tokio::test]
+async fn journal_can_be_opened_again_when_its_runtime_is_dropped() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "a").await;
+    let World {
+        temp,
+        runtime,
+        grants,
+    } = world;
+    let place = temp.path().join("journal");
+    assert!(Journal::open(&place).is_err());
+    // The handle of a worker keeps parts of the runtime.
+    drop((runtime, grants));
+    let journal = Journal::open(&place).unwrap();
+    assert_eq!(journal.changes_of_agent("main").len(), 1);
+    assert!(worker.status().in_flight == 0);
+}
+
+#[tokio::test]
 async fn change_that_cannot_be_recorded_is_not_made() {
     let world = World::with(JournalLimits {
         bytes: 8,
