@@ -59,10 +59,7 @@ pub(crate) enum JournalCommandError {
 pub(crate) fn list(command: &JournalCommand) -> Result<String, JournalCommandError> {
     let mut entries = Journal::read(&command.directory)?;
     if let Some(agent) = &command.agent {
-        entries.retain(|entry| {
-            let rest = entry.agent.strip_prefix(agent.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        });
+        entries.retain(|entry| entry.is_made_at_or_beneath(agent));
     }
     if command.json {
         return Ok(json_lines(&entries)?);

@@ -28,6 +28,7 @@ use crate::effect::{Change, Entry, Op};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, WorkerId};
 use crate::path::VirtualPath;
+use crate::permission::is_at_or_beneath;
 use crate::private_file::{Folder, PrivateFileError};
 use format::{Begin, Damage, End, Payload, Record};
 use store::Store;
@@ -261,6 +262,12 @@ impl JournalEntry {
             state,
         }
     }
+
+    /// Returns whether the agent that made it is called `agent`, such as `main/tests`, or is beneath one that is.
+    #[must_use]
+    pub fn is_made_at_or_beneath(&self, agent: &str) -> bool {
+        is_at_or_beneath(&self.agent, agent)
+    }
 }
 
 /// A change that a crash interrupted, and what became of it at the next start.
@@ -364,16 +371,16 @@ pub struct Journal {
 /// Whether a handle keeps the journal locked.
 #[derive(Clone)]
 enum Hold {
-    Locked(Arc<Lease>),
-    /// Parts of a runtime may live a little longer than the runtime; these do not.
-    Not(Weak<Lease>),
+    Strong(Arc<Lease>),
+    /// For the parts of a runtime, which may live a little longer than the runtime.
+    Weak(Weak<Lease>),
 }
 
 impl Hold {
     fn lease(&self) -> Option<Arc<Lease>> {
         match self {
-            Self::Locked(lease) => Some(Arc::clone(lease)),
-            Self::Not(lease) => lease.upgrade(),
+            Self::Strong(lease) => Some(Arc::clone(lease)),
+            Self::Weak(lease) => lease.upgrade(),
         }
     }
 }
@@ -501,7 +508,7 @@ impl Journal {
             store: Mutex::new(store),
             opener,
         });
-        let hold = Hold::Locked(Arc::new(Lease(Arc::clone(&inner))));
+        let hold = Hold::Strong(Arc::new(Lease(Arc::clone(&inner))));
         Ok(Self {
             inner,
             run: u64::from_le_bytes(run),
@@ -573,13 +580,13 @@ impl Journal {
     /// A handle that does not keep the journal locked.
     pub(crate) fn downgrade(&self) -> Self {
         let lease = match &self.hold {
-            Hold::Locked(lease) => Arc::downgrade(lease),
-            Hold::Not(lease) => Weak::clone(lease),
+            Hold::Strong(lease) => Arc::downgrade(lease),
+            Hold::Weak(lease) => Weak::clone(lease),
         };
         Self {
             inner: Arc::clone(&self.inner),
             run: self.run,
-            hold: Hold::Not(lease),
+            hold: Hold::Weak(lease),
         }
     }
 
@@ -658,10 +665,7 @@ impl Journal {
     /// runtimes, the newest first.
     #[must_use]
     pub fn changes_of_agent(&self, agent: &str) -> Vec<ChangeId> {
-        in_effect(&self.select(|begin| {
-            let rest = begin.agent.strip_prefix(agent);
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        }))
+        in_effect(&self.select(|begin| is_at_or_beneath(&begin.agent, agent)))
     }
 
     /// The changes that a crash interrupted, the newest first.

@@ -509,7 +509,7 @@ pub struct NewGrant {
 }
 
 /// Whether the path of `agent` is `top` or beneath it.
-fn is_at_or_beneath(agent: &str, top: &str) -> bool {
+pub(crate) fn is_at_or_beneath(agent: &str, top: &str) -> bool {
     let rest = agent.strip_prefix(top);
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -45,7 +45,7 @@ pub(super) struct UndoFlags {
     /// A directory that was served, or a root as JSON; repeatable [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(super) root: Vec<String>,
-    /// Show what would be changed, and change nothing
+    /// Show what the undoing would change, and undo nothing
     #[arg(long)]
     pub(super) preview: bool,
 }
