@@ -17,7 +17,7 @@ test("a person grants two uses and revokes the grant", async ({ page }) => {
   await expect(page.getByLabel("For the next uses")).toBeChecked();
   // The secret is removed from the address, and survives a reload.
   expect(page.url()).not.toContain("#");
-  const press = page.getByRole("button", { name: /^Allow for 2 uses: / });
+  const press = page.getByRole("button", { name: "Allow for 2 uses: create or change /repo/a.txt", exact: true });
   // Presses are ignored until the prompt has been unchanged for long enough.
   const over = page.getByText("No pending requests");
   const answered = async (): Promise<boolean> => {
