@@ -77,9 +77,9 @@ test("choosing once clears the grant to sub-agents and the wider reach", async (
 test("the first view has two answers and no scope syntax", async ({ page, site }) => {
   await asked(page, site, question(1));
   for (const words of ["worker-3 asks (main › worker-3)", "Replace 3 lines in c1.txt"]) await expect(page.getByText(words)).toBeVisible();
-  await expect(page.getByText(/^Denied in 9:5\d if you do nothing$|^Denied in 10:00 if you do nothing$/)).toBeVisible();
+  await expect(page.getByText(/^(9:5\d|10:00) left, then denied$/)).toBeVisible();
   await expect(page.getByRole("button")).toHaveText(["More options", "Deny", "Allow once"]);
-  await expect(page.getByText("Deny stops only this call; later ones ask again.")).toBeVisible();
+  await expect(page.getByText("The answer is for this request only.")).toBeVisible();
   await expect(page.locator("permission-prompt").getByRole("textbox")).toHaveCount(0);
   await expect(page.getByText("write:file").filter({ visible: true })).toHaveCount(0);
 });
@@ -316,9 +316,9 @@ test("the countdown does not update live regions", async ({ page, site }) => {
     const seen = new MutationObserver((all) => Object.assign(window, { rewritten: all.length }));
     for (const region of document.querySelectorAll("[role=status], button")) seen.observe(region, { childList: true, characterData: true, subtree: true });
   });
-  const clock = await page.getByText(/^Denied in/).textContent();
+  const clock = await page.getByText(/ left, then denied/).textContent();
   await page.clock.runFor(3000);
-  await expect(page.getByText(/^Denied in/)).not.toHaveText(clock ?? "");
+  await expect(page.getByText(/ left, then denied/)).not.toHaveText(clock ?? "");
   expect(await page.evaluate(() => "rewritten" in window)).toBe(false);
 });
 
@@ -382,7 +382,7 @@ test("a final status is shown and does not change", async ({ page, site }) => {
 
 test("an expired question cannot be answered", async ({ page, site }) => {
   await asked(page, site, question(1, { expires_at: Date.now() + 10_000 }));
-  await expect(page.getByText(/^Denied in 0:\d\d if you do nothing$/)).toBeVisible();
+  await expect(page.getByText(/^0:\d\d left, then denied$/)).toBeVisible();
   await calm(page);
   await expect(yes(page)).toBeEnabled();
   await page.clock.runFor(12_000);

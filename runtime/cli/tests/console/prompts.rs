@@ -93,11 +93,14 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
     let moving = start(&stage, "move", over).await;
     let (sentence, dangers) = question_of(&stage, moving).await;
-    let lost = "The old content of b.txt is lost; a.txt no longer exists under its old name";
+    let lost = "The old content of b.txt is lost";
     let expected = found("move_over", lost);
     assert_eq!(
         (sentence.as_str(), dangers),
-        ("Replace b.txt with a.txt", vec![expected])
+        (
+            "Move a.txt to b.txt, replacing the file there",
+            vec![expected]
+        )
     );
     let protected = stage.start_write(".mcp.json", "{}").await;
     let (kind, text) = question_of(&stage, protected).await.1.pop().unwrap();

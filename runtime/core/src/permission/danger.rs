@@ -218,7 +218,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .iter()
         .filter(|change| change.op == Op::Modify)
         .partition(|change| replaced_by(change, all).is_some());
-    dangers.extend(moved_over(&moved, all, &request.roots));
+    dangers.extend(moved_over(&moved, &request.roots));
     for degree in [Loss::All, Loss::Most, Loss::Some] {
         let files: Vec<&Change> = replaced
             .iter()
@@ -247,27 +247,12 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
 }
 
 /// What is lost of files that others are moved or copied over.
-fn moved_over(files: &[&Change], all: &[Change], roots: &[VirtualPath]) -> Option<Danger> {
+fn moved_over(files: &[&Change], roots: &[VirtualPath]) -> Option<Danger> {
     if files.is_empty() {
         return None;
     }
-    let name = |change: &&Change| name(&change.path, roots);
-    let names = listed(files.iter().map(name));
-    let sources: Vec<String> = files
-        .iter()
-        .filter_map(|change| replaced_by(change, all))
-        .filter(|source| source.op == Op::Move)
-        .map(|source| name(&source))
-        .collect();
-    let away = match sources.len() {
-        0 => String::new(),
-        1 => format!("; {} no longer exists under its old name", listed(sources)),
-        _ => format!(
-            "; {} no longer exist under their old names",
-            listed(sources)
-        ),
-    };
-    let text = format!("The old content of {names} is lost{away}");
+    let names = listed(files.iter().map(|change| name(&change.path, roots)));
+    let text = format!("The old content of {names} is lost");
     Some(Danger::new(DangerKind::MoveOver, text))
 }
 
@@ -307,7 +292,7 @@ fn of_needs(request: &Request) -> Vec<Danger> {
         .collect();
     if !replaced.is_empty() {
         let file = if replaced.len() == 1 && paths(request).len() == 1 {
-            "the file already exists, its".to_owned()
+            "the file already exists, its old".to_owned()
         } else {
             let exist = if replaced.len() == 1 {
                 "exists"
@@ -317,7 +302,7 @@ fn of_needs(request: &Request) -> Vec<Danger> {
             let names = listed(replaced);
             format!("{names} already {exist}, the old")
         };
-        let text = format!("If {file} content may be lost; it cannot be previewed");
+        let text = format!("If {file} content may be lost; what is lost cannot be shown");
         dangers.push(Danger::new(DangerKind::Overwrite, text));
     }
     dangers
@@ -583,10 +568,7 @@ mod tests {
         moved.to = Some(path("/r/a"));
         check(
             vec![replaced, moved],
-            &[(
-                MoveOver,
-                "The old content of a is lost; b no longer exists under its old name",
-            )],
+            &[(MoveOver, "The old content of a is lost")],
         );
     }
 
@@ -614,7 +596,7 @@ mod tests {
             with(&[Operation::Create, Operation::Change], false),
             [text(
                 Overwrite,
-                "If the file already exists, its content may be lost; it cannot be previewed"
+                "If the file already exists, its old content may be lost; what is lost cannot be shown"
             )]
         );
         assert_eq!(

@@ -353,8 +353,8 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
             Some(bytes) => format!("Delete {object} ({})", size(bytes)),
             None => format!("Delete {object}"),
         },
-        Op::Move if is_over => format!("Replace {to} with {object}"),
-        Op::Copy if is_over => format!("Replace {to} with a copy of {object}"),
+        Op::Move if is_over => format!("Move {object} to {to}, replacing the file there"),
+        Op::Copy if is_over => format!("Copy {object} to {to}, replacing the file there"),
         Op::Move => format!("Move {object} to {to}"),
         Op::Copy => format!("Copy {object} to {to}"),
     }
@@ -464,7 +464,7 @@ mod tests {
                 change(Modify, "/r/b", None),
                 change(Copy, "/r/a", Some("/r/b")),
             ],
-            "Replace b with a copy of a",
+            "Copy a to b, replacing the file there",
         );
         check(
             vec![change(MakeDirectory, "/r/d", None)],

@@ -124,7 +124,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
     <>
       <div class="line">
         <Who block={block} />
-        {open && own && <span class="quiet end">{`Denied in ${left} if you do nothing`}</span>}
+        {open && own && <span class="quiet end">{`${left} left, then denied`}</span>}
       </div>
       <h2 tabIndex={-1}><Sentence text={own?.sentence ?? content} /></h2>
       {dangers.length > 0 && (
@@ -142,7 +142,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
         <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
-        {open && own && !choice.rest && <p class="quiet end">Deny stops only this call; later ones ask again.</p>}
+        {open && own?.waiting === 1 && choice.time === "once" && !choice.rest && <p class="quiet end">The answer is for this request only.</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>

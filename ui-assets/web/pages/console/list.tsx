@@ -28,7 +28,7 @@ const pause = (agents: readonly Running[], paused: boolean): void => {
 /** The remaining time, which changes each second. */
 function Left({ at }: { readonly at: number }) {
   void second.value;
-  return <span class="end">denied in {left(at)}</span>;
+  return <span class="end">{left(at)} left</span>;
 }
 
 interface RowProps {
