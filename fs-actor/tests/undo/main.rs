@@ -313,12 +313,8 @@ async fn content_that_is_too_large_is_not_kept_and_people_are_told() {
         let arguments = json!({"path": format!("/r/{name}"), "content": "x", "mode": "overwrite"});
         worker.preview("write_file", arguments)
     };
-    assert_eq!(told("small").await.unwrap().resources, []);
-    let resources = told("large").await.unwrap().resources;
-    assert!(
-        resources[0].summary.contains("cannot be undone"),
-        "{resources:?}"
-    );
+    assert!(told("small").await.unwrap().undoable);
+    assert!(!told("large").await.unwrap().undoable);
     write(&worker, "/r/large", "x").await;
     let error = undo(&worker, json!({})).await.unwrap_err();
     assert_eq!(error.code(), Code::Conflict);
@@ -523,7 +519,10 @@ async fn without_a_journal_nothing_can_be_undone() {
     let (runtime, _grants) = builder.build().await.unwrap();
     let spec = WorkerSpec::new("main").policy(Policy::new());
     let worker = runtime.spawn(spec).await.unwrap();
-    write(&worker, "/r/a", "a").await;
+    let arguments = json!({"path": "/r/a", "content": "a"});
+    let preview = worker.preview("write_file", arguments).await.unwrap();
+    assert!(!preview.undoable);
+    worker.apply(&preview).await.unwrap();
     let error = undo(&worker, json!({})).await.unwrap_err();
     assert!(error.message().contains("no journal"), "{error}");
     assert_eq!(runtime.changes(worker.id()), []);

@@ -125,6 +125,8 @@ struct QuestionDetails {
     protected: Vec<Scope>,
     protected_because: Vec<&'static str>,
     dangers: Vec<Danger>,
+    /// Whether the changes can be undone, as a sentence.
+    undo: Option<&'static str>,
     /// The first files.
     files: Vec<AffectedFile>,
     files_total: u64,
@@ -303,6 +305,7 @@ pub(super) fn question_view(
             protected: request.protected.clone(),
             protected_because: request.protected_because.clone(),
             dangers,
+            undo: request.undo_notice(),
             files: request.files.first.clone(),
             files_total: request.files.total,
             bytes_total: request.files.bytes,

@@ -87,6 +87,7 @@ pub fn shown(mut request: Request) -> Request {
         reply: crate::effect::Reply::text("", ()),
         token: PreviewToken(ContentHash::of(b"")),
         artifacts: Vec::new(),
+        undoable: false,
         call: None,
     });
     request.describe(&[]);

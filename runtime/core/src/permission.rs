@@ -26,7 +26,7 @@ use crate::call::Origin;
 use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
-use crate::scope::{Coverage, Scope, ScopePattern};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::num::NonZeroU32;
@@ -135,6 +135,26 @@ impl Request {
         self.sentence = description::sentence(self);
         self.dangers = danger::dangers(self, protected);
         self.files = AffectedFiles::of(self);
+    }
+
+    /// One sentence on whether the changes can be undone; `None` if nothing is known to change, or the changes of one of
+    /// this runtime's tools cannot be previewed.
+    #[must_use]
+    pub fn undo_notice(&self) -> Option<&'static str> {
+        match &self.preview {
+            Some(preview) if !preview.changes.is_empty() && self.server.is_none() => {
+                Some(if preview.undoable {
+                    "You can undo this afterwards."
+                } else {
+                    "This cannot be undone."
+                })
+            }
+            _ => {
+                let changes = |need: &Scope| need.verb() != Verb::Read;
+                let is_remote = self.server.is_some() && self.needs.iter().any(changes);
+                is_remote.then_some("This cannot be undone here.")
+            }
+        }
     }
 
     /// Returns whether a person may allow this call by `patterns`: they must cover every need, and nothing beyond
@@ -568,6 +588,28 @@ mod tests {
         check(&request, &["write:file:/r/a"], false);
         check(&request, &["write:file"], false);
         check(&request, &["write:file:/r", "read"], false);
+    }
+
+    #[test]
+    fn undo_notice_follows_the_preview_and_the_provider() {
+        let changed = |undoable| {
+            let mut request = crate::fixtures::shown(request(1, 1, &["write:file:/r/a"]));
+            if let Some(preview) = &mut request.preview {
+                preview.changes = vec![crate::fixtures::deleted_directory("/r/a", 1, 1)];
+                preview.undoable = undoable;
+            }
+            request
+        };
+        let notice = Some("You can undo this afterwards.");
+        assert_eq!(changed(true).undo_notice(), notice);
+        assert_eq!(changed(false).undo_notice(), Some("This cannot be undone."));
+        let mut unknown = request(1, 1, &["write:file:/r/a"]);
+        assert_eq!(unknown.undo_notice(), None);
+        unknown.server = Some("notes".into());
+        assert_eq!(unknown.undo_notice(), Some("This cannot be undone here."));
+        let mut reads = request(1, 1, &["read:file:/r/a"]);
+        reads.server = Some("notes".into());
+        assert_eq!(reads.undo_notice(), None);
     }
 
     #[test]

@@ -155,7 +155,7 @@ test("lists changed files with their diffs, unified and side by side", async ({ 
   await frame.getByRole("button", { name: "Side by side" }).click();
   await expect(frame.locator(".pair")).toHaveCount(2);
   await expect(frame.locator(".pair").first().locator(".t")).toHaveText(["<b>old</b>", "new"]);
-  await frame.getByRole("button", { name: "Unified" }).click();
+  await frame.getByRole("button", { name: "Side by side" }).click();
   await expect(frame.locator(".pair")).toHaveCount(0);
   await frame.getByRole("button", { name: "Show the file" }).click();
   await expect(frame.getByRole("option").first()).toContainText("pub mod a;");

@@ -611,7 +611,7 @@ test("a deleted directory lists its contents", async ({ page, site }) => {
   host.state.questions = [question(1)];
   host.answers.set(`review/${run}-1`, changes({ op: "delete", path: "/a/old", before, after: { kind: "absent" }, hunks: [], added: 0, removed: 0, contents }));
   await host.open(page, site);
-  await expect(page.locator(".file .note")).toHaveText("With everything in it: 2 files, 1 directory, 20 bytes");
+  await expect(page.locator(".file .note")).toHaveText("With everything in it: 2 files, 1 folder, 20 bytes");
   await expect(page.locator(".file li")).toHaveText(["sub/", "a.txt (12 bytes)", "… and 1 more"]);
 });
 

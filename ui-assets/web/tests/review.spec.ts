@@ -37,7 +37,7 @@ test("both views show the same changes and mark changed words", async ({ page, s
   await expect(page.locator(".pair mark").first()).toHaveText("word");
   await expect(page.getByRole("cell", { name: "added", exact: true }).first()).toHaveText("+");
   await expect(page.getByRole("cell", { name: "removed", exact: true }).first()).toHaveText("−");
-  await expect(page.getByRole("button", { name: "Wrap" })).toBeDisabled();
+  await expect(page.getByRole("button", { name: "Wrap lines" })).toBeDisabled();
 });
 
 test("lines between hunks can be expanded without a host", async ({ page, site }) => {
@@ -76,7 +76,7 @@ test("n and p move between changes", async ({ page, site }) => {
   await page.keyboard.press("p");
   await expect(page.locator(".where")).toHaveText("1 of 4");
   await page.keyboard.press("w");
-  await expect(page.getByRole("button", { name: "Wrap" })).toHaveAttribute("aria-pressed", "false");
+  await expect(page.getByRole("button", { name: "Wrap lines" })).toHaveAttribute("aria-pressed", "false");
   await page.getByRole("button", { name: "Next change" }).press("Enter");
   await expect(page.locator(".where")).toHaveText("2 of 4");
 });
@@ -92,8 +92,8 @@ test("every kind of change is labeled", async ({ page, site }) => {
     ["/repo/crlf.bat", "Will change", "echo b\\u{d}"],
     ["/repo/name.txt → /repo/sub/renamed.txt", "Will move", "The content stays as it is."],
     ["/repo/from.txt → /repo/copied.txt", "Will copy", "The content stays as it is."],
-    ["/repo/sub", "Will create", "Directory will be created."],
-    ["/repo/build", "Will delete", "Directory and its contents will be deleted."],
+    ["/repo/sub", "Will create", "Folder will be created."],
+    ["/repo/build", "Will delete", "Folder and its contents will be deleted."],
     ["/repo/logo.png", "Will change", "Binary file"],
     ["/repo/large.csv", "Will change", "Too much changed"],
     ["/repo/secret", "Will change", "may not read the file"],
@@ -288,7 +288,7 @@ test("hunks can be excluded only in a permission request, and the host is notifi
   await expect(frame.locator(".left-out")).toHaveText("1 of 4 changes are left out.");
   expect(await told()).toEqual([{ left_out: [{ path: "/repo/src/parser.rs", hunks: [1] }] }]);
   // The lines of an excluded hunk are dimmed, and are not counted.
-  await expect(frame.locator(".bar .counts")).toHaveText("+3−3");
+  await expect(frame.locator(".bar .counts")).toHaveCount(0);
   await expect(frame.locator(".file > summary .counts")).toHaveText("+3−3");
   await expect(frame.locator(".out .t.add")).toHaveText(["line 140 has a change in it", "line 141 had", "and one more line that never was there before has a word in it"]);
   await frame.getByRole("button", { name: "Side by side" }).click();

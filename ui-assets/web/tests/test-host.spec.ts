@@ -310,7 +310,7 @@ test("a diff is shown unified or side by side, with renames and binary files", a
   await expect(page.locator(".diff .t")).toHaveText(["oldCRLF", "new", "kept"]);
   await part(page, "Side by side").click();
   await expect(page.locator(".diff .pair").first().locator(".t")).toHaveText(["oldCRLF", "new"]);
-  await part(page, "Unified").click();
+  await part(page, "Side by side").click();
   await expect(page.locator(".diff .pair")).toHaveCount(0);
 });
 

@@ -440,6 +440,9 @@ fn prompt(question: &Question, coloured: bool) -> String {
         Some(preview) => show_preview(&mut out, preview, request.divisible, coloured),
         None => out.push_str("no preview: what would change is not known\n"),
     }
+    if let Some(notice) = request.undo_notice() {
+        out.push_str(&format!("{notice}\n"));
+    }
     if let Some(calls) = question.all_waiting() {
         out.push_str(&format!(
             "{calls} equal calls wait; \"once\" lets one of them through\n"
@@ -763,6 +766,7 @@ mod tests {
             },
             token: PreviewToken(ContentHash::of(b"")),
             artifacts: Vec::new(),
+            undoable: false,
             call: None,
         });
         request
@@ -882,6 +886,10 @@ mod tests {
             CAREFUL: Deletes everything in old, including subfolders\n";
         assert!(
             shown.contains(expected) && !shown.contains('\u{1b}'),
+            "{shown}"
+        );
+        assert!(
+            shown.contains("\nThis cannot be undone.\nit needs:"),
             "{shown}"
         );
         let coloured = prompt(&question, true);

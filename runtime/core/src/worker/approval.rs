@@ -223,14 +223,14 @@ impl Shared {
         let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
             let name = crate::text::escape(tool);
-            let call = format!("Call `{name}` of {shown}");
+            let call = format!("Use `{name}` of {shown}");
             // The server's text is quoted to separate it from the runtime's.
             let description = sentence.unwrap_or_else(|| title.to_owned());
             if description.is_empty() || description == *name {
                 return call;
             }
             let description = crate::text::escape(&description).replace('"', "'");
-            return format!("{call}, which claims (unchecked): \"{description}\"");
+            return format!("{call}. Its description, which nobody checked: \"{description}\"");
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;

@@ -8,9 +8,7 @@ use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Mode;
 use crate::capability::{BudgetExceeded, Interrupt, OutputStream, ReadPermit, revoked};
-use crate::effect::{
-    ArtifactRef, Cost, ExcludedHunks, Op, Outcome, Preview, PreviewToken, Reply, ResourceChange,
-};
+use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Op, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::journal::{JournalChange, NewChange, OpenChange};
 use crate::pipeline::{CallInfo, Cleared, Planned, Step, Work, token_of, unplannable};
@@ -217,6 +215,7 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
         reply: plan.reply.clone(),
         token,
         artifacts,
+        undoable: shared.core.journal.is_some() && plan.inverse.is_some(),
         call: None,
     }
 }
@@ -306,13 +305,9 @@ fn begin_change(
     Ok(Some(journal.begin(new)?))
 }
 
-/// Removes the inverse of a plan whose old contents are too large for the journal, and tells people that the change
-/// cannot be undone.
+/// Removes the inverse of a plan whose old contents are too large for the journal.
 fn check_inverse(shared: &Shared, plan: &mut AnyPlan) {
     let Some(journal) = &shared.core.journal else {
-        return;
-    };
-    let Some(first) = plan.changes.first() else {
         return;
     };
     let kept = plan.changes.iter().map(|change| {
@@ -328,11 +323,6 @@ fn check_inverse(shared: &Shared, plan: &mut AnyPlan) {
     });
     if kept.fold(0, u64::saturating_add) > journal.change_bytes() {
         plan.inverse = None;
-    }
-    if plan.inverse.is_none() {
-        let resource = crate::text::escape(first.path.as_str()).into_owned();
-        let note = ResourceChange::new(resource, "cannot be undone: the old content is not kept");
-        plan.resources.push(note);
     }
 }
 

@@ -160,6 +160,7 @@ impl Shared {
                     reply,
                     token,
                     artifacts: Vec::new(),
+                    undoable: false,
                     call: None,
                 })
             }

@@ -181,6 +181,7 @@ pub(super) fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolR
     let mut result = result(&preview.reply, &preview.artifacts, links)?;
     let meta = result.meta.get_or_insert_default();
     meta.0.insert("preview".into(), true.into());
+    meta.0.insert("undoable".into(), preview.undoable.into());
     meta.0
         .insert("preview_token".into(), preview.token.to_string().into());
     Ok(result)

@@ -182,6 +182,9 @@ fn message(question: &Question) -> String {
             bailiwick::text::escape(&danger.text)
         ));
     }
+    if let Some(notice) = request.undo_notice() {
+        line(notice.to_owned());
+    }
     if let Some(warning) = request.page_warning() {
         line(warning.to_owned());
     } else if request.origin == Origin::View {
@@ -549,7 +552,8 @@ mod tests {
         let message = message(&question);
         let expected = "Effect: Delete the folder old and the 12 files in it (12 bytes)\n\
             CAREFUL: Deletes the folder old and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes everything in old, including subfolders\n";
+            CAREFUL: Deletes everything in old, including subfolders\n\
+            This cannot be undone.\n";
         assert!(message.starts_with(expected), "{message}");
     }
 

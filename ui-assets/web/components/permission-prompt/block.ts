@@ -13,6 +13,8 @@ const details = object({
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
   dangers: list(object({ kind: text, text, detail: maybe(text) })),
+  /** Whether the changes can be undone. */
+  undo: maybe(text),
   /** The first files that the call affects; `files_total` is the number of all. */
   files: list(object({ path: text, op: text })),
   files_total: number,

@@ -3,10 +3,11 @@
 import { counted } from "../words.ts";
 import type { Change, Contents, Entry } from "./change.ts";
 
-/** A summary such as `2 files, 1 directory, 12 bytes`. */
+/** A summary such as `2 files, 1 folder, 12 bytes`. */
 export function counts({ files, directories, others, bytes }: Contents): string {
+  const folders = directories ? `${counted(directories, "folder")}, ` : "";
   const links = others ? `${counted(others, "link or special file", "links or special files")}, ` : "";
-  return `${counted(files, "file")}, ${counted(directories, "directory", "directories")}, ${links}${counted(bytes, "byte")}`;
+  return `${counted(files, "file")}, ${folders}${links}${counted(bytes, "byte")}`;
 }
 
 /** The first entries, one per line, and the number of remaining ones. */
@@ -25,8 +26,8 @@ function binary(type: string | undefined, before: Entry, after: Entry): string {
 
 /** Why no lines are shown. */
 export function reason({ op, before, after, hidden, large, binary: isBinary, binary_type, hunks, notes }: Change): string | undefined {
-  if (op === "make_directory") return "Directory will be created.";
-  if (before.kind === "directory" && op === "delete") return "Directory and its contents will be deleted.";
+  if (op === "make_directory") return "Folder will be created.";
+  if (before.kind === "directory" && op === "delete") return "Folder and its contents will be deleted.";
   if (hidden) return "This worker may not read the file, so its content is not shown.";
   if (large) return "Too much changed to be shown line by line.";
   if (isBinary) return binary(binary_type, before, after);

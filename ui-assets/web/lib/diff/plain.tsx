@@ -6,12 +6,9 @@ import { DiffTable, Notes } from "./table.tsx";
 
 export function PlainDiff({ files }: { readonly files: readonly FileDiff[] }) {
   const isSplit = files.some(({ split }) => split.value);
-  const button = (words: string, on: boolean) => (
-    <Button aria-pressed={isSplit === on} press={() => files.forEach(({ split }) => (split.value = on))}>{words}</Button>
-  );
   return (
     <div class={`diff ${isSplit ? "split" : "wrap"}`}>
-      <span class="joined">{button("Unified", false)}{button("Side by side", true)}</span>
+      <Button aria-pressed={isSplit} press={() => files.forEach(({ split }) => (split.value = !isSplit))}>Side by side</Button>
       {files.map((file) => {
         const { path, to, hunks } = file.change;
         return (

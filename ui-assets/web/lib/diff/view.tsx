@@ -133,18 +133,17 @@ function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) 
 }
 
 export function Toolbar({ diff }: { readonly diff: Diff }) {
-  const { split, wrap, place, places, counts } = diff;
-  const layout = (words: string, isSplit: boolean) => <Button aria-pressed={split.value === isSplit} press={() => diff.setSplit(isSplit)}>{words}</Button>;
+  const { files, split, wrap, place, places, counts } = diff;
   const move = (sign: string, key: string, words: string, step: 1 | -1) => (
     <Button aria-keyshortcuts={key} title={`${words} (${key})`} aria-label={words} press={() => diff.go(step)}>{sign}</Button>
   );
   return (
     <div class="bar" role="toolbar" aria-label="View">
-      <span class="joined">{layout("Unified", false)}{layout("Side by side", true)}</span>
-      <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" title="Wrap long lines (w)" press={() => diff.toggleWrap()}>Wrap</Button>
+      <Button aria-pressed={split.value} press={() => diff.setSplit(!split.value)}>Side by side</Button>
+      <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" title="w" press={() => diff.toggleWrap()}>Wrap lines</Button>
       <span class="joined">{move("↑", "p", "Previous change", -1)}{move("↓", "n", "Next change", 1)}</span>
       <span class="where quiet" role="status">{place.value >= 0 && `${place.value + 1} of ${places.value.length}`}</span>
-      <Counts {...counts.value} />
+      {files.length > 1 && <Counts {...counts.value} />}
     </div>
   );
 }
