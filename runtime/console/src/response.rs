@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::activity::{AgentView, OutcomeView};
 use bailiwick::VirtualPath;
-use bailiwick::effect::Change;
+use bailiwick::effect::{Change, ResourceChange};
 use bailiwick::permission::{
     AffectedFile, Danger, DangerKind, GrantAuthority, GrantHolder, GrantId, GrantView,
     OfferedChoice, PermissionBlock, Question, Request, Run, ServerCard, Silenced, SilencedId,
@@ -235,6 +235,7 @@ pub(super) struct SessionTally {
 pub(super) struct Review {
     question: String,
     changes: Vec<Change>,
+    resources: Vec<ResourceChange>,
     divisible: bool,
 }
 
@@ -409,6 +410,7 @@ pub(super) fn review(question: &Question) -> Option<Review> {
     Some(Review {
         question: question.handle(),
         changes: preview.changes.clone(),
+        resources: preview.resources.clone(),
         divisible: request.divisible,
     })
 }
@@ -452,6 +454,19 @@ mod tests {
             let view = serde_json::to_value(view).unwrap();
             assert_eq!(view["bailiwick"]["dangers"], expected);
         }
+    }
+
+    #[test]
+    fn review_has_changes_that_are_not_of_files() {
+        let mut request = fixtures::shown(fixtures::request(1, 1, &["execute:command:make"]));
+        let preview = request.preview.as_mut().unwrap();
+        preview.resources =
+            vec![ResourceChange::new("`make all`", "run in /r").after("all layers")];
+        let review = review(&fixtures::question(request)).unwrap();
+        assert_eq!(
+            serde_json::to_value(review).unwrap()["resources"],
+            json!([{ "resource": "`make all`", "summary": "run in /r", "after": "all layers" }])
+        );
     }
 
     #[test]

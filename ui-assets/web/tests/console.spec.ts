@@ -615,6 +615,27 @@ test("a deleted directory lists its contents", async ({ page, site }) => {
   await expect(page.locator(".file li")).toHaveText(["sub/", "a.txt (12 bytes)", "… and 1 more"]);
 });
 
+test("what a command runs and may change is shown before it is allowed", async ({ page, site }) => {
+  const host = new FakeHost();
+  const resources = [
+    { resource: "`make \u202eall`", summary: "run in /a", after: "program: /usr/bin/make\nlayers: all" },
+    { resource: "files", summary: "can change all files that the agent may change" },
+  ];
+  host.state.questions = [question(1)];
+  host.answers.set(`review/${run}-1`, { changes: [], resources });
+  await host.open(page, site);
+  const view = page.locator(".diff");
+  await expect(view.locator("p")).toHaveText(["`make \\u{202e}all`: run in /a", "files: can change all files that the agent may change"]);
+  await expect(view.locator("pre")).toHaveText("program: /usr/bin/make\nlayers: all");
+  await expect(page.getByRole("toolbar")).toHaveCount(0);
+  await expect(page.getByText("No files change.")).toHaveCount(0);
+  host.answers.set(`review/${run}-2`, { changes: [] });
+  host.state.questions = [question(2)];
+  host.changed();
+  await page.getByRole("button", { name: /c2\.txt/ }).click();
+  await expect(page.getByText("No files change.")).toBeVisible();
+});
+
 test("the secret is removed from the browser history", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);

@@ -114,6 +114,8 @@ struct Data<'r> {
     added: usize,
     removed: usize,
     changes: Vec<Item<'r>>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    resources: &'r [ResourceChange],
 }
 
 #[derive(Serialize)]
@@ -236,6 +238,7 @@ impl Review {
             added: changes.iter().map(|item| item.added).sum(),
             removed: changes.iter().map(|item| item.removed).sum(),
             changes,
+            resources: &self.resources,
         })
     }
 

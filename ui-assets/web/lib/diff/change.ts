@@ -6,8 +6,8 @@ import type { Row } from "./hunks.ts";
 
 const zero = or(count, 0);
 const no = or(flag, false);
-const ABSENT = { kind: "", hash: "", bytes: 0 };
-const entry = or(object({ kind: string, hash: string, bytes: zero }), ABSENT);
+const ABSENT = { kind: "", bytes: 0 };
+const entry = or(object({ kind: string, bytes: zero }), ABSENT);
 /** A file or directory before or after the change. */
 export type Entry = Parsed<typeof entry>;
 /** The valid rows of a list. */
@@ -58,6 +58,9 @@ export type Change = Parsed<typeof paged> & {
   /** Further facts, such as a change of the file's mode. */
   readonly notes?: readonly string[];
 };
+
+/** What a call changes that is not a file, such as what a command may do. */
+export const resources = items(object({ resource: string, summary: string, before: maybeText, after: maybeText }));
 
 /** Maximum number of lines of a file in the layout. */
 const MOST_LINES = 1_000_000;

@@ -28,7 +28,7 @@ function binary(type: string | undefined, before: Entry, after: Entry): string {
 export function reason({ op, before, after, hidden, large, binary: isBinary, binary_type, hunks, notes }: Change): string | undefined {
   if (op === "make_directory") return "Folder will be created.";
   if (before.kind === "directory" && op === "delete") return "Folder and its contents will be deleted.";
-  if (hidden) return "This worker may not read the file, so its content is not shown.";
+  if (hidden) return "The agent may not read the file, so it is not shown.";
   if (large) return "Too much changed to be shown line by line.";
   if (isBinary) return binary(binary_type, before, after);
   if (hunks.length > 0 || notes?.length) return undefined;

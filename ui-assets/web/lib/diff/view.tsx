@@ -6,11 +6,12 @@ import { counts as summary, listing, reason } from "./contents.ts";
 import { Button } from "../ui.tsx";
 import { visible } from "../visible.ts";
 import { planned } from "../words.ts";
-import type { Change } from "./change.ts";
+import type { Change, resources } from "./change.ts";
+import type { Parsed } from "../json.ts";
 import { FileDiff } from "./model.ts";
 import { DiffTable, Notes } from "./table.tsx";
 
-const OPERATIONS: Readonly<Record<string, string>> = { create: "New", modify: "Changed", delete: "Deleted", move: "Moved", copy: "Copied", make_directory: "New directory" };
+const OPERATIONS: Readonly<Record<string, string>> = { create: "New", modify: "Changed", delete: "Deleted", move: "Moved", copy: "Copied", make_directory: "New folder" };
 
 /** The numbers of added and removed lines without those of excluded hunks. */
 function countsOf({ change, excluded, hunks }: FileDiff): { readonly added: number; readonly removed: number } {
@@ -22,6 +23,8 @@ function countsOf({ change, excluded, hunks }: FileDiff): { readonly added: numb
 /** The displayed changes and how they are displayed. */
 export class Diff {
   readonly files: readonly FileDiff[];
+  /** What changes that is not a file. */
+  resources: Parsed<typeof resources> = [];
   readonly split = signal(false);
   readonly wrap = signal(true);
   /** Index of the current change for `n` and `p`, across all files. */
@@ -88,16 +91,6 @@ export const Counts = ({ added, removed }: { readonly added: number; readonly re
     </span>
   ) : null;
 
-function Hashes({ change: { before, after, hidden } }: { readonly change: Change }) {
-  if (hidden || before.hash === after.hash) return null;
-  return (
-    <details class="hashes quiet">
-      <summary>File hashes</summary>
-      {`sha256 ${before.hash} → ${after.hash}`}
-    </details>
-  );
-}
-
 function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) {
   const { change, from } = file;
   const { path, to, op, contents, hidden } = change;
@@ -119,7 +112,7 @@ function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) 
       {diff.alert(file)}
       {entries.length > 0 && contents ? (
         <>
-          <p class="note">With everything in it: {summary(contents)}{hidden && ", and what this worker may not read"}</p>
+          <p class="note">With everything in it: {summary(contents)}{hidden && ", and what the agent may not read"}</p>
           <ul class="contents">{entries.map((entry) => <li><bdi>{visible(entry)}</bdi></li>)}</ul>
         </>
       ) : why ? (
@@ -127,7 +120,6 @@ function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) 
       ) : undefined}
       <Notes file={file} />
       {!why && entries.length === 0 && change.hunks.length > 0 && <DiffTable file={file} />}
-      <Hashes change={change} />
     </details>
   );
 }
@@ -135,12 +127,12 @@ function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) 
 export function Toolbar({ diff }: { readonly diff: Diff }) {
   const { files, split, wrap, place, places, counts } = diff;
   const move = (sign: string, key: string, words: string, step: 1 | -1) => (
-    <Button aria-keyshortcuts={key} title={`${words} (${key})`} aria-label={words} press={() => diff.go(step)}>{sign}</Button>
+    <Button aria-keyshortcuts={key} title={words} aria-label={words} press={() => diff.go(step)}>{sign}</Button>
   );
   return (
     <div class="bar" role="toolbar" aria-label="View">
       <Button aria-pressed={split.value} press={() => diff.setSplit(!split.value)}>Side by side</Button>
-      <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" title="w" press={() => diff.toggleWrap()}>Wrap lines</Button>
+      <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" press={() => diff.toggleWrap()}>Wrap lines</Button>
       <span class="joined">{move("↑", "p", "Previous change", -1)}{move("↓", "n", "Next change", 1)}</span>
       <span class="where quiet" role="status">{place.value >= 0 && `${place.value + 1} of ${places.value.length}`}</span>
       {files.length > 1 && <Counts {...counts.value} />}
@@ -171,11 +163,18 @@ function Files({ diff: { files } }: { readonly diff: Diff }) {
 }
 
 export function DiffView({ diff }: { readonly diff: Diff }) {
+  const { files, resources, split, wrap } = diff;
   return (
-    <div class={`diff${diff.split.value ? " split" : diff.wrap.value ? " wrap" : ""}`}>
-      <Toolbar diff={diff} />
-      {diff.files.length > 1 && <Files diff={diff} />}
-      {diff.files.map((file, at) => <File key={at} file={file} diff={diff} />)}
+    <div class={`diff${split.value ? " split" : wrap.value ? " wrap" : ""}`}>
+      {resources.map(({ resource, summary, before, after }) => (
+        <>
+          <p><bdi><b>{visible(resource)}</b>: {visible(summary)}</bdi></p>
+          {[before, after].map((state) => state && <pre>{visible(state)}</pre>)}
+        </>
+      ))}
+      {files.length > 0 ? <Toolbar diff={diff} /> : !resources.length && <p>No files change.</p>}
+      {files.length > 1 && <Files diff={diff} />}
+      {files.map((file, at) => <File key={at} file={file} diff={diff} />)}
     </div>
   );
 }

@@ -5,7 +5,7 @@ import { host } from "../../lib/console/api.ts";
 import { allowedBy, when } from "../../lib/console/calls.ts";
 import type { CallRow } from "../../lib/console/calls.ts";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
-import { planned } from "../../lib/diff/change.ts";
+import { planned, resources } from "../../lib/diff/change.ts";
 import { Diff, DiffView } from "../../lib/diff/view.tsx";
 import { items } from "../../lib/json.ts";
 import { Agent, Button, Code, Marked, Name } from "../../lib/ui.tsx";
@@ -16,6 +16,7 @@ interface Answer {
   readonly needs: readonly string[];
   readonly arguments: string;
   readonly changes: unknown;
+  readonly resources: unknown;
   readonly output: string | null;
 }
 
@@ -50,8 +51,9 @@ export class Opened {
       if (now !== this.#turn) return;
       const changes = changesOf(came.changes);
       const diff = new Diff(changes);
+      diff.resources = resources(came.resources);
       diff.plan = made(came.row) ? "Would" : "";
-      this.diff.value = changes.length > 0 ? diff : undefined;
+      this.diff.value = changes.length + diff.resources.length > 0 ? diff : undefined;
       this.answer.value = came;
     };
     void this.failure.of(loading());

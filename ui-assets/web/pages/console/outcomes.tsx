@@ -60,7 +60,7 @@ export function OutcomeView({ id }: { readonly id: string }) {
       <Heading><Name text={outcome.sentence} /></Heading>
       <p><Status outcome={outcome} /></p>
       <Failed failure={failure} />
-      {diff.value && (diff.value.files.length > 0 ? <DiffView diff={diff.value} /> : <p class="quiet">It changed no files.</p>)}
+      {diff.value && <DiffView diff={diff.value} />}
     </div>
   );
 }

@@ -58,7 +58,7 @@ async function preview(question: Question, into: PermissionPrompt, place: HTMLEl
     diff.divisible = bailiwick.divisible;
     diff.onExclude = () => (into.leftOut = excluded(diff));
     changes.value = diff;
-    put(diff.files.length > 0 ? <DiffView diff={diff} /> : <p>Nothing would change.</p>);
+    put(<DiffView diff={diff} />);
     into.settled = true;
   } catch (error) {
     put(

@@ -1,7 +1,7 @@
 // The displayed review, as the host sends it or the page loads it.
 import { batch, signal } from "@preact/signals-core";
 
-import { reviewed } from "../../lib/diff/change.ts";
+import { resources, reviewed } from "../../lib/diff/change.ts";
 import { loadFailure } from "../../lib/diff/failure.tsx";
 import { PagedDiff } from "../../lib/diff/paged.tsx";
 import { Diff } from "../../lib/diff/view.tsx";
@@ -18,6 +18,7 @@ const schema = object({
   intent: string,
   preview: or(flag, false),
   changes: items(reviewed),
+  resources,
 });
 export type Review = Parsed<typeof schema>;
 
@@ -41,6 +42,7 @@ let given: unknown;
 export function show(data: Review): void {
   const diff = new Diff(data.changes, (change, at, onExclude) => new PagedDiff(change, onExclude, (query) => loadRows(`${data.uri}.rows?change=${at}&${query}`)));
   diff.plan = data.preview ? "Will" : "";
+  diff.resources = data.resources;
   diff.alert = loadFailure;
   diff.divisible = asked.value;
   diff.onExclude = () => host.notify("dev.bailiwick/notifications/left-out", { left_out: diff.excluded.value });

@@ -98,7 +98,7 @@ export async function project(...more: readonly string[]): Promise<Project> {
   await mkdir(run);
   await writeFile(join(dir, "mcp.json"), JSON.stringify({ mcpServers: { notes: { command: PROGRAM, args: ["serve", join(dir, "notes")] } } }));
   const env = { BAILIWICK_TOKEN: token, XDG_RUNTIME_DIR: run, XDG_STATE_HOME: run, HOME: run };
-  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`, ...more];
+  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`, `--journal=${join(dir, "journal")}`, ...more];
   const [endpoint, child] = await start(["serve", ...options, "--servers", join(dir, "mcp.json"), "--pins", join(dir, "pins"), join(dir, "shop")], env, /http:\S+\/mcp/);
   // The program has written the console's address to a file, because its output is no terminal.
   const address = (await readdir(run)).find((name) => name.endsWith(".html")) ?? "";
