@@ -302,7 +302,7 @@ fn runtime_builder(
 }
 
 /// Serves until the client disconnects or a signal stops the server.
-pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
+pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     // With a handler, exceeding the file size limit is a write error and does not kill the process.
     let _handled = signal(signals::file_size_exceeded()).map_err(ServeError::Signals)?;
     if let Some(socket) = &options.flags.attach {
@@ -311,8 +311,10 @@ pub(crate) async fn run(options: Options) -> Result<(), ServeError> {
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
     let journal = preflight(&options, servers.as_ref()).await?;
-    if options.commands.is_some() {
-        self_test(&Helper::CurrentExe).await.require(&[])?;
+    if let Some(commands) = options.commands.take() {
+        let tested = self_test(&Helper::CurrentExe).await;
+        tested.require(&[])?;
+        options.commands = Some(commands.tested(tested));
     }
     let options = Arc::new(options);
     let routes = ApprovalRoutes::of(&options);

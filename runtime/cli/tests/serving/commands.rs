@@ -51,6 +51,9 @@ fn command_runs_if_a_person_allows_it() {
         send(&mut server, &["touch", "new"]);
         let question = server.receive();
         assert!(question.to_string().contains("touch"), "{question}");
+        let message = question["params"]["message"].as_str().unwrap();
+        let layers = "sandbox: namespaces, a private /proc, ";
+        assert!(message.contains(layers), "{message}");
         answer(&mut server, &question, decision);
         let done = server.receive();
         let structured = &done["result"]["structuredContent"];

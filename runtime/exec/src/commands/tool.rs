@@ -189,17 +189,17 @@ impl ActTool for Commands {
             ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
         let files = match (job.mode, &self.kept) {
             (Some(Mode::Live), _) | (None, None) => {
-                "can change all files that the worker may change without a question"
+                "can change all files that the agent may change without asking"
             }
-            (Some(Mode::Overlay), _) => "changes are kept apart until a call applies them",
+            (Some(Mode::Overlay), _) => "nothing changes until a call applies the changes",
             (None, Some(_)) => {
-                "can change all files that the worker may change without a question, unless changes in this directory \
-                 need an answer: then all are kept apart until a call applies them"
+                "can change all files that the agent may change without asking; if a change in this directory needs an \
+                 answer, nothing changes until a call applies the changes"
             }
         };
         Foreseen::Changes(vec![
-            command.after(details),
             ResourceChange::new("files", files).after(job.writes.join("\n")),
+            command.after(details),
         ])
     }
 

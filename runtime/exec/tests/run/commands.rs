@@ -335,7 +335,7 @@ async fn preview_describes_the_command_and_runs_nothing() {
     });
     let preview = worker.preview("run_command", arguments).await.unwrap();
     assert_eq!(preview.intent, "Run `touch 'a file'` in /repo");
-    let [command, files] = preview.resources.as_slice() else {
+    let [files, command] = preview.resources.as_slice() else {
         panic!("{preview:?}");
     };
     let details = command.after.as_deref().unwrap();
