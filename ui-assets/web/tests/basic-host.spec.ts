@@ -6,30 +6,10 @@ import { pageOf } from "./bundles.ts";
 import { barriers, built, expect, test } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 import { served } from "./files-host.ts";
-import { innermost } from "./hosts.ts";
+import { PROXY, innermost } from "./hosts.ts";
 import { samples } from "./reviews.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
-
-/** The proxy page: reports that it is ready, writes the page into a same-origin frame and forwards messages. */
-const PROXY = `<!doctype html><title>proxy</title><body><script>
-  const host = new URL(document.referrer).origin;
-  const inner = document.createElement("iframe");
-  inner.setAttribute("sandbox", "allow-scripts allow-same-origin allow-forms");
-  inner.style.cssText = "width:880px;height:560px;border:0";
-  inner.title = "app";
-  document.body.append(inner);
-  addEventListener("message", ({ source, origin, data }) => {
-    if (source === parent && origin === host) {
-      if (data.method !== "ui/notifications/sandbox-resource-ready") return inner.contentWindow.postMessage(data, "*");
-      const page = inner.contentDocument;
-      page.open();
-      page.write(data.params.html);
-      page.close();
-    } else if (source === inner.contentWindow && origin === location.origin) parent.postMessage(data, host);
-  });
-  parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-ready", params: {} }, host);
-</script></body>`;
 
 const host = (proxy: string, html: string, result: object): string => `
   import { AppBridge, PostMessageTransport } from "@modelcontextprotocol/ext-apps/app-bridge";

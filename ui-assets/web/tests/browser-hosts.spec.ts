@@ -4,7 +4,7 @@ import type { Page } from "@playwright/test";
 import { pageOf } from "./bundles.ts";
 import { built, expect, test } from "./fixtures.ts";
 import { done, served } from "./files-host.ts";
-import { FORMS, hostPage, innermost } from "./hosts.ts";
+import { FORMS, PROXY, hostPage, innermost } from "./hosts.ts";
 
 const TREE = { "/repo/src/lib.rs": { text: "pub mod a;\nsecond\n" }, "/repo/README.md": { text: "# Read me\n" } };
 
@@ -40,6 +40,36 @@ test("works in the official AppBridge", async ({ page, site }) => {
   });
   expect(tools).toMatchObject([["get-current-view", "open-path", "select-lines", "search-text", "get-visible-nodes"], { structuredContent: { path: "/repo/src/lib.rs", from: 2, to: 2 } }]);
   await expect(frame.getByText("line 2 selected")).toBeVisible();
+});
+
+const react = (sandbox: string, html: string): string => `
+  import { AppRenderer } from "@mcp-ui/client";
+  import { createElement } from "react";
+  import { createRoot } from "react-dom/client";
+  createRoot(document.querySelector("main")).render(createElement(AppRenderer, {
+    toolName: "list_roots",
+    html: ${JSON.stringify(html)},
+    sandbox: { url: new URL(${JSON.stringify(sandbox)}) },
+    hostContext: { theme: "dark" },
+    toolInput: {},
+    toolResult: { content: [] },
+    onCallTool: ({ name, arguments: input }) => (window as any).answer(name, input ?? {}),
+    onError: (error) => { document.body.dataset.error = String(error); },
+  }));`;
+
+test("works in the React component of mcp-ui", async ({ page, sites }) => {
+  await answers(page);
+  const [site, other] = [await sites(), await sites()];
+  other.put("/sandbox.html", PROXY);
+  site.put("/", await pageOf(react(`${other.origin}/sandbox.html`, await built("browser.html")), '<main style="width:900px;height:600px"></main>'));
+  await page.goto(site.origin);
+  await expect.poll(() => page.frames().length).toBe(3);
+  const frame = innermost(page);
+  await frame.getByRole("treeitem", { name: "src" }).click();
+  await frame.getByRole("treeitem", { name: "lib.rs" }).click();
+  await expect(frame.locator("#line-1")).toContainText("pub mod a;");
+  await expect(frame.locator("html")).toHaveCSS("color-scheme", "dark");
+  expect(await page.locator("body").getAttribute("data-error")).toBeNull();
 });
 
 for (const form of FORMS) {

@@ -10,6 +10,26 @@ export interface Heard {
   readonly message: { readonly method?: string; readonly id?: number; readonly params?: Record<string, unknown>; readonly result?: Record<string, unknown>; readonly error?: { readonly code: number; readonly message: string } };
 }
 
+/** The proxy page: reports that it is ready, writes the page into a same-origin frame and forwards messages. */
+export const PROXY = `<!doctype html><title>proxy</title><body><script>
+  const host = new URL(document.referrer).origin;
+  const inner = document.createElement("iframe");
+  inner.setAttribute("sandbox", "allow-scripts allow-same-origin allow-forms");
+  inner.style.cssText = "width:880px;height:560px;border:0";
+  inner.title = "app";
+  document.body.append(inner);
+  addEventListener("message", ({ source, origin, data }) => {
+    if (source === parent && origin === host) {
+      if (data.method !== "ui/notifications/sandbox-resource-ready") return inner.contentWindow.postMessage(data, "*");
+      const page = inner.contentDocument;
+      page.open();
+      page.write(data.params.html);
+      page.close();
+    } else if (source === inner.contentWindow && origin === location.origin) parent.postMessage(data, host);
+  });
+  parent.postMessage({ jsonrpc: "2.0", method: "ui/notifications/sandbox-proxy-ready", params: {} }, host);
+</script></body>`;
+
 /** Response headers of the sandbox page. */
 export const SANDBOXED = { "content-security-policy": "sandbox allow-scripts allow-forms" };
 
