@@ -23,9 +23,11 @@ const OFFICIAL = `
   Object.assign(window, { bridge });
   void bridge.connect(new PostMessageTransport(frame.contentWindow, frame.contentWindow)).then(() => { frame.src = "/browser.html"; });`;
 
-test("works in the official AppBridge", async ({ page, site }) => {
+test("works in the official AppBridge, without images as in the Inspector", async ({ page, site }) => {
+  const errors: string[] = [];
+  page.on("console", (message) => /Content Security Policy/.test(message.text()) && errors.push(message.text()));
   await answers(page);
-  site.put("/browser.html", await built("browser.html"));
+  site.put("/browser.html", { body: await built("browser.html"), headers: { "content-security-policy": "img-src 'none'" } });
   site.put("/", await pageOf(OFFICIAL, '<iframe title="app" sandbox="allow-scripts" style="width:900px;height:600px"></iframe>'));
   await page.goto(site.origin);
   await expect(page.locator("body")).toHaveAttribute("data-ready", "yes");
@@ -40,6 +42,8 @@ test("works in the official AppBridge", async ({ page, site }) => {
   });
   expect(tools).toMatchObject([["get-current-view", "open-path", "select-lines", "search-text", "get-visible-nodes"], { structuredContent: { path: "/repo/src/lib.rs", from: 2, to: 2 } }]);
   await expect(frame.getByText("line 2 selected")).toBeVisible();
+  await expect(frame.locator(".icon.file").first()).toHaveCSS("clip-path", /^path\(/);
+  expect(errors).toEqual([]);
 });
 
 const react = (sandbox: string, html: string): string => `
