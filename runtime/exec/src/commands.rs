@@ -17,6 +17,7 @@ use bailiwick::ToolSet;
 use bailiwick::worker::{LayerState, LayerStatus};
 
 use crate::error::ExecError;
+use crate::launcher::Launcher;
 use crate::overlay::{ApplyChanges, Store};
 use crate::process::Helper;
 use crate::programs;
@@ -53,6 +54,10 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// In the mode `live`, directories above a path with rules of its own cannot be renamed or moved, and files cannot be renamed
 /// out of them. No command can set the set-user-ID or the set-group-ID bit.
 ///
+/// While a command runs, the helper of the next one is started. It has the limits and the restrictions that this
+/// process has then, but it is not used if this process has other users, groups or capabilities. A host that restricts
+/// itself in other ways does so before it runs commands.
+///
 /// A long output is cut in the reply; up to 1 MiB of each stream is an artifact of the call. A command ends before the time
 /// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. The budgets of a
 /// worker count the CPU time, duration, output and processes of its commands, but not what they change in the mode `live`; a
@@ -78,7 +83,7 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Commands {
-    helper: Helper,
+    launcher: Launcher,
     system: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     limits: Limits,
@@ -103,7 +108,7 @@ impl Commands {
     #[must_use]
     pub fn new() -> Self {
         Self {
-            helper: Helper::default(),
+            launcher: Launcher::default(),
             system: programs::SYSTEM.iter().map(PathBuf::from).collect(),
             programs: Programs::new(programs::PATH.iter().map(PathBuf::from).collect()),
             env: BTreeMap::new(),
@@ -155,7 +160,7 @@ impl Commands {
     /// Sets the program that runs as the helper.
     #[must_use]
     pub fn helper(mut self, helper: Helper) -> Self {
-        self.helper = helper;
+        self.launcher = Launcher::new(helper);
         self
     }
 

@@ -110,20 +110,27 @@ fn outer(socket: &UnixStream, namespaces: bool) -> i32 {
     match start_inner(socket, namespaces) {
         Ok(mut inner) => {
             let _ = inner.wait();
-            // It was waited for, so this includes all processes of the sandbox.
-            if let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) {
-                let time = usage.user_time() + usage.system_time();
-                let cpu = Duration::from_micros(time.num_microseconds().unsigned_abs());
-                report(socket, &Report::Used { cpu });
-            }
+            // If the sandbox was killed, the inner helper could not report it.
+            report_cpu_time_of_children(socket);
             0
         }
         Err(failed) => failed.send(socket),
     }
 }
 
+/// Reports the CPU time of all processes of the sandbox, after they were waited for.
+fn report_cpu_time_of_children(socket: &UnixStream) {
+    if let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) {
+        let time = usage.user_time() + usage.system_time();
+        let cpu = Duration::from_micros(time.num_microseconds().unsigned_abs());
+        report(socket, &Report::Used { cpu });
+    }
+}
+
 fn start_inner(socket: &UnixStream, namespaces: bool) -> Result<std::process::Child, Failed> {
     close_others(&[socket.as_fd()]).map_err(Failed::at(Stage::Descriptors))?;
+    // A helper may be started long before it is needed.
+    std::env::set_current_dir("/").map_err(Failed::at(Stage::Descriptors))?;
     rustix::process::setsid().map_err(|error| Failed::at(Stage::Namespaces)(error.into()))?;
     if namespaces {
         unshare().map_err(|error| Failed::Missing {
@@ -185,12 +192,11 @@ fn close_others(keep: &[BorrowedFd<'_>]) -> io::Result<()> {
 }
 
 /// Moves this process into new namespaces, in which it has the same user and group. Its children are in a new PID
-/// namespace.
+/// namespace. The inner helper creates the mount namespace.
 fn unshare() -> io::Result<()> {
     let (user, group) = (rustix::process::getuid(), rustix::process::getgid());
     nix::sched::unshare(
         CloneFlags::CLONE_NEWUSER
-            | CloneFlags::CLONE_NEWNS
             | CloneFlags::CLONE_NEWPID
             | CloneFlags::CLONE_NEWNET
             | CloneFlags::CLONE_NEWIPC

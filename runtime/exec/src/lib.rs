@@ -6,7 +6,7 @@
 //!
 //! 1. The *outer helper* is the host's own binary, started again. It closes all inherited descriptors, creates the
 //!    namespaces and starts the inner helper.
-//! 2. The *inner helper* is process 1 of the new PID namespace. It mounts the directories, drops all capabilities,
+//! 2. The *inner helper* is process 1 of the new PID namespace. It creates a mount namespace, mounts the directories, drops all capabilities,
 //!    applies Landlock and seccomp, starts the program and reaps processes. When the program ends, or when the host
 //!    closes its socket or dies, the inner helper exits, and the kernel kills every process that is left.
 //!
@@ -27,6 +27,7 @@
 mod commands;
 mod error;
 mod helper;
+mod launcher;
 mod message;
 mod mount_table;
 mod output;

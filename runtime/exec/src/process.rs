@@ -16,6 +16,7 @@ use tokio::process::{Child, Command};
 
 use crate::error::{ExecError, Stage};
 use crate::helper::{NAME, OUTER, OUTER_ON_HOST, SELF};
+use crate::launcher::Launcher;
 use crate::message::{self, Report};
 use crate::proxy::{Proxy, ProxyTask};
 use crate::spec::{Layer, Network, SandboxSpec};
@@ -37,6 +38,10 @@ impl Helper {
             Self::CurrentExe => SELF.into(),
             Self::At(path) => path.into(),
         }
+    }
+
+    fn name(&self) -> String {
+        self.program().to_string_lossy().into_owned()
     }
 }
 
@@ -110,7 +115,8 @@ pub async fn spawn(
             message: "no proxy was given; call `spawn_with_proxy`".to_owned(),
         });
     }
-    prepare(spec, stdio, helper, None).await?.start().await
+    let launcher = Launcher::new(helper.clone());
+    prepare(spec, stdio, &launcher, None).await?.start().await
 }
 
 /// Starts a program in a sandbox, with [`Network::Proxy`] whatever `spec` says, and makes its connections. Returns when
@@ -124,7 +130,8 @@ pub async fn spawn_with_proxy(
     helper: &Helper,
     proxy: Proxy,
 ) -> Result<Process, ExecError> {
-    let prepared = prepare(spec, stdio, helper, Some(proxy)).await?;
+    let launcher = Launcher::new(helper.clone());
+    let prepared = prepare(spec, stdio, &launcher, Some(proxy)).await?;
     prepared.start().await
 }
 
@@ -156,7 +163,7 @@ impl Prepared {
 pub(crate) async fn prepare(
     spec: &SandboxSpec,
     stdio: Stdio,
-    helper: &Helper,
+    launcher: &Launcher,
     proxy: Option<Proxy>,
 ) -> Result<Prepared, ExecError> {
     let spec = SandboxSpec {
@@ -167,14 +174,14 @@ pub(crate) async fn prepare(
         ..spec.clone()
     };
     let needs_namespaces = proxy.is_some() || !spec.optional.contains(&Layer::Namespaces);
-    let why = match Box::pin(build(&spec, &stdio, helper, OUTER, proxy)).await {
+    let why = match Box::pin(build(&spec, &stdio, launcher, OUTER, proxy)).await {
         Err(ExecError::Missing {
             layer: Layer::Namespaces,
             reason,
         }) if !needs_namespaces => reason,
         built => return built,
     };
-    match Box::pin(build(&spec, &stdio, helper, OUTER_ON_HOST, None)).await {
+    match Box::pin(build(&spec, &stdio, launcher, OUTER_ON_HOST, None)).await {
         Ok(mut built) => {
             built.0.missing.insert(0, (Layer::Namespaces, why));
             Ok(built)
@@ -187,10 +194,9 @@ pub(crate) async fn prepare(
     }
 }
 
-/// Starts the helper in a role. Returns when it waits for the description of a sandbox.
-async fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> {
+/// Starts the helper in a role. Needs a tokio runtime, and blocks until the process is started.
+pub(crate) fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> {
     let program = helper.program();
-    let name = || program.to_string_lossy().into_owned();
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(&program)
         .arg0(NAME)
@@ -202,12 +208,12 @@ async fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> {
         .kill_on_drop(true)
         .spawn()
         .map_err(|source| ExecError::Helper {
-            program: name(),
+            program: helper.name(),
             source,
         })?;
     ours.set_nonblocking(true)?;
     let reports = BufReader::new(tokio::net::UnixStream::from_std(ours)?).lines();
-    let mut process = Process {
+    Ok(Process {
         helper: child,
         reports,
         layers: Vec::new(),
@@ -216,24 +222,19 @@ async fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> {
         cpu: CpuMeter::default(),
         proxy: None,
         changes: None,
-    };
-    match process.report().await? {
-        Some(Report::Ready) => Ok(process),
-        report @ Some(Report::Failed { .. } | Report::Missing { .. }) => Err(failure(report)),
-        _ => Err(ExecError::NotInitialized { program: name() }),
-    }
+    })
 }
 
 async fn build(
     spec: &SandboxSpec,
     stdio: &Stdio,
-    helper: &Helper,
+    launcher: &Launcher,
     role: &str,
     proxy: Option<Proxy>,
 ) -> Result<Prepared, ExecError> {
     let has_overlay = spec.has_overlay();
     let body = serde_json::to_vec(spec).map_err(io::Error::other)?;
-    let mut process = launch(helper, role).await?;
+    let mut process = launcher.launch(role).await?;
     let (from_helper, to_host) = if proxy.is_some() || has_overlay {
         let (ours, theirs) = UnixStream::pair()?;
         (Some(ours), Some(theirs))
@@ -286,6 +287,22 @@ fn failure(report: Option<Report>) -> ExecError {
 }
 
 impl Process {
+    /// Waits until the helper waits for the description of a sandbox.
+    pub(crate) async fn ready(mut self, helper: &Helper) -> Result<Self, ExecError> {
+        match self.report().await? {
+            Some(Report::Ready) => Ok(self),
+            report @ Some(Report::Failed { .. } | Report::Missing { .. }) => Err(failure(report)),
+            _ => Err(ExecError::NotInitialized {
+                program: helper.name(),
+            }),
+        }
+    }
+
+    /// Whether the helper runs.
+    pub(crate) fn is_running(&mut self) -> bool {
+        matches!(self.helper.try_wait(), Ok(None))
+    }
+
     /// The layers of the sandbox.
     #[must_use]
     pub fn layers(&self) -> &[Layer] {
@@ -345,15 +362,22 @@ impl Process {
 
     /// Waits until nothing runs any more, and closes the connections of the proxy.
     async fn ended(&mut self) -> Result<(), ExecError> {
-        // The last helper closes the socket when it ends.
-        while let Some(report) = self.report().await? {
-            match report {
-                Report::Exited { status } => self.status = Some(status),
-                Report::Used { cpu } => self.cpu.set(cpu),
-                _ => {}
+        loop {
+            match self.report().await? {
+                // Only the helpers are left, which end by themselves.
+                Some(Report::Exited { status }) => {
+                    self.status = Some(status);
+                    break;
+                }
+                Some(Report::Used { cpu }) => self.cpu.set(cpu),
+                Some(_) => {}
+                // The last helper closes the socket when it ends.
+                None => {
+                    self.helper.wait().await?;
+                    break;
+                }
             }
         }
-        self.helper.wait().await?;
         if let Some(proxy) = self.proxy.take() {
             proxy.stop().await;
         }

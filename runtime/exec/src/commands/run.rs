@@ -22,10 +22,11 @@ use super::output::{CommandChanges, CommandOutput};
 use super::record::{Ended, Record, Started};
 use super::streams::{Output, Streams};
 use crate::error::ExecError;
+use crate::launcher::Launcher;
 use crate::overlay::{self, Directories, Identity, Store};
-use crate::process::{CpuMeter, Exit, Helper, Process, prepare};
+use crate::process::{CpuMeter, Exit, Process, prepare};
 use crate::proxy::Proxy;
-use crate::spec::{Mount, SandboxSpec};
+use crate::spec::{Layer, Mount, SandboxSpec};
 use crate::view::{self, Changes};
 
 /// What is charged before the start.
@@ -48,7 +49,9 @@ pub(super) struct Run {
     pub(super) files: Vec<Mount>,
     /// Set if the changes are kept apart.
     pub(super) apart: Option<Apart>,
-    pub(super) helper: Helper,
+    pub(super) launcher: Launcher,
+    /// Whether further commands are likely.
+    pub(super) launch_ahead: bool,
     pub(super) streams: Streams,
     pub(super) timeout: Duration,
     pub(super) act: Arc<Act>,
@@ -69,7 +72,8 @@ impl Run {
             program,
             files,
             apart,
-            helper,
+            launcher,
+            launch_ahead,
             streams,
             timeout,
             act,
@@ -87,7 +91,7 @@ impl Run {
             let policy: Arc<WorkerNetwork> = Arc::clone(network);
             Proxy::new(policy)
         });
-        let prepared = prepare(&spec, stdio, &helper, proxy).await;
+        let prepared = prepare(&spec, stdio, &launcher, proxy).await;
         let prepared = prepared.map_err(|error| not_started(&error))?;
         let started = Started::new(&spec, &files, program, prepared.layers(), network.is_some());
         // A spent budget is noticed before the start.
@@ -99,6 +103,9 @@ impl Run {
             .start()
             .await
             .map_err(|error| not_started(&error))?;
+        if launch_ahead && process.layers().contains(&Layer::Namespaces) {
+            tokio::task::spawn_blocking(move || launcher.launch_ahead());
+        }
         let apart = apart.zip(process.changes());
         let mut bill = Bill::new(&act, process.cpu_meter());
         let exit = Self::wait(&mut process, timeout, cancelled, &mut bill).await;

@@ -249,7 +249,8 @@ impl ActTool for Commands {
             program: program.sha256,
             files,
             apart,
-            helper: self.helper.clone(),
+            launcher: self.launcher.clone(),
+            launch_ahead: !self.inherit_stdio,
             streams: Streams::new(self.inherit_stdio, &job.stdin, &progress, &act)
                 .map_err(|error| io_error(&error))?,
             timeout,

@@ -8,11 +8,15 @@ use std::process::Command;
 use std::time::Duration;
 
 use rustix::fs::{Mode, OFlags};
-use rustix::process::{DumpableBehavior, WaitOptions, WaitStatus, set_dumpable_behavior, wait};
+use rustix::io::Errno;
+use rustix::process::{
+    DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus, kill_process_group,
+    set_dumpable_behavior, wait,
+};
 
 use super::confine::{self, Files};
 use super::layers::Layers;
-use super::{Failed, mounts, network, parse};
+use super::{Failed, mounts, network, parse, report_cpu_time_of_children};
 use crate::error::Stage;
 use crate::message::{self, Report, report};
 use crate::proxy;
@@ -51,6 +55,8 @@ pub(super) fn run(host: &UnixStream) -> i32 {
             exit_with_host(host);
             report_cpu_time(host);
             let status = reap(program);
+            kill_all();
+            report_cpu_time_of_children(host);
             report(host, &Report::Exited { status });
             0
         }
@@ -60,12 +66,12 @@ pub(super) fn run(host: &UnixStream) -> i32 {
 
 /// Builds the sandbox around this process and starts the program. Returns its process id.
 fn start(host: &UnixStream) -> Result<i32, Failed> {
-    mounts::enter()?;
     report(host, &Report::Ready);
     let (body, handles) = receive(host).map_err(Failed::at(Stage::Description))?;
     let spec = parse(&body)?;
+    mounts::enter()?;
     let mut layers = Layers::new(spec.optional.clone());
-    let changes = mounts::build(&spec, &mut layers)?;
+    let mounts::Built { changes, detaching } = mounts::build(&spec, &mut layers)?;
     if let Some(to_host) = &handles.to_host {
         let listener = match spec.network {
             Network::Proxy => Some(network::listen().map_err(Failed::at(Stage::Network))?),
@@ -84,6 +90,7 @@ fn start(host: &UnixStream) -> Result<i32, Failed> {
         .map_err(|error| Failed::at(Stage::Capabilities)(error.into()))?;
     report(host, &layers.built());
     message::wait_for_go(host).map_err(Failed::at(Stage::Program))?;
+    detaching.wait().map_err(Failed::at(Stage::Mounts))?;
     let child = program(&spec, handles).and_then(|mut program| program.spawn());
     let child = child.map_err(Failed::at(Stage::Program))?;
     report(host, &Report::Started);
@@ -166,9 +173,10 @@ fn report_cpu_time(host: &UnixStream) {
         return;
     };
     let watch = move || {
-        while let Some(cpu) = cpu_time() {
-            report(&host, &Report::Used { cpu });
+        loop {
             std::thread::sleep(REPORT_EVERY);
+            let Some(cpu) = cpu_time() else { return };
+            report(&host, &Report::Used { cpu });
         }
     };
     // Without the thread, the time is reported at the end.
@@ -200,10 +208,18 @@ fn reap(program: i32) -> i32 {
             Ok(Some((pid, status))) if pid.as_raw_nonzero().get() == program => {
                 return WaitStatus::as_raw(status);
             }
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return -1,
         }
     }
+}
+
+/// Kills all other processes of the sandbox, and waits until they have ended. The kernel would do so when this process ends,
+/// but after it has taken down the mounts.
+fn kill_all() {
+    // As the target of a signal, group 1 means all processes that this one can see.
+    let _ = kill_process_group(Pid::INIT, Signal::KILL);
+    while !matches!(wait(WaitOptions::empty()), Err(Errno::CHILD)) {}
 }
 
 #[cfg(test)]

@@ -2,10 +2,12 @@
 
 use std::ffi::{CStr, CString};
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::thread::JoinHandle;
 
+use nix::sched::CloneFlags;
 use rustix::fs::{CWD, FileType, Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::mount::{
     MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
@@ -33,25 +35,50 @@ pub(super) const DEVICES: [&str; 5] = ["null", "zero", "full", "random", "urando
 /// Size of the top-level directory, which contains only directories and links.
 const TOP_OPTIONS: &str = "mode=755,size=1m";
 
-/// Makes a directory in memory the root directory. The host's files are at [`HOST`] from then on.
+/// Moves this process into a new mount namespace and makes a directory in memory its root directory. The host's files are
+/// at [`HOST`] from then on.
 pub(super) fn enter() -> Result<(), Failed> {
-    let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
-    let namespaces = match enter_new_root() {
-        // AppArmor allows namespaces on some systems, but nothing in them.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(format!("mounting is forbidden in them: {error}"))
-        }
-        entered => Ok(entered.map_err(failed)?),
-    };
-    namespaces.map_err(|reason| Failed::Missing {
+    let missing = |reason: String| Failed::Missing {
         layer: Layer::Namespaces,
         reason,
+    };
+    nix::sched::unshare(CloneFlags::CLONE_NEWNS)
+        .map_err(|error| missing(format!("a mount namespace cannot be created: {error}")))?;
+    enter_new_root().map_err(|error| match error.kind() {
+        // AppArmor allows namespaces on some systems, but nothing in them.
+        io::ErrorKind::PermissionDenied => {
+            missing(format!("mounting is forbidden in them: {error}"))
+        }
+        _ => Failed::at(Stage::Mounts)(error),
     })
 }
 
-/// Builds the file system and moves this process into it, after [`enter`]. Returns the directory with the changes in
-/// overlays, if there are any: overlay N of the mounts writes into `N/upper`.
-pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Option<OwnedFd>, Failed> {
+/// A file system that was built.
+pub(super) struct Built {
+    /// The directory with the changes in overlays, if there are any: overlay N of the mounts writes into `N/upper`.
+    pub(super) changes: Option<OwnedFd>,
+    /// The files of the host are being detached.
+    pub(super) detaching: Detaching,
+}
+
+/// A thread that detaches the files of the host, since the kernel waits for all processors then.
+pub(super) struct Detaching(JoinHandle<rustix::io::Result<()>>);
+
+impl Detaching {
+    fn start() -> io::Result<Self> {
+        let detach = || unmount("/", UnmountFlags::DETACH);
+        Ok(Self(std::thread::Builder::new().spawn(detach)?))
+    }
+
+    /// Waits until the files of the host are detached.
+    pub(super) fn wait(self) -> io::Result<()> {
+        let detached = self.0.join();
+        Ok(detached.map_err(|_| io::Error::other("the thread failed"))??)
+    }
+}
+
+/// Builds the file system and moves this process into it, after [`enter`].
+pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Built, Failed> {
     let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
     layers.record(Layer::Namespaces, Ok(()))?;
     let mut tree = Tree::new().map_err(failed)?;
@@ -65,10 +92,10 @@ pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Option<Ow
     }
     layers.record(Layer::Proc, tree.add_proc().map_err(failed)?)?;
     tree.finish().map_err(failed)?;
-    leave_host().map_err(failed)?;
     let named = rustix::system::sethostname(b"sandbox");
     named.map_err(|error| failed(error.into()))?;
-    Ok(changes)
+    let detaching = leave_host().map_err(failed)?;
+    Ok(Built { changes, detaching })
 }
 
 /// Creates the directory for the changes in overlays.
@@ -95,13 +122,13 @@ fn enter_new_root() -> io::Result<()> {
     tmpfs(Path::new(NEW), TOP_OPTIONS)
 }
 
-/// Makes [`NEW`] the root directory and detaches the files of the host.
-fn leave_host() -> io::Result<()> {
+/// Makes [`NEW`] the root directory and starts to detach the files of the host.
+fn leave_host() -> io::Result<Detaching> {
     std::env::set_current_dir(NEW)?;
     // The old root is mounted over the new one, and is then on top of it.
     rustix::process::pivot_root(".", ".")?;
-    unmount(".", UnmountFlags::DETACH)?;
-    std::env::set_current_dir("/")
+    std::env::set_current_dir("/")?;
+    Detaching::start()
 }
 
 fn tmpfs(at: &Path, options: &str) -> io::Result<()> {
@@ -119,12 +146,15 @@ struct Tree {
     closed: Vec<OwnedFd>,
     /// Number of overlays so far.
     overlays: usize,
+    /// The mounts of the host.
+    host: String,
 }
 
 impl Tree {
     fn new() -> io::Result<Self> {
         let root = rustix::fs::open(NEW, PATH, Mode::empty())?;
         Ok(Self {
+            host: mount_table()?,
             own: vec![device(&root)?],
             root,
             closed: Vec::new(),
@@ -157,7 +187,7 @@ impl Tree {
                 let found = self.open(at)?;
                 mount_bind_recursive(link(&found), link(&found))?;
                 // The descriptor refers to the directory under the new mount.
-                restrict(&link(&self.open(at)?), *writable)
+                restrict_all(&self.open(at)?, *writable)
             }
             Mount::Hidden { at } => self.hide(at),
             Mount::Temporary { at, bytes } => {
@@ -250,7 +280,7 @@ impl Tree {
         .map_err(|error| {
             io::Error::new(error.kind(), format!("no overlay is possible: {error}"))
         })?;
-        restrict(&link(&self.open(at)?), writable)
+        restrict(&self.open(at)?, writable)
     }
 
     /// Mounts a file or directory of the host.
@@ -270,7 +300,12 @@ impl Tree {
             self.file(at)?
         };
         mount_bind_recursive(link(&found), link(&place))?;
-        restrict(&link(&self.open(at)?), writable)
+        let mounted = self.open(at)?;
+        if mounts_beneath(&self.host, &fs::read_link(link(&found))?).is_empty() {
+            restrict(&mounted, writable)
+        } else {
+            restrict_all(&mounted, writable)
+        }
     }
 
     /// Opens a file of the sandbox, or creates it in memory.
@@ -301,7 +336,7 @@ impl Tree {
         }
         if !kind.is_dir() {
             mount_bind_recursive(format!("{HOST}/dev/null"), link(&found))?;
-            return restrict(&link(&self.open(at)?), false);
+            return restrict(&self.open(at)?, false);
         }
         tmpfs(&link(&found), TOP_OPTIONS)?;
         let empty = self.open(at)?;
@@ -385,39 +420,50 @@ fn link(file: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("{HOST}/proc/self/fd/{}", file.as_raw_fd()))
 }
 
-/// Removes rights from a mount and the mounts in it: programs with the set-user-ID bit and devices have no effect, and
-/// files can be changed only if `writable`.
-fn restrict(at: &Path, writable: bool) -> io::Result<()> {
-    let at = fs::canonicalize(at)?;
-    let table = fs::read_to_string(format!("{HOST}/proc/self/mountinfo"))?;
-    let mut all = mounts_beneath(&table, &at);
-    all.push(at);
-    for one in all {
-        let before = rustix::fs::statvfs(&one)?.f_flag;
-        let mut flags = MountFlags::NOSUID | MountFlags::BIND;
-        for (found, flag) in [
-            (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
-            (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
-            (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
-            (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
-        ] {
-            // These may not be cleared in a user namespace.
-            if before.contains(found) {
-                flags |= flag;
-            }
-        }
-        // A device of the host is needed in `/dev` only, whose mounts are files.
-        let is_device = rustix::fs::stat(&one)
-            .is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode).is_char_device());
-        if !is_device || before.contains(StatVfsMountFlags::NODEV) {
-            flags |= MountFlags::NODEV;
-        }
-        if !writable {
-            flags |= MountFlags::RDONLY;
-        }
-        mount_remount(&one, flags, c"")?;
+/// The mounts of this process.
+fn mount_table() -> io::Result<String> {
+    // The kernel writes the table anew for each part that is read.
+    let mut table = String::with_capacity(1 << 16);
+    let mut file = fs::File::open(format!("{HOST}/proc/self/mountinfo"))?;
+    file.read_to_string(&mut table)?;
+    Ok(table)
+}
+
+/// Removes rights from a mount and the mounts in it.
+fn restrict_all(mounted: &OwnedFd, writable: bool) -> io::Result<()> {
+    let at = fs::read_link(link(mounted))?;
+    for inner in mounts_beneath(&mount_table()?, &at) {
+        restrict(&rustix::fs::open(&inner, PATH, Mode::empty())?, writable)?;
     }
-    Ok(())
+    restrict(mounted, writable)
+}
+
+/// Removes rights from a mount: programs with the set-user-ID bit and devices have no effect, and files can be changed only
+/// if `writable`.
+fn restrict(mounted: &OwnedFd, writable: bool) -> io::Result<()> {
+    let before = rustix::fs::fstatvfs(mounted)?.f_flag;
+    let mut flags = MountFlags::NOSUID | MountFlags::BIND;
+    for (found, flag) in [
+        (StatVfsMountFlags::NOEXEC, MountFlags::NOEXEC),
+        (StatVfsMountFlags::NOATIME, MountFlags::NOATIME),
+        (StatVfsMountFlags::NODIRATIME, MountFlags::NODIRATIME),
+        (StatVfsMountFlags::RELATIME, MountFlags::RELATIME),
+    ] {
+        // These may not be cleared in a user namespace.
+        if before.contains(found) {
+            flags |= flag;
+        }
+    }
+    // A device of the host is needed in `/dev` only, whose mounts are files.
+    let mode = rustix::fs::fstat(mounted)?.st_mode;
+    let is_device = FileType::from_raw_mode(mode).is_char_device();
+    if !is_device || before.contains(StatVfsMountFlags::NODEV) {
+        flags |= MountFlags::NODEV;
+    }
+    if !writable {
+        flags |= MountFlags::RDONLY;
+    }
+    Ok(mount_remount(link(mounted), flags, c"")?)
 }
 
 /// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. The inner error says why that is
@@ -436,17 +482,13 @@ fn limit_processes(most: u64) -> io::Result<Result<(), String>> {
     }
     let place = Path::new("/limits");
     fs::create_dir(place)?;
+    // It is detached with the files of the host.
     let mounted = mount_proc(place, c"")?;
-    let limited = mounted.and_then(|()| {
+    Ok(mounted.and_then(|()| {
         let file = place.join("sys/kernel/pid_max");
         let limited = fs::write(file, most.max(LEAST).to_string());
         limited.map_err(|error| format!("cannot set it: {error}"))
-    });
-    // It is detached with the files of the host otherwise.
-    if limited.is_ok() {
-        unmount(place, UnmountFlags::DETACH)?;
-    }
-    Ok(limited)
+    }))
 }
 
 /// Whether a Linux release limits the processes of each PID namespace.

@@ -17,7 +17,7 @@ use rustix::process::{
 use super::confine::Files;
 use super::inner::{confine, program, receive};
 use super::layers::Layers;
-use super::{CONFINED, Failed, parse, start_helper};
+use super::{CONFINED, Failed, parse, report_cpu_time_of_children, start_helper};
 use crate::error::Stage;
 use crate::message::{self, Report, report};
 use crate::spec::{Layer, Mount, SandboxSpec};
@@ -32,6 +32,7 @@ pub(super) fn run(host: &UnixStream) -> i32 {
             kill_with_host(host);
             let status = reap_until(program);
             kill_all();
+            report_cpu_time_of_children(host);
             report(host, &Report::Exited { status });
             0
         }

@@ -28,7 +28,7 @@ pub(crate) async fn runtime(root: &Path) -> Runtime {
     runtime_with(root, commands(), |builder| builder).await
 }
 
-async fn runtime_with(
+pub(crate) async fn runtime_with(
     root: &Path,
     commands: Commands,
     configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
@@ -541,7 +541,7 @@ async fn command_ends_before_the_time_limit_of_its_call_with_its_output() {
 }
 
 /// Creates a FIFO.
-fn fifo(path: &Path) {
+pub(crate) fn fifo(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
     mknodat(CWD, path, FileType::Fifo, Mode::RWXU, 0).unwrap();
 }
