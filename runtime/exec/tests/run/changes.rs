@@ -2,13 +2,16 @@
 
 use std::fs;
 use std::io::Write as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use bailiwick::effect::Op;
+use bailiwick::journal::Journal;
 use bailiwick::permission::Deciding;
 use bailiwick::{Answer, Approver, CallError, Code, Policy, Question, Runtime, Worker};
 use bailiwick_exec::{AppliedChanges, ChangeKind, CommandChanges, CommandOutput};
+use bailiwick_fs::Durability;
 use serde_json::json;
 
 use crate::commands::{commands, run, worker};
@@ -295,6 +298,58 @@ async fn hook_that_a_build_plants_is_shown_in_the_question() {
     assert_eq!(stage.person.take(), [expected]);
     let protected = stage.person.protected.lock().unwrap().clone();
     assert_eq!(protected, [hook]);
+}
+
+#[tokio::test]
+async fn symbolic_links_of_a_command_are_dropped_and_fifos_cannot_be_created() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let script = "mkfifo pipe; ln -s /etc/shadow link; ln -s ../.. up; echo x > x";
+    let changes = apart(&worker, script).await;
+    let mut dropped: Vec<&str> = changes
+        .dropped
+        .iter()
+        .map(|one| one.path.as_str())
+        .collect();
+    dropped.sort_unstable();
+    assert_eq!(dropped, ["/repo/link", "/repo/up"]);
+    apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    let expected = vec![(Op::Create, "/repo/x".to_owned(), 1)];
+    assert_eq!(stage.person.take(), [expected]);
+    for name in ["link", "pipe", "up"] {
+        assert!(fs::symlink_metadata(stage.path(name)).is_err(), "{name}");
+    }
+}
+
+#[tokio::test]
+async fn applied_changes_can_be_undone() {
+    let (root, journal) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("old")).unwrap();
+    for name in ["a", "old/b", "old/c"] {
+        fs::write(root.path().join(name), "text\n").unwrap();
+    }
+    let builder = Runtime::builder()
+        .root("repo", root.path())
+        .journal(Journal::open(journal.path().join("journal")).unwrap())
+        .tools(commands().tools())
+        .tools(bailiwick_fs::undo_tools(Durability::Visible))
+        .allow("execute:command")
+        .approver(Allows::default());
+    let runtime = builder.build().await.unwrap().0;
+    let worker = worker(&runtime, asks()).await;
+    let script =
+        "echo more >> a; rm old/b; mkdir new; echo x > new/x; echo x > old/c; chmod +x old/c";
+    let changes = apart(&worker, script).await;
+    apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    assert!(!root.path().join("old/b").exists());
+    assert!(root.path().join("new/x").exists());
+    worker.call("undo", json!({})).await.unwrap();
+    for name in ["a", "old/b", "old/c"] {
+        let path = root.path().join(name);
+        assert_eq!(fs::read_to_string(&path).unwrap(), "text\n", "{name}");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o111, 0, "{name}");
+    }
+    assert!(!root.path().join("new").exists());
 }
 
 /// Runs a script whose changes are kept apart, and does something else while it runs.

@@ -1,4 +1,4 @@
-//! Programs that the machine must have: Python, Make and Git.
+//! Programs that the machine must have: Python, Make, Git and Node.js.
 
 use std::fs;
 
@@ -74,6 +74,14 @@ async fn builds_and_version_control_work() {
     for (path, text) in [
         ("Makefile", "all: a b\n%:\n\techo $@ > $@.out\n"),
         (
+            "package.json",
+            r#"{"name":"x","version":"1.0.0","scripts":{"test":"node --test"}}"#,
+        ),
+        (
+            "x.test.js",
+            "require('node:test')('adds', () => require('node:assert').equal(1 + 1, 2));\n",
+        ),
+        (
             "test_x.py",
             "import unittest\nclass T(unittest.TestCase):\n    def test(self): self.assertEqual(1, 1)\n",
         ),
@@ -83,6 +91,7 @@ async fn builds_and_version_control_work() {
     for (script, expected) in [
         ("make -j2 && cat a.out b.out", "a\nb\n"),
         ("python3 -m unittest 2>&1 | tail -1", "OK\n"),
+        ("npm test 2>&1 | grep -c '^# pass 1$'", "1\n"),
         (
             "git init -q . 2>&1 && git -c user.name=a -c user.email=b commit -q --allow-empty -m x && git log --format=%s",
             "x\n",
@@ -91,4 +100,28 @@ async fn builds_and_version_control_work() {
         let output = commands::shell(&worker, script).await;
         assert!(output.stdout.ends_with(expected), "{script}: {output:?}");
     }
+}
+
+/// Code in memory is confined like the program that wrote it.
+#[tokio::test]
+async fn program_in_memory_is_confined() {
+    let work = tempfile::tempdir().unwrap();
+    let outside = tempfile::tempdir().unwrap();
+    let secret = outside.path().join("secret");
+    fs::write(&secret, "the secret").unwrap();
+    let script = r#"
+import os, sys
+fd = os.memfd_create("program", 0)
+os.write(fd, open("/usr/bin/cat", "rb").read())
+path = f"/proc/self/fd/{fd}"
+for argument in ["/work/inside", sys.argv[1]]:
+    if os.fork() == 0:
+        os.execv(path, ["cat", argument])
+    os.wait()
+"#;
+    fs::write(work.path().join("inside"), "inside").unwrap();
+    fs::write(work.path().join("probe.py"), script).unwrap();
+    let script = format!("python3 probe.py {} 2>/dev/null", secret.display());
+    let spec = sandbox::shell(&script, work.path());
+    assert_eq!(sandbox::run(&spec).await.1, "inside");
 }

@@ -306,3 +306,53 @@ async fn probes_find_no_hole() {
         );
     }
 }
+
+#[tokio::test]
+async fn dropped_programs_run_inside_the_sandbox_only() {
+    let (work, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::write(outside.path().join("secret"), "the secret").unwrap();
+    let secret = outside.path().join("secret");
+    let secret = secret.display();
+    let script = format!(
+        "cp /usr/bin/cat c; echo 'cat {secret}' > d; for run in ./c '/lib*/ld-linux*.so.? ./c'; do \
+         echo inside | $run; $run {secret} || echo refused; done; sh d || echo refused"
+    );
+    let text = run(&shell(&script, work.path())).await.1;
+    let lines = text.lines().filter(|line| !line.contains("No such file"));
+    let lines: Vec<&str> = lines.collect();
+    assert_eq!(lines, ["inside", "refused", "inside", "refused", "refused"]);
+}
+
+#[tokio::test]
+async fn memory_is_limited() {
+    let work = tempfile::tempdir().unwrap();
+    let script =
+        "head -c 4000000000 /dev/zero | tail -c 4000000000 > /dev/null && echo hole; echo end";
+    let mut spec = shell(script, work.path());
+    spec.limits.memory = Some(256 << 20);
+    let text = run(&spec).await.1;
+    assert!(text.ends_with("end\n") && !text.contains("hole"), "{text}");
+}
+
+#[tokio::test]
+async fn directory_that_the_command_deletes_and_long_arguments_do_no_harm() {
+    let work = tempfile::tempdir().unwrap();
+    let script = "mkdir d; cd d; rmdir ../d; ls .. > /dev/null && echo listed; cat ../../etc/shadow && echo hole";
+    let text = run(&shell(script, work.path())).await.1;
+    assert!(!text.contains("hole"), "{text}");
+    let mut spec = shell("echo $#", work.path());
+    spec.argv.extend((0..1000).map(|_| "x".repeat(100)));
+    assert_eq!(run(&spec).await, (Some(0), "999\n".to_owned()));
+    spec.argv.push("x".repeat(1 << 18));
+    let error = start(&spec).await.unwrap_err();
+    assert!(
+        matches!(
+            &error,
+            ExecError::Setup {
+                stage: Stage::Program,
+                ..
+            }
+        ),
+        "{error:?}"
+    );
+}
