@@ -1,12 +1,13 @@
 //! Tests of `serve --exec`: clients run commands.
 
 use std::fs;
+use std::process::Command;
 
 use bailiwick_test_support::server::Server;
 use bailiwick_test_support::temp_files::TempFiles;
 use serde_json::{Value, json};
 
-use crate::program;
+use crate::{PROGRAM, program};
 
 /// The program with a directory, `--exec` and these flags, after a handshake with a client that can ask its user.
 fn started(files: &TempFiles, flags: &[&str]) -> Server {
@@ -95,5 +96,25 @@ fn command_is_denied_without_execute() {
         let code = &done["result"]["structuredContent"]["code"];
         assert_eq!(code, "PERMISSION_DENIED", "{flags:?} {done}");
         assert!(!files.dir().join("new").exists());
+    }
+}
+
+#[test]
+fn server_starts_only_if_commands_can_be_confined() {
+    let files = TempFiles::new(&[]);
+    // In a user namespace that allows no other.
+    let script =
+        "echo 0 > /proc/sys/user/max_user_namespaces && exec \"$0\" serve \"$@\" < /dev/null";
+    for (flag, starts) in [("--exec", false), ("--read-only", true)] {
+        let output = Command::new("unshare")
+            .args(["--user", "--map-root-user", "sh", "-c", script])
+            .args([PROGRAM, flag, files.dir().to_str().unwrap()])
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.success(), starts, "{flag}: {text}");
+        let names_cause =
+            text.contains("cannot offer `run_command`") && text.contains("namespaces");
+        assert_eq!(names_cause, !starts, "{flag}: {text}");
     }
 }
