@@ -122,17 +122,10 @@ impl Run {
         let connections = network.map(|network| network.connections());
         let after = Arc::clone(&act);
         // Nobody would learn of the changes of a command without a result.
-        let apart = apart.filter(|_| exit.is_ok());
-        let changed = tokio::task::spawn_blocking(move || match apart {
-            Some((apart, directory)) => apart.keep(directory, &after),
-            None => Ok((unjudged(&files, &after)?, None)),
-        });
-        let changed = changed
-            .await
-            .map_err(|_| internal("the roots were not read"));
+        let changed = changed(files, apart.filter(|_| exit.is_ok()), after).await;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let output = exit.and_then(|exit| {
-            let (created_protected, changes) = changed??;
+            let (created_protected, changes) = changed?;
             let denied = connections.iter().flat_map(|all| &all.denied);
             Ok(CommandOutput {
                 created_protected,
@@ -208,6 +201,20 @@ impl Bill {
             }
         }
     }
+}
+
+/// The protected names that the command created, and its changes if they are kept apart.
+async fn changed(
+    files: Vec<Mount>,
+    apart: Option<(Apart, OwnedFd)>,
+    act: Arc<Act>,
+) -> Result<(Vec<String>, Option<CommandChanges>), CallError> {
+    let changed = tokio::task::spawn_blocking(move || match apart {
+        Some((apart, directory)) => apart.keep(directory, &act),
+        None => Ok((unjudged(&files, &act)?, None)),
+    });
+    let changed = changed.await;
+    changed.map_err(|_| internal("the roots were not read"))?
 }
 
 /// The entries that the worker may not change, and that did not exist before the command ran.
