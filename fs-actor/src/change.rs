@@ -14,7 +14,8 @@ pub(crate) mod tree;
 
 use std::sync::OnceLock;
 
-use bailiwick::effect::{ContentHash, Entry};
+use bailiwick::effect::{ContentHash, Entry, Op};
+use bailiwick::text::escape;
 use bailiwick::tool::WritePermit;
 use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
@@ -66,6 +67,16 @@ pub(crate) enum TransferMode {
     Move,
 }
 
+impl TransferMode {
+    /// What people see.
+    pub(crate) fn op(self) -> Op {
+        match self {
+            Self::Copy => Op::Copy,
+            Self::Move => Op::Move,
+        }
+    }
+}
+
 impl Step {
     /// The directory that it creates.
     pub(crate) fn created_directory(&self) -> Option<&VirtualPath> {
@@ -100,6 +111,22 @@ impl Step {
             Self::Write { .. } | Self::MakeDirectory { .. } | Self::Remove { .. } => None,
         };
         std::iter::once(self.path()).chain(from)
+    }
+
+    /// The states that it expects.
+    fn expected(&self) -> Vec<(&VirtualPath, &State)> {
+        match self {
+            Self::Write { path, existing, .. } => vec![(path, existing)],
+            Self::MakeDirectory { path, .. } => vec![(path, &State::Absent)],
+            Self::Transfer {
+                from,
+                to,
+                state,
+                existing,
+                ..
+            } => vec![(from, state), (to, existing)],
+            Self::Remove { path, state } => vec![(path, state)],
+        }
     }
 
     /// Whether its path already is what it would make of it.
@@ -230,6 +257,34 @@ impl StepExecutor {
         Ok(())
     }
 
+    /// Executes all steps or none as [`StepExecutor::apply_all`], if all paths that they change are still in the planned
+    /// state.
+    ///
+    /// # Errors
+    /// As [`StepExecutor::apply_all`]. `details.conflicts` has all paths that others have changed.
+    pub(crate) fn apply_unchanged(
+        &self,
+        change_set: &ChangeSet,
+        rollback: &[Vec<Step>],
+        permit: &WritePermit,
+    ) -> Result<(), CallError> {
+        let changed = changed_paths(&change_set.steps, permit.reading())?;
+        if let [first, others @ ..] = changed.as_slice() {
+            let error = stale(first);
+            let shown = changed.iter().filter(|path| permit.reading().shows(path));
+            let shown: Vec<&str> = shown.take(MAX_NAMED).map(|path| path.as_str()).collect();
+            let message = match others.len() {
+                0 => error.message().to_owned(),
+                _ => format!(
+                    "{} have changed since the preview; preview the call again",
+                    named(&shown, changed.len())
+                ),
+            };
+            return Err(CallError::new(error.code(), message).with("conflicts", json!(shown)));
+        }
+        self.apply_all(change_set, rollback, permit)
+    }
+
     /// Removes temporary files that a crash left beside `path`.
     pub(crate) fn sweep_beside(&self, path: &VirtualPath, view: &dyn ReadView) {
         // If the directory cannot be opened, nothing can be removed.
@@ -343,12 +398,61 @@ impl StepExecutor {
     }
 }
 
+/// Maximum number of paths that an error names.
+const MAX_NAMED: usize = 20;
+
+/// The first `shown` of `count` paths, for a message.
+fn named(shown: &[&str], count: usize) -> String {
+    let names: Vec<String> = shown
+        .iter()
+        .map(|path| format!("`{}`", escape(path)))
+        .collect();
+    match names.as_slice() {
+        [] => format!("{count} paths"),
+        names if names.len() < count => {
+            format!("{} and {} more", names.join(", "), count - names.len())
+        }
+        names => names.join(", "),
+    }
+}
+
 /// The error for a plan whose files have changed.
 pub(crate) fn stale(path: &VirtualPath) -> CallError {
     CallError::new(
         Code::StalePreview,
         format!("`{path}` has changed since the preview; preview the call again"),
     )
+}
+
+/// The paths whose state is not what the first of `steps` that is about them expects.
+fn changed_paths<'s>(
+    steps: &'s [Step],
+    view: &dyn ReadView,
+) -> Result<Vec<&'s VirtualPath>, CallError> {
+    let mut changed = Vec::new();
+    let mut touched: Vec<&VirtualPath> = Vec::new();
+    for step in steps {
+        for (path, expected) in step.expected() {
+            view.checkpoint()?;
+            let mut others = touched.iter();
+            if others.any(|other| path.starts_with(other) || other.starts_with(path)) {
+                continue;
+            }
+            let temporaries = match step {
+                Step::Transfer {
+                    mode: TransferMode::Copy,
+                    ..
+                } => TemporaryFiles::Excluded,
+                _ => TemporaryFiles::Included,
+            };
+            let found = inspect(view, path, temporaries);
+            if !found.is_ok_and(|found| found.state == *expected) {
+                changed.push(path);
+            }
+        }
+        touched.extend(step.touched());
+    }
+    Ok(changed)
 }
 
 /// Removes directories that `steps` created, if they are still empty. Returns the number of steps that remain in

@@ -1,5 +1,6 @@
 //! The file tools.
 
+mod apply_batch;
 mod copy;
 pub(crate) mod delete;
 mod edit_file;
@@ -24,9 +25,13 @@ use bailiwick::ToolSet;
 use crate::change::StepExecutor;
 use crate::replace::Durability;
 
+pub use apply_batch::{
+    ApplyBatchArgs, ApplyBatchOutput, BatchCounts, BatchExcluded, BatchOperation, BatchTool,
+    BatchWarning,
+};
 pub use copy::{CopyArgs, CopyOutput};
 pub use delete::{DeleteArgs, DeleteOutput};
-pub use edit_file::{EditArgs, EditFileArgs, EditFileOutput};
+pub use edit_file::{EditArgs, EditFileArgs, EditFileOutput, ExcludedEdit};
 pub use find::{FindArgs, FindOutput, KindFilter};
 pub use grep::{FileMatches, GrepArgs, GrepMode, GrepOutput, MatchLine};
 pub use hash::{HashPrefix, ParseHashPrefixError};
@@ -76,6 +81,7 @@ pub fn tools_with(durability: Durability) -> ToolSet {
         .writer(move_entry::Move(executor()))
         .writer(copy::Copy(executor()))
         .writer(delete::Delete(executor()))
+        .writer(apply_batch::ApplyBatch::new(durability))
         .reader(find::Find)
         .reader(grep::Grep)
         .for_files()

@@ -19,7 +19,8 @@ const READING: [&str; 6] = [
     "read_file",
     "stat",
 ];
-const WRITING: [&str; 6] = [
+const WRITING: [&str; 7] = [
+    "apply_batch",
     "copy",
     "delete",
     "edit_file",
@@ -78,7 +79,7 @@ async fn check(policy: Policy, expected: &[&str]) {
 
 #[tokio::test]
 async fn tools_that_are_always_denied_are_not_offered() {
-    let all = [READING, WRITING].concat();
+    let all = [&READING[..], &WRITING[..]].concat();
     check(Policy::new(), &all).await;
     check(Policy::new().ask("write:file").allow("read:file"), &all).await;
     check(
@@ -183,6 +184,6 @@ async fn delegated_writing_is_offered_to_the_child() {
         .spawn(WorkerSpec::new("child").policy(Policy::new()))
         .await
         .unwrap();
-    assert_eq!(names(&child).len(), 12);
+    assert_eq!(names(&child).len(), 13);
     assert!(child.call("delete", json!({"path": "/r/f"})).await.is_ok());
 }

@@ -36,6 +36,10 @@ fn writes() -> Vec<(&'static str, Value)> {
         ("copy", json!({ "from": "f", "to": "h" })),
         ("delete", json!({ "path": "f" })),
         ("delete", json!({ "path": "d" })),
+        (
+            "apply_batch",
+            json!({ "operations": [{ "tool": "delete", "path": "f" }] }),
+        ),
     ]
 }
 

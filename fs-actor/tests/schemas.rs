@@ -119,6 +119,16 @@ fn calls() -> Vec<(&'static str, Value)> {
         ("copy", json!({"from": "/r/d", "to": "/r/copy"})),
         ("move", json!({"from": "/r/copy", "to": "/r/moved"})),
         ("delete", json!({"path": "/r/moved", "recursive": true})),
+        (
+            "apply_batch",
+            json!({"operations": [
+                {"tool": "write_file", "path": "/r/f", "content": "one\n", "mode": "overwrite"},
+                {"tool": "edit_file", "path": "/r/f", "edits": [{"old_text": "one", "new_text": "two"}]},
+                {"tool": "copy", "from": "/r/f", "to": "/r/x/g", "create_parents": true},
+                {"tool": "make_directory", "path": "/r/d", "create_parents": true},
+                {"tool": "delete", "path": "/r/image.png"},
+            ]}),
+        ),
     ]
 }
 

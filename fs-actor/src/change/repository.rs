@@ -24,7 +24,7 @@ const MARKERS: [&str; 4] = ["HEAD", "objects", "refs", "commondir"];
 
 /// Which of the [`MARKERS`] a directory contains.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Markers([bool; 4]);
+pub(super) struct Markers([bool; 4]);
 
 impl Markers {
     fn is_repository(self) -> bool {
@@ -40,6 +40,15 @@ impl Markers {
             *present |= fold(marker) == fold(name);
         }
         with
+    }
+
+    /// The same after changes; `after` returns whether an entry exists then, if it is changed.
+    pub(super) fn after(self, after: impl Fn(&str) -> Option<bool>) -> Self {
+        let mut changed = self;
+        for (marker, present) in MARKERS.iter().zip(&mut changed.0) {
+            *present = after(marker).unwrap_or(*present);
+        }
+        changed
     }
 
     fn of(dir: &OpenDir) -> Result<Self, Errno> {
@@ -90,7 +99,25 @@ pub(crate) fn require(
     steps: &[Step],
     items: &[Item],
 ) -> Result<(), Interrupt> {
-    let found = protected(permit, steps, items)?;
+    permit_all(permit, protected(permit, steps, items)?)
+}
+
+/// As [`require`] for one step, after others; `markers` returns the markers of a directory then.
+///
+/// # Errors
+/// [`Interrupt::Protected`]
+pub(super) fn require_after(
+    permit: &ReadPermit,
+    step: &Step,
+    items: &[Item],
+    markers: &MarkersOf<'_>,
+) -> Result<(), Interrupt> {
+    let mut found = Vec::new();
+    protected_by(step, items, markers, &mut found)?;
+    permit_all(permit, found)
+}
+
+fn permit_all(permit: &ReadPermit, found: Vec<VirtualPath>) -> Result<(), Interrupt> {
     if found.len() > MAX_ASKED {
         let message = "the call would change too many protected files; split it into several calls";
         return Err(CallError::new(Code::PermissionDenied, message).into());
@@ -105,28 +132,60 @@ pub(super) fn protected(
     items: &[Item],
 ) -> Result<Vec<VirtualPath>, Interrupt> {
     let mut found = Vec::new();
+    let markers = |dir: &VirtualPath| read_markers(view, dir);
     for step in steps {
-        match step {
-            Step::Write { path, .. } | Step::MakeDirectory { path, .. } => {
-                EntryChange::new(view, path, path, &[], true).protected(&mut found)?;
-            }
-            Step::Remove { path, .. } => {
-                EntryChange::new(view, path, path, items, false).protected(&mut found)?;
-            }
-            Step::Transfer { mode, from, to, .. } => {
-                if *mode == TransferMode::Move {
-                    EntryChange::new(view, from, from, items, false).protected(&mut found)?;
-                }
-                EntryChange::new(view, from, to, items, true).protected(&mut found)?;
-            }
-        }
+        protected_by(step, items, &markers, &mut found)?;
     }
     Ok(found)
 }
 
+fn protected_by(
+    step: &Step,
+    items: &[Item],
+    markers: &MarkersOf<'_>,
+    found: &mut Vec<VirtualPath>,
+) -> Result<(), Interrupt> {
+    match step {
+        Step::Write { path, .. } | Step::MakeDirectory { path, .. } => {
+            EntryChange::new(markers, path, path, &[], true).protected(found)
+        }
+        Step::Remove { path, .. } => {
+            EntryChange::new(markers, path, path, items, false).protected(found)
+        }
+        Step::Transfer { mode, from, to, .. } => {
+            if *mode == TransferMode::Move {
+                EntryChange::new(markers, from, from, items, false).protected(found)?;
+            }
+            EntryChange::new(markers, from, to, items, true).protected(found)
+        }
+    }
+}
+
+/// Returns the markers of a directory.
+type MarkersOf<'m> = dyn Fn(&VirtualPath) -> Result<Markers, Interrupt> + 'm;
+
+/// The markers of a directory on the disk.
+pub(super) fn read_markers(view: &dyn ReadView, dir: &VirtualPath) -> Result<Markers, Interrupt> {
+    if view.mount_point(dir).is_none() {
+        return Ok(Markers::default());
+    }
+    let Ok(entry) = dir.join("HEAD") else {
+        return Ok(Markers::default());
+    };
+    match resolve::parent(view, &entry) {
+        Ok((opened, _)) => Ok(Markers::of(&opened).at(dir)?),
+        Err(Interrupt::Failed(error))
+            if matches!(error.code(), Code::NotFound | Code::NotDirectory) =>
+        {
+            Ok(Markers::default())
+        }
+        Err(interrupt) => Err(interrupt),
+    }
+}
+
 /// An entry that is added or removed at `at`, with its contents.
 struct EntryChange<'c> {
-    view: &'c dyn ReadView,
+    markers: &'c MarkersOf<'c>,
     /// The directory that `items` are beneath.
     base: &'c VirtualPath,
     at: &'c VirtualPath,
@@ -140,7 +199,7 @@ struct EntryChange<'c> {
 
 impl<'c> EntryChange<'c> {
     fn new(
-        view: &'c dyn ReadView,
+        markers: &'c MarkersOf<'c>,
         base: &'c VirtualPath,
         at: &'c VirtualPath,
         items: &'c [Item],
@@ -157,7 +216,7 @@ impl<'c> EntryChange<'c> {
             }
         }
         Self {
-            view,
+            markers,
             base,
             at,
             items,
@@ -236,26 +295,8 @@ impl<'c> EntryChange<'c> {
         if let Some(known) = self.outside.get(dir) {
             return Ok(*known);
         }
-        let markers = self.read_markers(dir)?;
+        let markers = (self.markers)(dir)?;
         self.outside.insert(dir.clone(), markers);
         Ok(markers)
-    }
-
-    fn read_markers(&self, dir: &VirtualPath) -> Result<Markers, Interrupt> {
-        if self.view.mount_point(dir).is_none() {
-            return Ok(Markers::default());
-        }
-        let Ok(entry) = dir.join("HEAD") else {
-            return Ok(Markers::default());
-        };
-        match resolve::parent(self.view, &entry) {
-            Ok((opened, _)) => Ok(Markers::of(&opened).at(dir)?),
-            Err(Interrupt::Failed(error))
-                if matches!(error.code(), Code::NotFound | Code::NotDirectory) =>
-            {
-                Ok(Markers::default())
-            }
-            Err(interrupt) => Err(interrupt),
-        }
     }
 }

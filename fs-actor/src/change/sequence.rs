@@ -1,6 +1,6 @@
 //! Plans several steps, each on the result of those before it.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 
 use bailiwick::effect::{Change, ContentHash, Cost, Entry, FileDiff, Op};
 use bailiwick::scope::Operation;
@@ -13,14 +13,12 @@ use serde_json::json;
 use super::state::Inspected;
 use super::tree::Item;
 use super::{
-    State, Step, StepExecutor, TemporaryFiles, TransferMode, inspect, repository, target, tree,
+    MAX_NAMED, State, Step, StepExecutor, TemporaryFiles, TransferMode, inspect, named, repository,
+    target, tree,
 };
 use crate::diff;
 use crate::resolve::{self, Kind, Meta};
 use crate::tools::delete;
-
-/// Maximum number of paths that an error names.
-const MAX_NAMED: usize = 20;
 
 /// Steps that are planned one after the other. Writes of the same file are joined.
 pub(crate) struct Sequence<'s> {
@@ -38,10 +36,14 @@ pub(crate) struct Sequence<'s> {
 
 /// A path after some steps.
 #[derive(Clone, Debug)]
-struct Known {
-    state: State,
-    content: Option<Bytes>,
-    meta: Option<Meta>,
+pub(crate) struct Known {
+    pub(crate) state: State,
+    /// The content of a file, if it can be kept.
+    pub(crate) content: Option<Bytes>,
+    /// `None` if an earlier step makes it.
+    pub(crate) meta: Option<Meta>,
+    /// The mode with which an earlier step makes it, if not the default.
+    mode: Option<u32>,
     /// The step that made it, if no other step has changed it since.
     made_by: Option<usize>,
     /// Whether it is a directory in which there is nothing but what later steps have made.
@@ -54,6 +56,7 @@ impl Known {
             state,
             content: None,
             meta,
+            mode: None,
             made_by: None,
             is_new: false,
         }
@@ -63,8 +66,30 @@ impl Known {
         Self::of(State::Absent, None)
     }
 
-    fn is_directory(&self) -> bool {
+    /// The same entry, on which other steps depend or that they have changed.
+    fn of_other_steps(self) -> Self {
+        Self {
+            made_by: None,
+            ..self
+        }
+    }
+
+    pub(crate) fn is_directory(&self) -> bool {
         matches!(self.state, State::Directory { .. })
+    }
+
+    /// Its permission bits; `None` for the default of a new entry.
+    fn file_mode(&self) -> Option<u32> {
+        self.meta.map(|meta| meta.mode & 0o777).or(self.mode)
+    }
+
+    /// Whether it is a regular file.
+    pub(crate) fn is_file(&self) -> bool {
+        match self.state {
+            State::File { .. } => true,
+            State::Object { .. } => self.meta.is_some_and(|meta| meta.kind == Kind::File),
+            State::Absent | State::Directory { .. } => false,
+        }
     }
 }
 
@@ -72,8 +97,20 @@ struct PlannedStep {
     step: Step,
     before: Known,
     inverse: Option<Vec<Step>>,
-    change: Change,
+    changes: Vec<Change>,
+    /// The cost.
     files: u64,
+    bytes: u64,
+}
+
+impl PlannedStep {
+    /// Whether it rewrites a file that only grows.
+    fn appends(&self) -> bool {
+        match (&self.step, &self.before.content) {
+            (Step::Write { content, .. }, Some(old)) => content.starts_with(old),
+            _ => false,
+        }
+    }
 }
 
 /// A finished sequence.
@@ -117,9 +154,39 @@ impl<'s> Sequence<'s> {
             Step::MakeDirectory { path, mode } => self.make_directory(path, mode),
             Step::Remove { path, state } => self.remove(path, state),
             Step::Transfer {
-                from, to, state, ..
-            } => self.transfer(from, to, &state),
+                mode,
+                from,
+                to,
+                state,
+                existing,
+            } => self.transfer(mode, from, to, (&state, &existing)),
         }
+    }
+
+    /// Adds a step that creates a directory above `target`.
+    ///
+    /// # Errors
+    /// As [`Sequence::push`].
+    pub(crate) fn push_parent(
+        &mut self,
+        path: VirtualPath,
+        target: &VirtualPath,
+    ) -> Result<(), Interrupt> {
+        let may_create = self.permit.require_parents(target, [&path]);
+        self.checks.push(may_create);
+        self.create_directory(path, None)
+    }
+
+    /// Adds the results of further checks, for [`Sequence::finish`].
+    pub(crate) fn require_all(&mut self, checks: Vec<Result<(), Interrupt>>) {
+        self.checks.extend(checks);
+    }
+
+    /// A path that one of the steps changes so that the change cannot be undone.
+    pub(crate) fn irreversible(&self) -> Option<&VirtualPath> {
+        let mut planned = self.planned.iter().flatten();
+        let planned = planned.find(|planned| planned.inverse.is_none())?;
+        planned.step.touched().next()
     }
 
     /// Whether all paths are in the states that `steps` expect, and each of them changes something.
@@ -160,7 +227,7 @@ impl<'s> Sequence<'s> {
             ..
         } = self;
         if !conflicts.is_empty() {
-            return Err(conflict(permit, conflicts).into());
+            return Err(conflict(permit, &conflicts).into());
         }
         target::require_all(checks)?;
         let mut sequenced = Sequenced {
@@ -171,19 +238,18 @@ impl<'s> Sequence<'s> {
             cost: Cost::default(),
         };
         for planned in planned.into_iter().flatten() {
-            if let Some(content) = planned.step.content() {
-                sequenced.cost.bytes += content.len() as u64;
-            }
+            sequenced.cost.bytes += planned.bytes;
             sequenced.cost.files += planned.files;
+            let step = std::slice::from_ref(&planned.step);
+            target::check_write_modes(permit, step, planned.appends())?;
             sequenced.steps.push(planned.step);
-            sequenced.changes.push(planned.change);
+            sequenced.changes.extend(planned.changes);
             let later = sequenced.inverse.take();
             sequenced.inverse = later
                 .zip(planned.inverse.clone())
                 .map(|(later, first)| [first, later].concat());
             sequenced.rollback.push(planned.inverse.unwrap_or_default());
         }
-        target::check_write_modes(permit, &sequenced.steps, false)?;
         repository::require(permit, &sequenced.steps, &[])?;
         Ok(sequenced)
     }
@@ -204,7 +270,7 @@ impl<'s> Sequence<'s> {
     }
 
     /// The path on the disk of what is at `path` after the moves so far.
-    fn on_disk(&self, path: &VirtualPath) -> Result<VirtualPath, CallError> {
+    pub(crate) fn on_disk(&self, path: &VirtualPath) -> Result<VirtualPath, CallError> {
         let mut moves = self.moves.iter().rev();
         moves.try_fold(path.clone(), |path, (from, to)| {
             if path.starts_with(to) {
@@ -223,7 +289,7 @@ impl<'s> Sequence<'s> {
         let mut above = path.parent();
         while let Some(dir) = above {
             if let Some(known) = self.known.get(&dir) {
-                let nothing = known.state == State::Absent || known.is_new;
+                let nothing = !known.is_directory() || known.is_new;
                 return nothing.then(Known::absent);
             }
             above = dir.parent();
@@ -231,48 +297,68 @@ impl<'s> Sequence<'s> {
         None
     }
 
+    /// Whether steps so far changed something at or above `path`.
+    pub(crate) fn is_changed(&self, path: &VirtualPath) -> bool {
+        self.known.contains_key(path)
+            || std::iter::successors(path.parent(), VirtualPath::parent)
+                .any(|above| self.known.contains_key(&above))
+    }
+
+    /// Whether what is at `path` after the steps so far, if anything, is not on the disk.
+    pub(crate) fn is_new(&self, path: &VirtualPath) -> bool {
+        let simulated = self.simulated(path);
+        simulated.is_some_and(|known| known.is_new || known.state == State::Absent)
+    }
+
     /// Inspects what is at `path` after the steps so far, except what they wrote; its items have their paths after them.
     fn inspect(&self, path: &VirtualPath) -> Result<Inspected, Interrupt> {
+        let is_new = self.is_new(path);
         let disk = self.on_disk(path)?;
-        let mut inspected = inspect(self.permit, &disk, TemporaryFiles::Included)?;
+        let mut inspected = if is_new {
+            Inspected::ABSENT
+        } else {
+            inspect(self.permit, &disk, TemporaryFiles::Included)?
+        };
         if disk != *path {
             for item in &mut inspected.items {
                 item.path = target::relocated(&item.path, &disk, path)?;
             }
         }
-        if !self.is_touched_beneath(path) {
+        if !is_new && !self.is_touched_beneath(path) {
             return Ok(inspected);
         }
-        inspected.items.retain(|item| {
-            let known = self.simulated(&item.path);
-            known.is_none_or(|known| known.state != State::Absent)
-        });
+        inspected
+            .items
+            .retain(|item| self.simulated(&item.path).is_none());
         let known = self.known.iter();
         let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
-        let listed: HashSet<&VirtualPath> = inspected.items.iter().map(|item| &item.path).collect();
-        let mut moved = Vec::new();
         for (path, known) in known.filter(|(_, known)| known.state != State::Absent) {
             let Some(meta) = known.meta else { continue };
-            if !listed.contains(path) {
-                moved.push(Item {
-                    path: path.clone(),
-                    meta,
-                });
-                if known.is_directory() && !known.is_new {
-                    moved.extend(self.inspect(path)?.items);
-                }
+            inspected.items.push(Item {
+                path: path.clone(),
+                meta,
+            });
+            if known.is_directory() {
+                inspected.items.extend(self.inspect(path)?.items);
             }
         }
-        if !moved.is_empty() {
-            inspected.items.extend(moved);
-            // Directories before their contents.
-            inspected.items.sort_by(|a, b| a.path.cmp(&b.path));
-            inspected.items.dedup_by(|a, b| a.path == b.path);
-        }
+        // Directories before their contents.
+        inspected.items.sort_by(|a, b| a.path.cmp(&b.path));
+        inspected.items.dedup_by(|a, b| a.path == b.path);
         Ok(inspected)
     }
 
-    fn current(&self, path: &VirtualPath) -> Result<Known, Interrupt> {
+    /// Inspects what is at `path` if it is a directory.
+    fn inspect_directory(
+        &self,
+        path: &VirtualPath,
+        known: &Known,
+    ) -> Result<Option<Inspected>, Interrupt> {
+        let directory = known.is_directory();
+        directory.then(|| self.inspect(path)).transpose()
+    }
+
+    pub(crate) fn current(&self, path: &VirtualPath) -> Result<Known, Interrupt> {
         if let Some(known) = self.simulated(path) {
             return Ok(known);
         }
@@ -304,7 +390,7 @@ impl<'s> Sequence<'s> {
     }
 
     /// Whether `path` is a directory after the steps so far.
-    fn is_directory(&self, path: &VirtualPath) -> Result<bool, Interrupt> {
+    pub(crate) fn is_directory(&self, path: &VirtualPath) -> Result<bool, Interrupt> {
         if self.permit.root_of(path)?.1.is_empty() {
             return Ok(true);
         }
@@ -330,7 +416,7 @@ impl<'s> Sequence<'s> {
         Ok(there)
     }
 
-    fn is_touched_beneath(&self, path: &VirtualPath) -> bool {
+    pub(crate) fn is_touched_beneath(&self, path: &VirtualPath) -> bool {
         let mut known = self.known.keys();
         known.any(|known| known != path && known.starts_with(path))
     }
@@ -385,12 +471,13 @@ impl<'s> Sequence<'s> {
             self.known.insert(path, before);
             return Ok(());
         }
-        let meta = before.meta;
+        let (meta, mode) = (before.meta, mode.or(before.mode));
         let planned = self.write_step(&path, before, content.clone(), mode)?;
         self.set(index, planned);
         let known = Known {
             content: Some(content),
             made_by: Some(index),
+            mode,
             ..Known::of(after, meta)
         };
         self.known.insert(path, known);
@@ -435,6 +522,7 @@ impl<'s> Sequence<'s> {
             },
         };
         Ok(PlannedStep {
+            bytes: content.len() as u64,
             step: Step::Write {
                 path: path.clone(),
                 content,
@@ -443,7 +531,7 @@ impl<'s> Sequence<'s> {
             },
             before,
             inverse,
-            change,
+            changes: vec![change],
             files: 1,
         })
     }
@@ -461,6 +549,13 @@ impl<'s> Sequence<'s> {
     }
 
     fn make_directory(&mut self, path: VirtualPath, mode: Option<u32>) -> Result<(), Interrupt> {
+        if !self.current(&path)?.is_directory() {
+            self.require(Scope::doing(Operation::Create, path.clone()));
+        }
+        self.create_directory(path, mode)
+    }
+
+    fn create_directory(&mut self, path: VirtualPath, mode: Option<u32>) -> Result<(), Interrupt> {
         let current = self.current(&path)?;
         if current.is_directory() {
             return Ok(());
@@ -472,7 +567,6 @@ impl<'s> Sequence<'s> {
         if !self.has_parent(&path)? {
             return Ok(());
         }
-        self.require(Scope::doing(Operation::Create, path.clone()));
         target::reject_temporary_name(&path)?;
         let step = Step::MakeDirectory {
             path: path.clone(),
@@ -494,12 +588,14 @@ impl<'s> Sequence<'s> {
             step,
             before: current,
             inverse: Some(inverse),
-            change,
+            changes: vec![change],
             files: 1,
+            bytes: 0,
         });
         let known = Known {
             made_by: Some(index),
             is_new: true,
+            mode,
             ..Known::of(State::empty_directory(), None)
         };
         self.known.insert(path, known);
@@ -512,10 +608,7 @@ impl<'s> Sequence<'s> {
         if current.state == State::Absent {
             return Ok(());
         }
-        let inspected = match (&current.state, current.is_new) {
-            (State::Directory { .. }, false) => Some(self.inspect(&path)?),
-            _ => None,
-        };
+        let inspected = self.inspect_directory(&path, &current)?;
         let all_known = if current.is_new {
             self.new_directory(&path)
         } else {
@@ -562,7 +655,19 @@ impl<'s> Sequence<'s> {
         });
         let before = earlier.unwrap_or(current);
         if before.state != State::Absent {
-            let planned = self.remove_step(path.clone(), state, before, inspected.as_ref())?;
+            // What is on the disk now is not what will be deleted.
+            let changed = !empty
+                && before.is_directory()
+                && (before.is_new || self.is_touched_beneath(&path));
+            let restore = match changed {
+                true => Some(self.restore(&path, &before)?),
+                false => None,
+            };
+            let on_disk = inspected.as_ref().filter(|_| !before.is_new);
+            let mut planned = self.remove_step(path.clone(), state, before, on_disk)?;
+            if let Some(restore) = restore {
+                planned.inverse = restore;
+            }
             self.plan(planned);
         }
         self.known
@@ -580,7 +685,7 @@ impl<'s> Sequence<'s> {
         inspected: Option<&Inspected>,
     ) -> Result<PlannedStep, CallError> {
         let whole = inspected.filter(|_| state != State::empty_directory());
-        let mode = before.meta.map(|meta| meta.mode & 0o777);
+        let mode = before.file_mode();
         let inverse = match (&before.state, &before.content, whole) {
             (State::File { .. }, Some(content), _) => Some(vec![Step::Write {
                 path: path.clone(),
@@ -626,8 +731,9 @@ impl<'s> Sequence<'s> {
             step: Step::Remove { path, state },
             before,
             inverse,
-            change,
+            changes: vec![change],
             files: whole.map_or(0, |inspected| inspected.items.len() as u64) + 1,
+            bytes: 0,
         })
     }
 
@@ -648,6 +754,38 @@ impl<'s> Sequence<'s> {
             }
         }
         tree::state_of(entries)
+    }
+
+    /// The steps that restore a directory as it is after the steps so far, unless it is too large to keep.
+    fn restore(&self, path: &VirtualPath, known: &Known) -> Result<Option<Vec<Step>>, Interrupt> {
+        let contents = self.contents(path)?;
+        let bytes: usize = contents
+            .values()
+            .filter_map(|known| known.content.as_ref())
+            .map(Bytes::len)
+            .sum();
+        if contents.len() > delete::MAX_RESTORABLE_ENTRIES
+            || bytes as u64 > delete::MAX_RESTORABLE_BYTES
+        {
+            return Ok(None);
+        }
+        let steps = std::iter::once((path, known)).chain(&contents);
+        let steps = steps.map(|(path, known)| {
+            let (path, mode) = (path.clone(), known.file_mode());
+            Some(match (&known.state, &known.content) {
+                (State::Directory { .. }, _) => Step::MakeDirectory {
+                    path,
+                    mode: mode.map(|mode| mode | 0o700),
+                },
+                (_, content) => Step::Write {
+                    path,
+                    content: content.clone()?,
+                    existing: State::Absent,
+                    mode,
+                },
+            })
+        });
+        Ok(steps.collect())
     }
 
     /// Whether all steps at and beneath `path` made what is there now.
@@ -697,17 +835,20 @@ impl<'s> Sequence<'s> {
 
     fn transfer(
         &mut self,
+        mode: TransferMode,
         from: VirtualPath,
         to: VirtualPath,
-        state: &State,
+        (state, existing): (&State, &State),
     ) -> Result<(), Interrupt> {
-        target::reject_root(self.permit, &from)?;
+        if mode == TransferMode::Move {
+            target::reject_root(self.permit, &from)?;
+        }
         target::reject_root(self.permit, &to)?;
         let (current, there) = (self.current(&from)?, self.current(&to)?);
-        if current.state == State::Absent && there.state == *state {
+        if mode == TransferMode::Move && current.state == State::Absent && there.state == *state {
             return Ok(());
         }
-        if there.state != State::Absent {
+        if there.state != *existing {
             self.conflict(&to);
             return Ok(());
         }
@@ -716,84 +857,152 @@ impl<'s> Sequence<'s> {
             self.conflict(&from);
             return Ok(());
         }
-        if !self.has_parent(&to)? {
+        if there.state == State::Absent && !self.has_parent(&to)? {
             return Ok(());
         }
         target::reject_temporary_name(&to)?;
-        // What was made in this sequence is not on the disk.
-        let inspected = if current.is_directory() && !current.is_new {
-            Some(self.inspect(&from)?)
-        } else {
-            None
-        };
+        let inspected = self.inspect_directory(&from, &current)?;
         let items = inspected.as_ref().map(|inspected| &*inspected.items);
         let items = items.unwrap_or_default();
-        self.require_transfer(&from, &to, items, current.is_directory())?;
-        let (entry, diff) = match &inspected {
+        let replaces = there.state != State::Absent;
+        self.require_transfer(
+            mode,
+            (&from, &to),
+            items,
+            (current.is_directory(), replaces),
+        )?;
+        // What was made in this sequence is not on the disk.
+        let (entry, diff) = match inspected.as_ref().filter(|_| !current.is_new) {
             Some(inspected) => self.executor.describe(self.permit, &from, inspected)?,
             None => (self.entry(&current, &from)?, FileDiff::default()),
         };
-        let step = |from: &VirtualPath, to: &VirtualPath| Step::Transfer {
-            mode: TransferMode::Move,
-            from: from.clone(),
-            to: to.clone(),
-            state: state.clone(),
-            existing: State::Absent,
-        };
-        self.plan(PlannedStep {
-            step: step(&from, &to),
-            before: current.clone(),
-            inverse: Some(vec![step(&to, &from)]),
-            change: Change {
-                path: from.clone(),
-                op: Op::Move,
-                to: Some(to.clone()),
-                before: entry,
-                after: entry,
-                diff,
-            },
-            files: items.len() as u64 + 1,
+        let bytes = self.copied_size(mode, &from, &current)?;
+        let restore = replaced_content(&to, &there);
+        let mut changes = Vec::new();
+        if replaces {
+            changes.push(self.replaced_file((&from, &current), (&to, &there))?);
+        }
+        changes.push(Change {
+            path: from.clone(),
+            op: mode.op(),
+            to: Some(to.clone()),
+            before: entry,
+            after: entry,
+            diff,
         });
-        self.note_move(from, to, current)
+        self.plan(PlannedStep {
+            step: Step::Transfer {
+                mode,
+                from: from.clone(),
+                to: to.clone(),
+                state: state.clone(),
+                existing: existing.clone(),
+            },
+            before: current.clone(),
+            inverse: transferred_back(mode, &from, &to, state)
+                .zip(restore)
+                .map(|(back, restore)| [vec![back], restore].concat()),
+            files: (items.len() + changes.len()) as u64,
+            bytes,
+            changes,
+        });
+        match mode {
+            TransferMode::Move => self.note_move(from, to, current),
+            TransferMode::Copy => self.note_copy(from, to, current),
+        }
     }
 
-    /// Requires that the call may move an entry with everything in it.
+    /// The number of bytes that are written.
+    fn copied_size(
+        &self,
+        mode: TransferMode,
+        from: &VirtualPath,
+        known: &Known,
+    ) -> Result<u64, Interrupt> {
+        match mode {
+            TransferMode::Copy => Ok(self.size(from, known)?),
+            TransferMode::Move => Ok(0),
+        }
+    }
+
+    /// Requires that the call may move or copy an entry with everything in it.
     fn require_transfer(
         &mut self,
-        from: &VirtualPath,
-        to: &VirtualPath,
+        mode: TransferMode,
+        (from, to): (&VirtualPath, &VirtualPath),
         items: &[Item],
-        directory: bool,
+        (directory, replaces): (bool, bool),
     ) -> Result<(), Interrupt> {
         let permit = self.permit;
-        for (operation, path) in [(Operation::Move, from), (Operation::Create, to)] {
+        let source = match mode {
+            TransferMode::Move => Operation::Move,
+            TransferMode::Copy => Operation::Read,
+        };
+        let destination = if replaces {
+            Operation::Change
+        } else {
+            Operation::Create
+        };
+        for (operation, path) in [(source, from), (destination, to)] {
             let need = Scope::doing(operation, path.clone());
             self.require(if directory { need.beneath() } else { need });
         }
-        let beneath =
-            [
-                target::require_beneath(permit, Operation::Move, from, items, |path| {
-                    Ok(path.clone())
-                }),
-                target::require_beneath(permit, Operation::Create, from, items, |path| {
-                    target::relocated(path, from, to)
-                }),
-            ];
+        let beneath = [
+            target::require_beneath(permit, source, from, items, |path| Ok(path.clone())),
+            target::require_beneath(permit, Operation::Create, from, items, |path| {
+                target::relocated(path, from, to)
+            }),
+        ];
         self.checks.extend(beneath);
         // A move must not make hidden files readable.
-        if permit.shows(to) {
+        if mode == TransferMode::Move && permit.shows(to) {
             self.checks.push(permit.require(Verb::Read, [from]));
         }
-        let made = self.known.keys().filter(|known| known.starts_with(from));
-        for path in items.iter().map(|item| &item.path).chain(made) {
+        let made = self
+            .known
+            .iter()
+            .filter(|(known, _)| known.starts_with(from));
+        let made = made.filter(|(_, known)| known.state != State::Absent);
+        for path in items
+            .iter()
+            .map(|item| &item.path)
+            .chain(made.map(|(path, _)| path))
+        {
             let moved = target::relocated(path, from, to)?;
-            let create = Scope::doing(Operation::Create, moved.clone());
+            let create = Scope::doing(destination, moved.clone());
             let readable = permit.shows(&moved) && !permit.shows(path);
-            if readable || permit.judge_need(&create) == Verdict::Deny {
-                return Err(denied(None).into());
+            match permit.judge_need(&create) {
+                Verdict::Allow if !readable => {}
+                Verdict::Ask if !readable => self.checks.push(Err(Interrupt::Needs(vec![create]))),
+                Verdict::Allow | Verdict::Ask | Verdict::Deny => return Err(denied(None).into()),
             }
         }
         Ok(())
+    }
+
+    /// The change to report for a file that another one replaces.
+    fn replaced_file(
+        &self,
+        (from, source): (&VirtualPath, &Known),
+        (to, there): (&VirtualPath, &Known),
+    ) -> Result<Change, CallError> {
+        let shown = self.permit.shows(to) && self.permit.shows(from);
+        let diff = match (&there.content, &source.content) {
+            _ if !shown => diff::hidden(),
+            (Some(old), Some(new)) => diff::of_bytes(old, new),
+            (None, _) | (_, None) => FileDiff {
+                binary: true,
+                ..FileDiff::default()
+            },
+        };
+        Ok(Change {
+            path: to.clone(),
+            op: Op::Modify,
+            to: None,
+            before: self.entry(there, to)?,
+            after: self.entry(source, from)?,
+            diff,
+        })
     }
 
     fn note_move(
@@ -808,21 +1017,122 @@ impl<'s> Sequence<'s> {
                 self.known.insert(path, known);
             } else {
                 let path = target::relocated(&path, &from, &to)?;
-                let known = Known {
-                    made_by: None,
-                    ..known
-                };
-                self.known.insert(path, known);
+                self.known.insert(path, known.of_other_steps());
             }
         }
-        let moved = Known {
-            made_by: None,
-            ..moved
-        };
         self.known.insert(from.clone(), Known::absent());
-        self.known.insert(to.clone(), moved);
+        self.known.insert(to.clone(), moved.of_other_steps());
         self.moves.push((from, to));
         Ok(())
+    }
+
+    fn note_copy(
+        &mut self,
+        from: VirtualPath,
+        to: VirtualPath,
+        copied: Known,
+    ) -> Result<(), Interrupt> {
+        let mut copies = Vec::new();
+        // The copy depends on the steps that made its source.
+        for (path, known) in &mut self.known {
+            if path.starts_with(&from) {
+                known.made_by = None;
+                copies.push((target::relocated(path, &from, &to)?, known.clone()));
+            }
+        }
+        self.known.extend(copies);
+        // Until something changes it, its content is that of its source.
+        self.known.insert(to.clone(), copied.of_other_steps());
+        self.moves.push((from, to));
+        Ok(())
+    }
+
+    /// The entries of a directory after the steps so far: whether each is a file, and its content.
+    ///
+    /// # Errors
+    /// As [`Sequence::push`].
+    pub(crate) fn contents(
+        &self,
+        path: &VirtualPath,
+    ) -> Result<BTreeMap<VirtualPath, Known>, Interrupt> {
+        let mut contents = BTreeMap::new();
+        for item in self.inspect(path)?.items {
+            let known = match item.meta.kind {
+                Kind::Directory => Known::of(State::empty_directory(), Some(item.meta)),
+                Kind::File | Kind::Link | Kind::Special => self.current(&item.path)?,
+            };
+            contents.insert(item.path, known);
+        }
+        let known = self.known.iter();
+        let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
+        let known = known.filter(|(_, known)| known.state != State::Absent);
+        contents.extend(known.map(|(path, known)| (path.clone(), known.clone())));
+        Ok(contents)
+    }
+
+    /// The number of bytes of all files at and beneath `path` after the steps so far.
+    fn size(&self, path: &VirtualPath, known: &Known) -> Result<u64, Interrupt> {
+        let bytes = |known: &Known| known.state.entry().bytes().unwrap_or_default();
+        if !known.is_directory() {
+            return Ok(bytes(known));
+        }
+        Ok(self.contents(path)?.values().map(bytes).sum())
+    }
+
+    /// The state of a directory after the steps so far; `None` if it has entries that cannot be compared by their content.
+    ///
+    /// # Errors
+    /// As [`Sequence::push`].
+    pub(crate) fn directory_state(&self, path: &VirtualPath) -> Result<Option<State>, Interrupt> {
+        let contents = self.contents(path)?;
+        let mut entries = Vec::new();
+        for (entry, known) in &contents {
+            let names = entry.names().skip(path.depth()).collect();
+            match known.state {
+                State::File { hash, bytes } => entries.push((names, Some((hash, bytes)))),
+                State::Directory { .. } => entries.push((names, None)),
+                State::Absent | State::Object { .. } => return Ok(None),
+            }
+        }
+        Ok(tree::state_of(entries))
+    }
+
+    /// Requires a grant for each protected file that `step` changes after the steps so far.
+    ///
+    /// # Errors
+    /// As [`repository::require`].
+    pub(crate) fn require_protected(&mut self, step: &Step) -> Result<(), Interrupt> {
+        let moved = match step {
+            Step::Transfer { from, .. } => from,
+            Step::Remove { path, .. } => path,
+            Step::Write { .. } | Step::MakeDirectory { .. } => {
+                let checked = self.protected(step, &[]);
+                self.checks.push(checked);
+                return Ok(());
+            }
+        };
+        let items = match self.current(moved)? {
+            known if known.is_directory() => self.inspect(moved)?.items,
+            _ => Vec::new(),
+        };
+        let checked = self.protected(step, &items);
+        self.checks.push(checked);
+        Ok(())
+    }
+
+    fn protected(&self, step: &Step, items: &[Item]) -> Result<(), Interrupt> {
+        let markers = |dir: &VirtualPath| {
+            let on_disk = if self.is_new(dir) {
+                repository::Markers::default()
+            } else {
+                repository::read_markers(self.permit, &self.on_disk(dir)?)?
+            };
+            Ok(on_disk.after(|name| {
+                let known = self.simulated(&dir.join(name).ok()?)?;
+                Some(known.state != State::Absent)
+            }))
+        };
+        repository::require_after(self.permit, step, items, &markers)
     }
 
     /// The entry to report; masked if the content may not be read.
@@ -840,6 +1150,19 @@ impl<'s> Sequence<'s> {
     }
 }
 
+/// Steps that restore a replaced file; `None` if its content was not kept.
+fn replaced_content(path: &VirtualPath, there: &Known) -> Option<Vec<Step>> {
+    if there.state == State::Absent {
+        return Some(Vec::new());
+    }
+    Some(vec![Step::Write {
+        path: path.clone(),
+        content: there.content.clone()?,
+        existing: State::Absent,
+        mode: there.file_mode(),
+    }])
+}
+
 /// A state that no path has.
 fn other_object() -> State {
     State::Object {
@@ -851,30 +1174,38 @@ fn other_object() -> State {
 fn denied(path: Option<&VirtualPath>) -> CallError {
     let message = match path {
         Some(path) => format!("this worker may not change `{}`", escape(path.as_str())),
-        None => "this worker may not move everything back".to_owned(),
+        None => "this worker may not move everything there".to_owned(),
     };
     CallError::new(Code::PermissionDenied, message)
 }
 
 /// The error for paths that are in another state than expected. Paths that the call may not read are not named.
-fn conflict(permit: &ReadPermit, paths: Vec<VirtualPath>) -> CallError {
-    let count = paths.len();
-    let shown = paths.into_iter().filter(|path| permit.shows(path));
-    let shown: Vec<String> = shown
-        .take(MAX_NAMED)
-        .map(|path| path.as_str().to_owned())
-        .collect();
-    let names: Vec<String> = shown
-        .iter()
-        .map(|path| format!("`{}`", escape(path)))
-        .collect();
-    let names = match names.as_slice() {
-        [] => format!("{count} paths"),
-        names if names.len() < count => {
-            format!("{} and {} more", names.join(", "), count - names.len())
-        }
-        names => names.join(", "),
-    };
+fn conflict(permit: &ReadPermit, paths: &[VirtualPath]) -> CallError {
+    let shown = paths.iter().filter(|path| permit.shows(path));
+    let shown: Vec<&str> = shown.take(MAX_NAMED).map(VirtualPath::as_str).collect();
+    let names = named(&shown, paths.len());
     let message = format!("{names} changed since; nothing was changed now");
     CallError::new(Code::Conflict, message).with("conflicts", json!(shown))
+}
+
+/// The step that undoes a move or copy; `None` if the copy could not be compared.
+fn transferred_back(
+    mode: TransferMode,
+    from: &VirtualPath,
+    to: &VirtualPath,
+    state: &State,
+) -> Option<Step> {
+    match mode {
+        TransferMode::Move => Some(Step::Transfer {
+            mode,
+            from: to.clone(),
+            to: from.clone(),
+            state: state.clone(),
+            existing: State::Absent,
+        }),
+        TransferMode::Copy => state.is_content_only().then(|| Step::Remove {
+            path: to.clone(),
+            state: state.clone(),
+        }),
+    }
 }

@@ -58,6 +58,15 @@ impl State {
         }
     }
 
+    /// Whether a copy has the same state.
+    pub(crate) fn is_content_only(&self) -> bool {
+        match self {
+            Self::File { .. } => true,
+            Self::Directory { content_only, .. } => *content_only,
+            Self::Absent | Self::Object { .. } => false,
+        }
+    }
+
     /// The entry of a change.
     pub(crate) fn entry(&self) -> Entry {
         match self {
@@ -86,7 +95,7 @@ pub(crate) struct Inspected {
 }
 
 impl Inspected {
-    const ABSENT: Self = Self {
+    pub(super) const ABSENT: Self = Self {
         state: State::Absent,
         meta: None,
         items: Vec::new(),

@@ -189,25 +189,31 @@ pub(crate) fn missing_parents(
         match resolve::entry(permit, &path)? {
             None => missing.push(path.clone()),
             Some(meta) if meta.kind == Kind::Directory => break,
-            Some(_) => {
-                let message = format!("`{path}` is not a directory");
-                return Err(CallError::new(Code::NotDirectory, message).into());
-            }
+            Some(_) => return Err(not_a_directory(&path).into()),
         }
         above = path.parent();
     }
     missing.reverse();
     if let Some(first) = missing.first().filter(|_| !create) {
-        let message = format!(
-            "{}; set `create_parents` to create it",
-            CallError::not_found(first).message()
-        );
-        return Err(CallError::new(Code::NotFound, message).into());
+        return Err(missing_parent(first).into());
     }
     let steps = missing
         .into_iter()
         .map(|path| Step::MakeDirectory { path, mode: None });
     Ok(steps.collect())
+}
+
+pub(crate) fn not_a_directory(path: &VirtualPath) -> CallError {
+    CallError::new(Code::NotDirectory, format!("`{path}` is not a directory"))
+}
+
+/// The error for a directory that must exist.
+pub(crate) fn missing_parent(path: &VirtualPath) -> CallError {
+    let message = format!(
+        "{}; set `create_parents` to create it",
+        CallError::not_found(path).message()
+    );
+    CallError::new(Code::NotFound, message)
 }
 
 /// Requires that the call may execute `steps`, which create or change `path`; for `appends` see [`check_write_modes`].
@@ -378,16 +384,32 @@ pub(crate) fn destination(
     overwrite: bool,
 ) -> Result<Inspected, Interrupt> {
     let inspected = inspect(permit, to, TemporaryFiles::Included)?;
-    let path = permit.actual(to);
-    let hint = match inspected.meta.map(|meta| meta.kind) {
-        None => return Ok(inspected),
-        Some(Kind::File) if overwrite => return Ok(inspected),
+    check_destination(
+        permit.actual(to),
+        inspected.meta.map(|meta| meta.kind),
+        overwrite,
+    )?;
+    Ok(inspected)
+}
+
+/// Checks that a move or copy to `path`, where there is an entry of this kind, may replace it.
+///
+/// # Errors
+/// `ALREADY_EXISTS`
+pub(crate) fn check_destination(
+    path: &VirtualPath,
+    kind: Option<Kind>,
+    overwrite: bool,
+) -> Result<(), CallError> {
+    let hint = match kind {
+        None => return Ok(()),
+        Some(Kind::File) if overwrite => return Ok(()),
         Some(Kind::File) => "set `overwrite` to replace it",
         Some(Kind::Directory) => "include the new name in the path",
         Some(Kind::Link | Kind::Special) => "only regular files can be replaced",
     };
     let message = format!("`{path}` already exists; {hint}");
-    Err(CallError::new(Code::AlreadyExists, message).into())
+    Err(CallError::new(Code::AlreadyExists, message))
 }
 
 /// Rejects a destination that is the source or inside it.

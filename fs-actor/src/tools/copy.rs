@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use super::transfer::{self, Job, Transfer};
 use crate::change::stored::undo_record;
-use crate::change::{ChangeSet, State, Step, StepExecutor, TransferMode, tree};
+use crate::change::{ChangeSet, Step, StepExecutor, TransferMode, tree};
 use crate::replace::ReachedDurability;
 use crate::resolve::{self, Kind, Meta};
 
@@ -146,7 +146,7 @@ impl WriteTool for Copy {
     }
 }
 
-fn check_copyable(path: &VirtualPath, meta: &Meta, limit: u64) -> Result<(), CallError> {
+pub(super) fn check_copyable(path: &VirtualPath, meta: &Meta, limit: u64) -> Result<(), CallError> {
     match meta.kind {
         Kind::Directory => Ok(()),
         Kind::File if meta.len <= limit => Ok(()),
@@ -163,14 +163,7 @@ fn check_copyable(path: &VirtualPath, meta: &Meta, limit: u64) -> Result<(), Cal
 
 /// The step that removes the copy, if it can be identified.
 fn undo(copy: &Transfer) -> Option<Step> {
-    let identified = matches!(
-        copy.inspected.state,
-        State::File { .. }
-            | State::Directory {
-                content_only: true,
-                ..
-            }
-    );
+    let identified = copy.inspected.state.is_content_only();
     identified.then(|| Step::Remove {
         path: copy.to.clone(),
         state: copy.inspected.state.clone(),

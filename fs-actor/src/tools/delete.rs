@@ -22,8 +22,8 @@ use crate::replace::ReachedDurability;
 use crate::resolve::{Kind, Meta};
 
 /// Maximum size of a directory that is kept for undo.
-const MAX_RESTORABLE_BYTES: u64 = 8 << 20;
-const MAX_RESTORABLE_ENTRIES: usize = 1_000;
+pub(crate) const MAX_RESTORABLE_BYTES: u64 = 8 << 20;
+pub(crate) const MAX_RESTORABLE_ENTRIES: usize = 1_000;
 
 /// Deletes files and directories.
 #[derive(Debug)]
@@ -59,8 +59,8 @@ pub struct DeleteOutput {
 /// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
-    path: VirtualPath,
-    recursive: bool,
+    pub(super) path: VirtualPath,
+    pub(super) recursive: bool,
 }
 
 const EXAMPLES: &[Example] = &[
@@ -160,9 +160,7 @@ pub(crate) fn plan(
     let directory = meta.kind == Kind::Directory;
     // The error must not reveal whether a hidden directory is empty.
     if !recursive && directory && !(shown && inspected.items.is_empty()) {
-        let is = if shown { "not empty" } else { "a directory" };
-        let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
-        return Err(CallError::invalid_argument("/recursive", reason).into());
+        return Err(not_empty(&path, shown).into());
     }
     let steps = vec![Step::Remove {
         path: path.clone(),
@@ -208,6 +206,13 @@ pub(crate) fn plan(
         steps: executor.change_set(steps, reached),
         inverse: inverse.map(ChangeSet::from),
     })
+}
+
+/// The error for a directory that is deleted without `recursive`.
+pub(super) fn not_empty(path: &VirtualPath, shown: bool) -> CallError {
+    let is = if shown { "not empty" } else { "a directory" };
+    let reason = format!("`{path}` is {is}; set it to `true` to delete all of it");
+    CallError::invalid_argument("/recursive", reason)
 }
 
 /// The content of a deleted file, as removed lines.

@@ -29,7 +29,7 @@ use errors::{edit_error, not_text, patch_error};
 /// Maximum number of edits per call.
 const MAX_EDITS: usize = 1_000;
 /// Maximum size of a file, whatever the policy allows, since matching needs several copies.
-const MAX_BYTES: u64 = 64 << 20;
+pub(super) const MAX_BYTES: u64 = 64 << 20;
 
 /// Edits parts of text files.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct EditFile(pub(super) StepExecutor);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct EditArgs {
-    /// Text to replace, exactly as in the file; it must occur once unless an option below says otherwise.
+    /// Exact text to replace; it must occur once unless an option below says otherwise.
     #[serde(alias = "oldText", alias = "old_string")]
     pub old_text: String,
     /// Replacement.
@@ -62,14 +62,13 @@ pub struct EditArgs {
 pub struct EditFileArgs {
     /// File to edit.
     pub path: String,
-    /// Replacements in the file as it is now, each an object with `old_text`, `new_text` and optionally `replace_all`,
-    /// `occurrence` or `expected_count`; all are made or none.
+    /// Replacements in the file as it is now; all are made or none.
     #[serde(default)]
     pub edits: Vec<EditArgs>,
     /// Unified diff of this file, instead of `edits`.
     #[serde(default, deserialize_with = "optional::text")]
     pub patch: Option<String>,
-    /// Fail unless the file still has this `hash` (from `read_file` or `stat`).
+    /// Fail unless the file still has this `hash`.
     #[serde(default, deserialize_with = "optional::text")]
     pub expected_hash: Option<HashPrefix>,
 }
@@ -112,9 +111,9 @@ pub struct EditFileOutput {
 /// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
-    path: VirtualPath,
+    pub(super) path: VirtualPath,
     change: Change,
-    expected: Option<HashPrefix>,
+    pub(super) expected: Option<HashPrefix>,
 }
 
 #[derive(Debug)]
@@ -300,14 +299,14 @@ fn parse_edit((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {
     })
 }
 
-fn too_large(path: &VirtualPath, limit: u64) -> CallError {
+pub(super) fn too_large(path: &VirtualPath, limit: u64) -> CallError {
     CallError::new(
         Code::TooLarge,
         format!("`{path}` is larger than the {limit} bytes that may be edited"),
     )
 }
 
-fn apply_change(
+pub(super) fn apply_change(
     job: &Job,
     path: &VirtualPath,
     bytes: &[u8],

@@ -45,8 +45,8 @@ pub struct MakeDirectoryOutput {
 /// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
-    path: VirtualPath,
-    create_parents: bool,
+    pub(super) path: VirtualPath,
+    pub(super) create_parents: bool,
 }
 
 const EXAMPLES: &[Example] = &[Example {

@@ -27,8 +27,8 @@ fn operation(mode: TransferMode) -> Operation {
 pub(crate) struct Job {
     pub(super) from: VirtualPath,
     pub(super) to: VirtualPath,
-    overwrite: bool,
-    create_parents: bool,
+    pub(super) overwrite: bool,
+    pub(super) create_parents: bool,
 }
 
 /// Parses the arguments.

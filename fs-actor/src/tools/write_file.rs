@@ -8,7 +8,7 @@ use super::hash::HashPrefix;
 use super::optional;
 use crate::change::put::Put;
 use crate::change::stored::undo_record;
-use crate::change::target::{self, OldFile};
+use crate::change::target;
 use crate::change::{ChangeSet, State, StepExecutor};
 use crate::replace::ReachedDurability;
 use bailiwick::config::Namespace;
@@ -49,7 +49,7 @@ pub struct WriteFileArgs {
     /// Create missing parent directories.
     #[serde(default)]
     pub create_parents: bool,
-    /// Fail unless the file still has this `hash` (from `read_file` or `stat`).
+    /// Fail unless the file still has this `hash`.
     #[serde(default, deserialize_with = "optional::text")]
     pub expected_hash: Option<HashPrefix>,
 }
@@ -77,11 +77,11 @@ pub struct WriteFileOutput {
 /// Parsed arguments.
 #[derive(Debug)]
 pub(crate) struct Job {
-    path: VirtualPath,
-    content: Bytes,
-    mode: IfExists,
-    create_parents: bool,
-    expected: Option<HashPrefix>,
+    pub(super) path: VirtualPath,
+    pub(super) content: Bytes,
+    pub(super) mode: IfExists,
+    pub(super) create_parents: bool,
+    pub(super) expected: Option<HashPrefix>,
 }
 
 const EXAMPLES: &[Example] = &[
@@ -160,13 +160,11 @@ impl WriteTool for WriteFile {
         target::reject_temporary_name(&path)?;
         let before = old.as_ref().map_or(&State::Absent, |old| &old.state);
         if old.is_some() && job.mode == IfExists::Create {
-            let message = format!(
-                "`{path}` already exists; change it with `edit_file`, or set `mode` to `overwrite` or `append`"
-            );
-            return Err(CallError::new(Code::AlreadyExists, message).into());
+            return Err(exists(&path).into());
         }
         target::check_expected_hash(&path, before, job.expected.as_ref())?;
-        let content = content(job, old.as_ref(), &path)?;
+        let kept = old.as_ref().map(|old| old.bytes.as_ref());
+        let content = content(job, kept, &path)?;
         let parents = job.create_parents;
         let put = Put::new(&self.0, permit, path.clone(), old, content, parents)?;
         let plan = put.plan(&self.0, |put, _, durability| {
@@ -186,15 +184,23 @@ impl WriteTool for WriteFile {
     }
 }
 
-fn content(job: &Job, old: Option<&OldFile>, path: &VirtualPath) -> Result<Bytes, CallError> {
+/// The error for a file that exists, although `mode` is `create`.
+pub(super) fn exists(path: &VirtualPath) -> CallError {
+    let message = format!(
+        "`{path}` already exists; change it with `edit_file`, or set `mode` to `overwrite` or `append`"
+    );
+    CallError::new(Code::AlreadyExists, message)
+}
+
+/// The new content of a file; `old` is the content of the existing one, which is `None` if it is too large.
+pub(super) fn content(
+    job: &Job,
+    old: Option<Option<&Bytes>>,
+    path: &VirtualPath,
+) -> Result<Bytes, CallError> {
     match (job.mode, old) {
-        (
-            IfExists::Append,
-            Some(OldFile {
-                bytes: Some(bytes), ..
-            }),
-        ) => Ok([bytes.as_ref(), &job.content].concat().into()),
-        (IfExists::Append, Some(OldFile { bytes: None, .. })) => Err(CallError::new(
+        (IfExists::Append, Some(Some(old))) => Ok([old.as_ref(), &job.content].concat().into()),
+        (IfExists::Append, Some(None)) => Err(CallError::new(
             Code::TooLarge,
             format!("`{path}` is too large to append to"),
         )),
@@ -236,7 +242,7 @@ fn reply(written: WriteFileOutput) -> Reply {
 }
 
 /// A warning if the new content is shorter and has a line that elides the rest, such as `// ... rest stays the same`.
-fn elision(before: &[u8], after: &[u8]) -> Option<String> {
+pub(super) fn elision(before: &[u8], after: &[u8]) -> Option<String> {
     let (before, after) = (
         std::str::from_utf8(before).ok()?,
         std::str::from_utf8(after).ok()?,

@@ -53,7 +53,7 @@ async fn every_example_has_its_documented_result() {
 /// A call for each failure that a tool documents.
 #[expect(clippy::too_many_lines, reason = "a table with one row per failure")]
 fn provocations() -> Vec<(&'static str, Code, Value)> {
-    let wrong = "0".repeat(64);
+    let (wrong, large) = ("0".repeat(64), "x".repeat(9 << 20));
     let edit = |path: &str, old: &str| json!({"path": path, "edits": [{"old_text": old, "new_text": "x"}]});
     vec![
         ("list_directory", Code::NotFound, json!({"path": "none"})),
@@ -122,6 +122,25 @@ fn provocations() -> Vec<(&'static str, Code, Value)> {
         ),
         ("delete", Code::NotFound, json!({"path": "none"})),
         ("delete", Code::InvalidArguments, json!({"path": "src"})),
+        (
+            "apply_batch",
+            Code::InvalidArguments,
+            json!({"operations": [{"tool": "delete"}]}),
+        ),
+        (
+            "apply_batch",
+            Code::NotFound,
+            json!({"operations": [
+                {"tool": "delete", "path": "notes.txt"}, {"tool": "copy", "from": "notes.txt", "to": "x"},
+            ]}),
+        ),
+        (
+            "apply_batch",
+            Code::TooLarge,
+            json!({"operations": [
+                {"tool": "write_file", "path": "x", "content": large}, {"tool": "write_file", "path": "y", "content": large},
+            ]}),
+        ),
         ("find", Code::InvalidArguments, json!({"pattern": "[a"})),
         (
             "find",

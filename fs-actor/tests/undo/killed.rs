@@ -26,6 +26,25 @@ impl Numbers {
         usize::try_from(self.0 >> 33).unwrap() % most
     }
 
+    /// A batch that changes, moves, copies and deletes files; most of them succeed.
+    fn batch(&mut self, content: &str) -> Value {
+        let write = |path: String| json!({"tool": "write_file", "path": path, "content": content, "mode": "overwrite"});
+        let mut operations = vec![
+            json!({"tool": "make_directory", "path": "/r/n", "create_parents": true}),
+            write("/r/a".to_owned()),
+            json!({"tool": "copy", "from": "/r/a", "to": "/r/n/copy", "overwrite": true}),
+        ];
+        operations.extend((0..self.below(12)).map(|n| write(format!("/r/n/{n}"))));
+        let more = [
+            json!({"tool": "move", "from": "/r/n/copy", "to": "/r/n/moved", "overwrite": true}),
+            json!({"tool": "write_file", "path": "/r/n/moved", "content": "x", "mode": "append"}),
+            json!({"tool": "copy", "from": "/r/n", "to": "/r/m"}),
+            json!({"tool": "delete", "path": "/r/n", "recursive": true}),
+        ];
+        operations.extend(more.into_iter().take(self.below(5)));
+        json!({ "operations": operations })
+    }
+
     fn call(&mut self) -> (&'static str, Value) {
         let paths = [
             "/r/a", "/r/b", "/r/d", "/r/d/a", "/r/d/e/b", "/r/x/y/z", "/r/x",
@@ -35,7 +54,8 @@ impl Numbers {
             paths[self.below(paths.len())],
         );
         let content = "line\n".repeat(self.below(3_000));
-        match self.below(10) {
+        match self.below(13) {
+            10.. => ("apply_batch", self.batch(&content)),
             0..4 => (
                 "write_file",
                 json!({"path": from, "content": content, "mode": "overwrite", "create_parents": true}),

@@ -202,7 +202,10 @@ fn invalid_flag_is_named_with_the_reason() {
     );
     refused(
         &["--tools", "x"],
-        &["--tools (item 1)", "there are apply_changes, copy,"],
+        &[
+            "--tools (item 1)",
+            "there are apply_batch, apply_changes, copy,",
+        ],
     );
     workspace.accepted(&["--tools", "grep,read_file"], &[]);
     workspace.accepted(

@@ -176,6 +176,9 @@ pub struct FileDiff {
     /// Contents of a directory that is deleted, moved or copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contents: Option<DirectoryContents>,
+    /// Whether the tool wrote the whole file although its plan is divisible, so people are told what is lost.
+    #[serde(skip)]
+    pub whole: bool,
     /// The whole old text, for people who want to see more than the hunks. It is present if the hunks do not contain
     /// all of it, it may be shown and it is not too large. JSON contains only its hash, and so do preview tokens.
     #[serde(skip)]
@@ -277,11 +280,20 @@ impl ExcludedHunks {
 
     /// Whether `parts` can be excluded from `changes`: each names existing hunks once, and some change remains.
     pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
+        let modified = || changes.iter().filter(|change| change.op == Op::Modify);
+        let concerns = |change: &Change, path: &VirtualPath| {
+            let mut paths = std::iter::once(&change.path).chain(&change.to);
+            paths.any(|other| other.starts_with(path) || path.starts_with(other))
+        };
+        // Other changes at, above or beneath the path may depend on its content.
+        let is_alone = |path: &VirtualPath| {
+            let concerned = changes.iter().filter(|change| concerns(change, path));
+            concerned.count() == 1
+        };
         let hunks_of = |path: &VirtualPath| {
-            let change = changes.iter().find(|change| change.path == *path);
-            change
-                .filter(|change| change.op == Op::Modify)
-                .map_or(0, |change| change.diff.hunks.len())
+            let mut same = modified().filter(|change| change.path == *path);
+            let alone = same.next().filter(|_| is_alone(path));
+            alone.map_or(0, |change| change.diff.hunks.len())
         };
         let mut seen = BTreeSet::new();
         let there = parts.iter().all(|part| {
@@ -289,8 +301,9 @@ impl ExcludedHunks {
             let mut hunks = part.hunks.iter();
             hunks.all(|hunk| *hunk < there && seen.insert((&part.path, *hunk)))
         });
-        let all: usize = changes.iter().map(|change| change.diff.hunks.len()).sum();
-        there && (seen.is_empty() || seen.len() < all)
+        let all: usize = modified().map(|change| change.diff.hunks.len()).sum();
+        let others = |change: &Change| change.op != Op::Modify || change.diff.hunks.is_empty();
+        there && (seen.is_empty() || seen.len() < all || changes.iter().any(others))
     }
 }
 

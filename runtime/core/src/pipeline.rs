@@ -15,7 +15,7 @@ use crate::call::{Mode, Origin};
 use crate::capability::{
     ActPermit, CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
 };
-use crate::effect::{ExcludedHunks, PreviewToken};
+use crate::effect::{Change, ExcludedHunks, Op, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::journal::JournalView;
@@ -381,7 +381,12 @@ impl Step<Planned<dyn WriteJob>> {
                 return Err(CallError::new(Code::InvalidArguments, message));
             }
             let plan = job.divide(plan, &left_out)?;
-            if plan.cost.bytes > self.context.authority.limits().write_max_bytes {
+            let written = |change: &Change| match change.op {
+                Op::Create | Op::Modify => change.after.bytes().unwrap_or_default(),
+                Op::Delete | Op::Move | Op::Copy | Op::MakeDirectory => 0,
+            };
+            let largest = plan.changes.iter().map(written).max().unwrap_or_default();
+            if largest > self.context.authority.limits().write_max_bytes {
                 let message = "the remaining change is larger than may be written";
                 return Err(CallError::new(Code::TooLarge, message));
             }

@@ -28,6 +28,8 @@ pub use crate::capability::{
 pub use crate::id::ToolName;
 pub(crate) use acting::ActJob;
 pub use notes::{Example, Failure, Reverse};
+#[doc(hidden)]
+pub use parameters::ArgumentReader;
 pub(crate) use registry::{AnyPlan, ReadJob, WriteJob};
 #[doc(hidden)]
 pub use registry::{Arguments, Entry, Job};

@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 /// The names of the file tools.
-pub const TOOLS: [&str; 12] = [
+pub const TOOLS: [&str; 13] = [
+    "apply_batch",
     "copy",
     "delete",
     "edit_file",
@@ -48,6 +49,13 @@ pub fn calls() -> Value {
         call(
             "move",
             json!({"from": "made/copy.txt", "to": "made/moved.txt"})
+        ),
+        call(
+            "apply_batch",
+            json!({"operations": [
+                {"tool": "write_file", "path": "made/batch.txt", "content": "one\n"},
+                {"tool": "edit_file", "path": "made/batch.txt", "edits": [{"old_text": "one", "new_text": "2"}]},
+            ]})
         ),
         preview("delete", json!({"path": "made", "recursive": true})),
         call("delete", json!({"path": "made", "recursive": true})),

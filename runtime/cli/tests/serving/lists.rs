@@ -27,7 +27,7 @@ async fn tools_have_extensions_for_raw_and_typed_clients() {
     client.initialize("2025-11-25", json!({})).await;
     let answer = client.request("tools/list", json!({})).await;
     let tools = answer["result"]["tools"].as_array().unwrap();
-    assert_eq!(tools.len(), 12);
+    assert_eq!(tools.len(), 13);
     for tool in tools {
         let annotations = &tool["annotations"];
         for key in [

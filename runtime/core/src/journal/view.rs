@@ -56,6 +56,13 @@ impl JournalView {
         self.journal.dropped() > 0
     }
 
+    /// Returns the maximum size in bytes of what the journal keeps to undo one change
+    /// ([`JournalLimits::change_bytes`](super::JournalLimits::change_bytes)).
+    #[must_use]
+    pub fn change_bytes(&self) -> u64 {
+        self.journal.change_bytes()
+    }
+
     /// Returns the bytes that undo a change.
     ///
     /// # Errors

@@ -193,7 +193,7 @@ pub(super) enum Loss {
 /// What the call removes from the content of a file. Tools that change parts of files can divide their changes.
 pub(super) fn loss(change: &Change, request: &Request) -> Option<Loss> {
     let diff = &change.diff;
-    if change.op != Op::Modify || request.divisible {
+    if change.op != Op::Modify || request.divisible && !diff.whole {
         return None;
     }
     if diff.binary || diff.large || diff.hidden || diff.removed > 0 && diff.hunks.is_empty() {

@@ -1,5 +1,8 @@
 //! Reads the arguments of a call from JSON, leniently where the meaning is clear.
 
+use std::marker::PhantomData;
+
+use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Number, Value};
 use serde_path_to_error::Segment;
@@ -111,6 +114,36 @@ impl Parameters {
         };
         let found = self.examples.iter().find(has).or(self.examples.first());
         found.map(|example| example.input)
+    }
+}
+
+/// Reads the arguments of a tool as a call of it does, for tools whose arguments contain calls of others.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct ArgumentReader<A> {
+    parameters: Parameters,
+    arguments: PhantomData<fn() -> A>,
+}
+
+impl<A: DeserializeOwned + JsonSchema> Default for ArgumentReader<A> {
+    fn default() -> Self {
+        Self {
+            parameters: Parameters {
+                schema: super::schema::input::<A>(),
+                examples: &[],
+            },
+            arguments: PhantomData,
+        }
+    }
+}
+
+impl<A: DeserializeOwned> ArgumentReader<A> {
+    /// Parses arguments from an object.
+    ///
+    /// # Errors
+    /// `INVALID_ARGUMENTS`
+    pub fn read(&self, arguments: &Value) -> Result<A, CallError> {
+        self.parameters.read(arguments)
     }
 }
 

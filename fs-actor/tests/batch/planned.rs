@@ -1,0 +1,343 @@
+//! What a batch can do, and what people and models see of it.
+
+use std::fs;
+
+use bailiwick::effect::{ExcludedHunks, Op};
+use bailiwick::journal::ChangeState;
+use bailiwick::permission::DangerKind;
+use bailiwick::worker::CallProgress;
+use bailiwick::{Answer, Call, Deferred, Policy, VirtualPath};
+use serde_json::{Value, json};
+
+use super::{Tree, World, link};
+
+/// Several kinds of operations, of which some depend on earlier ones.
+fn operations() -> Value {
+    json!([
+        {"tool": "make_directory", "path": "/r/new"},
+        {"tool": "write_file", "path": "/r/new/f", "content": "1\n2\n"},
+        {"tool": "edit_file", "path": "/r/new/f", "edits": [{"old_text": "2", "new_text": "two"}]},
+        {"tool": "edit_file", "path": "/r/a", "edits": [{"old_text": "one", "new_text": "1"}]},
+        {"tool": "edit_file", "path": "/r/a", "edits": [{"old_text": "two", "new_text": "2"}]},
+        {"tool": "move", "from": "/r/d", "to": "/s/moved"},
+        {"tool": "copy", "from": "/s/moved/a", "to": "/s/deep/copy", "create_parents": true},
+        {"tool": "delete", "path": "/s/b"},
+    ])
+}
+
+#[tokio::test]
+async fn operations_depend_on_earlier_ones_across_roots() {
+    let world = World::new().await;
+    let first = world.tree();
+    let outcome = world.batch(operations()).await.unwrap();
+    assert_eq!(world.read("r/new/f").unwrap(), "1\ntwo\n");
+    assert_eq!(world.read("r/a").unwrap(), "1\n2\n");
+    let after = world.tree();
+    assert_eq!(after["s/deep/copy"], first["r/d/a"]);
+    assert_eq!(after["s/moved/e/a"], first["r/d/e/a"]);
+    assert_eq!(after["s/moved/e"].0, first["r/d/e"].0);
+    assert!(!after.contains_key("r/d") && !after.contains_key("s/b"));
+    assert_eq!(after["r/a"].0, first["r/a"].0);
+
+    let expected = json!({
+        "operations": 8, "created": 1, "changed": 1, "moved": 1, "copied": 1, "deleted": 1, "made": 2,
+    });
+    assert_eq!(outcome.structured().unwrap(), expected);
+    assert_eq!(
+        outcome.text(),
+        "8 operations: 1 created, 1 changed, 1 moved, 1 copied, 1 deleted, 2 directories made"
+    );
+    // Two edits of one file are one change.
+    let changed = outcome
+        .changes
+        .iter()
+        .filter(|change| change.op == Op::Modify);
+    assert_eq!(changed.count(), 1);
+}
+
+#[tokio::test]
+async fn batch_is_one_change_that_can_be_undone_and_redone() {
+    let world = World::new().await;
+    let first = world.tree();
+    world.batch(operations()).await.unwrap();
+    let then = world.tree();
+    let entries = world.runtime.journal().unwrap().changes_of_agent("main");
+    assert_eq!(entries.len(), 1);
+    assert!(world.runtime.changes(world.worker.id()).len() > 5);
+    world.undo().await;
+    assert_eq!(world.tree(), first);
+    world.worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(world.tree(), then);
+}
+
+#[tokio::test]
+async fn preview_changes_nothing_and_is_what_is_applied() {
+    let world = World::new().await;
+    let first = world.tree();
+    let arguments = json!({"operations": operations()});
+    let preview = world
+        .worker
+        .preview("apply_batch", arguments)
+        .await
+        .unwrap();
+    assert_eq!(world.tree(), first);
+    let outcome = world.worker.apply(&preview).await.unwrap();
+    assert_eq!(outcome.changes, preview.changes);
+    assert_eq!(outcome.structured(), preview.reply.structured());
+    assert_eq!(world.read("r/new/f").unwrap(), "1\ntwo\n");
+}
+
+#[tokio::test]
+async fn one_question_describes_the_whole_batch() {
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let limits = bailiwick::journal::JournalLimits::default();
+    let world = World::with(limits, policy, |builder| builder.approver(Deferred)).await;
+    let operations = json!([
+        {"tool": "write_file", "path": "/r/a", "content": "replaced\n", "mode": "overwrite"},
+        {"tool": "write_file", "path": "/r/new", "content": "new\n"},
+        {"tool": "delete", "path": "/r/d", "recursive": true},
+        {"tool": "move", "from": "/s/b", "to": "/s/c"},
+        {"tool": "write_file", "path": "/r/.gitattributes", "content": "x\n"},
+    ]);
+    let call = Call::new("apply_batch", json!({"operations": operations}));
+    let CallProgress::Pending(pending) = world.worker.begin(call).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+    let request = &pending.question().request;
+    let needs: Vec<String> = request.needs.iter().map(ToString::to_string).collect();
+    assert_eq!(needs.len(), 6, "{needs:?}");
+    assert_eq!(
+        request.intent,
+        "Make 5 changes together: write 3 files, move 1 entry, delete 1 entry"
+    );
+    assert_eq!(
+        request.sentence,
+        "Create 2 files, change 1 file, delete 1 folder with everything in them and move 1 file",
+    );
+    let kinds: Vec<DangerKind> = request.dangers.iter().map(|danger| danger.kind).collect();
+    for kind in [
+        DangerKind::Delete,
+        DangerKind::Recursive,
+        DangerKind::Overwrite,
+        DangerKind::Protected,
+    ] {
+        assert!(kinds.contains(&kind), "{kind:?} {:?}", request.dangers);
+    }
+    let preview = request.preview.as_ref().unwrap();
+    assert_eq!(preview.changes.len(), 5);
+    world
+        .grants
+        .answer(pending.question().id, Answer::ONCE)
+        .await
+        .unwrap();
+    let CallProgress::Ended(outcome) = pending.resume().await.unwrap() else {
+        panic!("asked again");
+    };
+    assert_eq!(outcome.changes.len(), 5);
+    assert_eq!(world.read("s/c").unwrap(), "of s\n");
+}
+
+#[tokio::test]
+async fn answer_allows_nothing_but_the_described_batch() {
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let limits = bailiwick::journal::JournalLimits::default();
+    let world = World::with(limits, policy, |builder| builder.approver(Deferred)).await;
+    let call = |content: &str| {
+        let operations = json!([
+            {"tool": "write_file", "path": "/r/x", "content": content},
+            {"tool": "write_file", "path": "/r/y", "content": content},
+        ]);
+        Call::new("apply_batch", json!({"operations": operations}))
+    };
+    let CallProgress::Pending(pending) = world.worker.begin(call("1")).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+    world
+        .grants
+        .answer(pending.question().id, Answer::ONCE)
+        .await
+        .unwrap();
+    pending.resume().await.unwrap();
+    assert_eq!(world.read("r/y").unwrap(), "1");
+    let again = world.worker.begin(call("2")).await.unwrap_err();
+    assert_eq!(again.code(), bailiwick::Code::AlreadyExists);
+    let other = json!([{"tool": "write_file", "path": "/r/z", "content": "1"}]);
+    let other = Call::new("apply_batch", json!({"operations": other}));
+    let CallProgress::Pending(_) = world.worker.begin(other).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+}
+
+#[tokio::test]
+async fn unchanged_operations_and_warnings_are_reported_by_index() {
+    let world = World::new().await;
+    let long = "let x = 1;\n".repeat(9);
+    fs::write(world.at("r/code"), long).unwrap();
+    let operations = json!([
+        {"tool": "write_file", "path": "/r/a", "content": "one\ntwo\n", "mode": "overwrite"},
+        {"tool": "write_file", "path": "/r/code", "content": "// ... rest unchanged\n", "mode": "overwrite"},
+    ]);
+    let outcome = world.batch(operations).await.unwrap();
+    let reply = outcome.structured().unwrap();
+    assert_eq!(reply["unchanged"], json!([0]));
+    assert_eq!(reply["warnings"][0]["operation"], 1);
+    assert!(
+        outcome.text().contains("unchanged: operation 0"),
+        "{}",
+        outcome.text()
+    );
+    assert!(
+        outcome.text().contains("warning: operation 1: line 1"),
+        "{}",
+        outcome.text()
+    );
+}
+
+#[tokio::test]
+async fn batch_that_changes_nothing_is_not_recorded() {
+    let world = World::new().await;
+    let operations = json!([{"tool": "make_directory", "path": "/r/d", "create_parents": true}]);
+    let outcome = world.batch(operations).await.unwrap();
+    assert_eq!(
+        outcome.text(),
+        "1 operations: nothing changed; unchanged: operation 0"
+    );
+    assert!(world.runtime.journal().unwrap().entries().is_empty());
+}
+
+#[tokio::test]
+async fn links_are_followed_as_single_calls_follow_them() {
+    let world = World::new().await;
+    link("a", &world.at("r/link"));
+    link("d", &world.at("r/dir"));
+    for name in 0..40 {
+        link("a", &world.at(&format!("r/link{name}")));
+    }
+    world
+        .batch(json!([
+            {"tool": "write_file", "path": "/r/link", "content": "x\n", "mode": "append"},
+            {"tool": "write_file", "path": "/r/dir/new", "content": "y\n"},
+            {"tool": "edit_file", "path": "/r/a", "edits": [{"old_text": "x", "new_text": "z"}]},
+        ]))
+        .await
+        .unwrap();
+    assert_eq!(world.read("r/a").unwrap(), "one\ntwo\nz\n");
+    assert_eq!(world.read("r/d/new").unwrap(), "y\n");
+    // All links are resolved at once.
+    let many = (0..40).map(|name| {
+        let path = format!("/r/link{name}");
+        json!({"tool": "write_file", "path": path, "content": "w\n", "mode": "append"})
+    });
+    world.batch(many.collect()).await.unwrap();
+    assert!(world.read("r/a").unwrap().ends_with(&"w\n".repeat(40)));
+}
+
+#[tokio::test]
+async fn largest_number_of_operations_is_made() {
+    let world = World::new().await;
+    let first = world.tree();
+    let write = |n: usize| json!({"tool": "write_file", "path": format!("/r/n/{n}"), "content": "x", "create_parents": true});
+    world.batch((0..500).map(write).collect()).await.unwrap();
+    assert_eq!(fs::read_dir(world.at("r/n")).unwrap().count(), 500);
+    world.undo().await;
+    assert_eq!(world.tree(), first);
+}
+
+#[tokio::test]
+async fn failed_step_is_rolled_back_with_those_before_it() {
+    let world = World::new().await;
+    // The system has no such name for a file, which is found when it is created.
+    let long = "n".repeat(300);
+    let first: Tree = world.tree();
+    let operations = json!([
+        {"tool": "write_file", "path": "/r/a", "content": "new\n", "mode": "overwrite"},
+        {"tool": "delete", "path": "/r/d", "recursive": true},
+        {"tool": "make_directory", "path": "/r/x"},
+        {"tool": "write_file", "path": format!("/r/x/{long}"), "content": "new\n"},
+    ]);
+    let error = world.batch(operations).await.unwrap_err();
+    assert_eq!(world.tree(), first, "{error:#?}");
+    let entries = world.runtime.journal().unwrap().entries();
+    assert!(
+        entries
+            .iter()
+            .all(|entry| entry.state == ChangeState::RolledBack),
+        "{entries:?}"
+    );
+}
+
+/// Thirty lines, so that distant edits are separate hunks.
+fn text(change: impl Fn(usize) -> Option<&'static str>) -> String {
+    let line =
+        |n: usize| change(n).map_or_else(|| format!("line {n}\n"), |line| format!("{line}\n"));
+    (1..=30).map(line).collect()
+}
+
+#[tokio::test]
+async fn excluded_hunks_and_files_are_not_applied_and_reported() {
+    let world = World::new().await;
+    for name in ["r/f", "r/g"] {
+        fs::write(world.at(name), text(|_| None)).unwrap();
+    }
+    let first = world.tree();
+    let edit = |path: &str| {
+        let edits = [("line 2\n", "two\n"), ("line 28\n", "28\n")];
+        let edits = edits.map(|(old, new)| json!({"old_text": old, "new_text": new}));
+        json!({"tool": "edit_file", "path": path, "edits": edits})
+    };
+    let operations = json!([
+        edit("/r/f"),
+        edit("/r/g"),
+        {"tool": "write_file", "path": "/r/new", "content": "x"},
+        {"tool": "edit_file", "path": "/r/a", "edits": [{"old_text": "one", "new_text": "1"}]},
+        {"tool": "copy", "from": "/r/a", "to": "/s/copy"},
+    ]);
+    let arguments = json!({"operations": operations});
+    let preview = world
+        .worker
+        .preview("apply_batch", arguments)
+        .await
+        .unwrap();
+    let excluded = |path: &str, hunks: &[usize]| ExcludedHunks {
+        path: VirtualPath::parse(path, None).unwrap(),
+        hunks: hunks.to_vec(),
+    };
+    // The copy depends on the content of `a`.
+    for wrong in [excluded("/r/a", &[0]), excluded("/r/f", &[2])] {
+        let error = world
+            .worker
+            .apply_without(&preview, &[wrong])
+            .await
+            .unwrap_err();
+        assert_eq!(error.code(), bailiwick::Code::InvalidArguments);
+        assert_eq!(world.tree(), first);
+    }
+    let left_out = [excluded("/r/f", &[0]), excluded("/r/g", &[0, 1])];
+    let outcome = world
+        .worker
+        .apply_without(&preview, &left_out)
+        .await
+        .unwrap();
+    assert_eq!(
+        world.read("r/f").unwrap(),
+        text(|n| (n == 28).then_some("28"))
+    );
+    assert_eq!(world.read("r/g").unwrap(), text(|_| None));
+    assert_eq!(world.read("s/copy").unwrap(), "1\ntwo\n");
+    let reply = outcome.structured().unwrap();
+    assert_eq!(reply["changed"], 2);
+    assert_eq!(reply["left_out"].as_array().unwrap().len(), 3);
+    assert_eq!(
+        reply["left_out"][0],
+        json!({"path": "/r/f", "line": 2, "added": 1, "removed": 1})
+    );
+    assert!(
+        outcome
+            .text()
+            .contains("a person excluded the changes at /r/f line 2 (+1 -1), /r/g line 2"),
+        "{}",
+        outcome.text()
+    );
+    world.undo().await;
+    assert_eq!(world.tree(), first);
+}
