@@ -32,7 +32,7 @@ pub struct CopyArgs {
     /// Replace an existing file.
     #[serde(default)]
     pub overwrite: bool,
-    /// Create missing parent directories.
+    /// Create missing parents.
     #[serde(default)]
     pub create_parents: bool,
 }

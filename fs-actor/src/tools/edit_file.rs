@@ -38,11 +38,14 @@ pub(crate) struct EditFile(pub(super) StepExecutor);
 /// One replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+// The descriptions for models say nothing that the names do not.
+#[schemars(description = "")]
 pub struct EditArgs {
-    /// Exact text to replace; it must occur once unless an option below says otherwise.
+    /// Exact text to replace; it must occur once unless an option says otherwise.
     #[serde(alias = "oldText", alias = "old_string")]
     pub old_text: String,
     /// Replacement.
+    #[schemars(description = "")]
     #[serde(alias = "newText", alias = "new_string")]
     pub new_text: String,
     /// Replace every occurrence.
@@ -132,15 +135,15 @@ impl WriteTool for EditFile {
         ToolSpec::new(
             "edit_file",
             "Edit file",
-            "Replaces text in a UTF-8 file. Line endings and everything outside the edits stay as they are.",
+            "Replaces text in a UTF-8 file. Everything else, line endings included, stays.",
         )
         .intent("Edit {path}")
         .scopes(&["read:file", "write:file"])
         .destructive()
         .group("files", 0.9)
-.side_effects(&["changes the content of the file"])
-.examples(docs::EXAMPLES)
-.failures(docs::FAILURES)
+        .side_effects(&["changes the content of the file"])
+        .examples(docs::EXAMPLES)
+        .failures(docs::FAILURES)
     }
 
     fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {

@@ -24,7 +24,7 @@ pub(crate) struct Find;
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct FindArgs {
-    /// Glob: `*.rs` matches names at any depth, `src/**/*.rs` paths beneath `path`.
+    /// Glob: `*.rs` matches at any depth, `src/**/*.rs` beneath `path`.
     pub pattern: String,
     /// Directory to search.
     #[serde(default = "optional::current_dir", deserialize_with = "optional::path")]
@@ -32,10 +32,10 @@ pub struct FindArgs {
     /// Only entries of this kind.
     #[serde(default)]
     pub kind: Option<KindFilter>,
-    /// Include files that `.gitignore` excludes.
+    /// Include ignored files.
     #[serde(default)]
     pub include_ignored: bool,
-    /// Maximum paths to return.
+    /// Maximum paths.
     #[serde(default = "page_length")]
     pub limit: u32,
     /// `next_cursor` of the previous result.
@@ -108,7 +108,7 @@ impl ReadTool for Find {
     type Job = Job;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("find", "Find files", "Finds files and directories by name.")
+        ToolSpec::new("find", "Find files", "Finds entries by name.")
             .intent("Find {pattern} [in {path}]")
             .scopes(&["read:file"])
             .idempotent()

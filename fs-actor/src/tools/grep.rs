@@ -43,7 +43,7 @@ pub struct GrepArgs {
     /// Only files matching this glob, such as `*.rs`.
     #[serde(default, deserialize_with = "optional::text")]
     pub glob: Option<String>,
-    /// Matching lines, names of files, or counts per file.
+    /// Lines, file names or counts per file.
     #[serde(default)]
     pub mode: GrepMode,
     /// Lines to show before and after each match.
@@ -52,13 +52,13 @@ pub struct GrepArgs {
     /// Maximum matches per file.
     #[serde(default)]
     pub per_file: Option<u32>,
-    /// Maximum matches, or files, to return.
+    /// Maximum matches or files.
     #[serde(default = "page_length")]
     pub limit: u32,
     /// `next_offset` of the previous result.
     #[serde(default)]
     pub offset: u64,
-    /// Include files that `.gitignore` excludes.
+    /// Include ignored files.
     #[serde(default)]
     pub include_ignored: bool,
 }

@@ -32,7 +32,7 @@ pub struct ListDirectoryArgs {
     /// Levels to list.
     #[serde(default = "one")]
     pub depth: u32,
-    /// Maximum entries to return.
+    /// Maximum entries.
     #[serde(default = "page_length")]
     pub limit: u32,
     /// `next_cursor` of the previous result.
@@ -142,7 +142,7 @@ impl ReadTool for ListDirectory {
         ToolSpec::new(
             "list_directory",
             "List directory",
-            "Lists a directory in path order, or with `depth` the tree beneath it.",
+            "Lists a directory, or with `depth` the tree beneath it.",
         )
         .intent("List the directory [{path}]")
         .scopes(&["read:file"])

@@ -66,7 +66,7 @@ impl ReadTool for ListRoots {
         ToolSpec::new(
             "list_roots",
             "List roots",
-            "Lists the folders that you may use, and what is allowed in each. Start here if you do not know the paths.",
+            "Lists the folders you may use and what is allowed there. Start here if paths are unknown.",
         )
         .intent("List the directories it may use")
         .idempotent()

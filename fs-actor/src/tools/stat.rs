@@ -78,7 +78,7 @@ impl ReadTool for Stat {
         ToolSpec::new(
             "stat",
             "Get metadata",
-            "Returns the kind, size, modification time and permission bits of a file or directory.",
+            "Returns kind, size, modification time and permission bits of a path.",
         )
         .intent("Look at the size and times of {path}")
         .scopes(&["read:file"])

@@ -46,7 +46,7 @@ pub struct WriteFileArgs {
     /// `create` fails if the file exists.
     #[serde(default)]
     pub mode: IfExists,
-    /// Create missing parent directories.
+    /// Create missing parents.
     #[serde(default)]
     pub create_parents: bool,
     /// Fail unless the file still has this `hash`.
@@ -124,16 +124,20 @@ impl WriteTool for WriteFile {
         ToolSpec::new(
             "write_file",
             "Write file",
-            "Creates a file, or with `mode` replaces it or appends to it. To change parts of a file, use `edit_file`.",
+            "Creates a file; `mode` can replace or append. To change parts, use `edit_file`.",
         )
         .intent("Write {path}")
         .scopes(&["write:file", "read:file"])
         .destructive()
         .group("files", 0.8)
-.side_effects(&["creates the file", "replaces or extends the file if `mode` says so", "creates missing directories if `create_parents` is set"])
-.command_line("set -C; printf %s {content} > {path}")
-.examples(EXAMPLES)
-.failures(FAILURES)
+        .side_effects(&[
+            "creates the file",
+            "replaces or extends the file if `mode` says so",
+            "creates missing directories if `create_parents` is set",
+        ])
+        .command_line("set -C; printf %s {content} > {path}")
+        .examples(EXAMPLES)
+        .failures(FAILURES)
     }
 
     fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
