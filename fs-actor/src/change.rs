@@ -68,7 +68,7 @@ pub(crate) enum TransferMode {
 }
 
 impl TransferMode {
-    /// What people see.
+    /// The operation of the change that people see.
     pub(crate) fn op(self) -> Op {
         match self {
             Self::Copy => Op::Copy,

@@ -11,6 +11,7 @@ use std::path::Path;
 use std::sync::Mutex;
 
 use bailiwick::config::Namespace;
+use bailiwick::journal::Journal;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{
     Call, CallError, CallMeta, Code, Plan, Policy, ReadTool, Reply, Runtime, ToolSpec, VirtualPath,
@@ -200,7 +201,9 @@ impl Stage {
                 writer: FileWriter::new(Durability::Visible),
                 kept: Some(Mutex::default()),
             });
+        let journal = Journal::open(temp.path().join("journal")).unwrap();
         let builder = Runtime::builder().root("r", &root).tools(tools);
+        let builder = builder.journal(journal);
         let (runtime, worker) = started(builder, policy).await;
         Self {
             runtime,
@@ -306,6 +309,17 @@ async fn preview_writes_nothing_and_is_stale_after_a_change() {
     let stale = stage.worker.submit(call).await.unwrap_err();
     assert_eq!(stale.code(), Code::StalePreview);
     assert_eq!(stage.content("open"), "changed");
+}
+
+#[tokio::test]
+async fn change_of_which_a_tool_keeps_no_record_is_not_shown_as_undoable() {
+    let stage = Stage::new().await;
+    let arguments = json!({"path": "/r/open"});
+    let preview = stage.worker.preview("append", arguments).await.unwrap();
+    assert!(!preview.undoable);
+    let arguments = json!({"path": "/r/open", "content": "x", "mode": "overwrite"});
+    let preview = stage.worker.preview("write_file", arguments).await.unwrap();
+    assert!(preview.undoable);
 }
 
 #[tokio::test]

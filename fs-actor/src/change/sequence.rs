@@ -1047,7 +1047,7 @@ impl<'s> Sequence<'s> {
         Ok(())
     }
 
-    /// The entries of a directory after the steps so far: whether each is a file, and its content.
+    /// The entries of a directory, and of the directories in it, after the steps so far.
     ///
     /// # Errors
     /// As [`Sequence::push`].

@@ -38,7 +38,7 @@ pub(crate) struct EditFile(pub(super) StepExecutor);
 /// One replacement.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-// The descriptions for models say nothing that the names do not.
+// Descriptions cost models tokens, and here the names say enough.
 #[schemars(description = "")]
 pub struct EditArgs {
     /// Exact text to replace; it must occur once unless an option says otherwise.

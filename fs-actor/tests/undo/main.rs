@@ -302,19 +302,22 @@ async fn undo_does_not_show_content_that_the_worker_may_not_read() {
 #[tokio::test]
 async fn content_that_is_too_large_is_not_kept_and_people_are_told() {
     let world = World::with(JournalLimits {
-        change_bytes: 100,
+        change_bytes: 1_000,
         ..JournalLimits::default()
     })
     .await;
     let worker = world.worker().await;
     fs::write(world.root().join("small"), "s".repeat(50)).unwrap();
-    fs::write(world.root().join("large"), "l".repeat(500)).unwrap();
+    fs::write(world.root().join("large"), "l".repeat(5_000)).unwrap();
     let told = |name: &str| {
         let arguments = json!({"path": format!("/r/{name}"), "content": "x", "mode": "overwrite"});
         worker.preview("write_file", arguments)
     };
     assert!(told("small").await.unwrap().undoable);
     assert!(!told("large").await.unwrap().undoable);
+    write(&worker, "/r/small", "x").await;
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(world.read("small").unwrap(), "s".repeat(50));
     write(&worker, "/r/large", "x").await;
     let error = undo(&worker, json!({})).await.unwrap_err();
     assert_eq!(error.code(), Code::Conflict);

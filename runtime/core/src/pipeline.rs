@@ -400,6 +400,10 @@ impl Step<Planned<dyn WriteJob>> {
         Ok(self)
     }
 
+    pub(crate) fn job(&self) -> &dyn WriteJob {
+        &*self.state.job
+    }
+
     /// The plan and the permit that carries it out.
     pub(crate) fn permit(self) -> (Arc<dyn WriteJob>, AnyPlan, WritePermit) {
         let Planned { job, plan, .. } = self.state;

@@ -6,9 +6,9 @@
 //!
 //! 1. The *outer helper* is the host's own binary, started again. It closes all inherited descriptors, creates the
 //!    namespaces and starts the inner helper.
-//! 2. The *inner helper* is process 1 of the new PID namespace. It creates a mount namespace, mounts the directories, drops all capabilities,
-//!    applies Landlock and seccomp, starts the program and reaps processes. When the program ends, or when the host
-//!    closes its socket or dies, the inner helper exits, and the kernel kills every process that is left.
+//! 2. The *inner helper* is process 1 of the new PID namespace. It creates a mount namespace, mounts the directories,
+//!    drops all capabilities, applies Landlock and seccomp, starts the program and reaps processes. When the program ends,
+//!    or when the host closes its socket or dies, the inner helper exits, and the kernel kills every process that is left.
 //!
 //! If the machine allows no namespaces and the host accepts that ([`SandboxSpec::optional`]), a supervisor replaces the
 //! inner helper. It runs the program on the files of the host, confined by Landlock, seccomp and limits, and kills its

@@ -140,7 +140,9 @@ fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done,
         Mode::Preview => {
             affordable(shared, step.limits().budget, step.plan().cost)?;
             shared.audit(&info, AuditStep::Previewed { token })?;
-            Ok(Done::Preview(preview(shared, &info, step.plan(), token)))
+            let undoable = is_undoable(shared, step.job(), step.plan());
+            let preview = preview(shared, &info, step.plan(), token, undoable);
+            Ok(Done::Preview(preview))
         }
         Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
     }
@@ -174,7 +176,8 @@ pub(super) fn plan(
     // Nobody must be asked about a change that exceeds the budget.
     affordable(shared, permit.limits().budget, plan.cost)?;
     shared.audit(info, AuditStep::Previewed { token })?;
-    let preview = preview(shared, info, &plan, token);
+    let undoable = is_undoable(shared, job, &plan);
+    let preview = preview(shared, info, &plan, token, undoable);
     Ok((plan, preview))
 }
 
@@ -187,7 +190,7 @@ pub(super) fn foreseen(
     let token = token_of(info, &plan)?;
     shared.audit(info, planned_step(token, &plan))?;
     shared.audit(info, AuditStep::Previewed { token })?;
-    let preview = preview(shared, info, &plan, token);
+    let preview = preview(shared, info, &plan, token, false);
     Ok((plan, preview))
 }
 
@@ -205,7 +208,13 @@ pub(super) fn planned_step(token: PreviewToken, plan: &AnyPlan) -> AuditStep {
     }
 }
 
-fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken) -> Preview {
+fn preview(
+    shared: &Shared,
+    info: &CallInfo,
+    plan: &AnyPlan,
+    token: PreviewToken,
+    undoable: bool,
+) -> Preview {
     let artifacts = artifacts(shared, info, plan, Mode::Preview, Vec::new());
     Preview {
         intent: shared.intent(info, &[]),
@@ -215,7 +224,7 @@ fn preview(shared: &Shared, info: &CallInfo, plan: &AnyPlan, token: PreviewToken
         reply: plan.reply.clone(),
         token,
         artifacts,
-        undoable: shared.core.journal.is_some() && plan.inverse.is_some(),
+        undoable,
         call: None,
     }
 }
@@ -324,6 +333,18 @@ fn check_inverse(shared: &Shared, plan: &mut AnyPlan) {
     if kept.fold(0, u64::saturating_add) > journal.change_bytes() {
         plan.inverse = None;
     }
+}
+
+/// Whether the journal will keep what undoes the changes of files.
+fn is_undoable(shared: &Shared, job: &dyn WriteJob, plan: &AnyPlan) -> bool {
+    let Some(journal) = &shared.core.journal else {
+        return false;
+    };
+    if plan.changes.is_empty() || plan.inverse.is_none() {
+        return false;
+    }
+    let kept = job.undo_record(plan).inverse;
+    kept.is_some_and(|kept| kept.len() as u64 <= journal.change_bytes())
 }
 
 /// The cost of an effect that failed with `error`, as reported by its tool. Without a report the cost is zero, except
