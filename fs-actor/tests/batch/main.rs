@@ -9,7 +9,6 @@ mod law;
 mod planned;
 mod refused;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use bailiwick::{
     CallError, GrantAuthority, Outcome, Policy, Runtime, RuntimeBuilder, Worker, WorkerSpec,
 };
 use bailiwick_fs::Durability;
+use bailiwick_test_support::temp_files::{Tree, tree};
 use serde_json::{Value, json};
 
 /// Two writable roots, `r` and `s`, and a read-only one, `o`, with a journal.
@@ -61,8 +61,11 @@ impl World {
         fs::read_to_string(self.at(name)).ok()
     }
 
+    /// Everything but the journal.
     fn tree(&self) -> Tree {
-        tree(self.temp.path())
+        let mut tree = tree(self.temp.path());
+        tree.retain(|name, _| !name.starts_with("journal"));
+        tree
     }
 
     async fn batch(&self, operations: Value) -> Result<Outcome, CallError> {
@@ -119,29 +122,6 @@ fn plant(temp: &Path) {
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
-}
-
-/// Path, mode and content of everything in the roots.
-type Tree = BTreeMap<String, (u32, Option<Vec<u8>>)>;
-
-fn tree(temp: &Path) -> Tree {
-    fn visit(dir: &Path, top: &Path, tree: &mut Tree) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
-            let content = meta.is_file().then(|| fs::read(&path).unwrap());
-            tree.insert(name, (meta.permissions().mode(), content));
-            if meta.is_dir() {
-                visit(&path, top, tree);
-            }
-        }
-    }
-    let mut found = Tree::new();
-    for root in ["r", "s", "o"] {
-        visit(&temp.join(root), temp, &mut found);
-    }
-    found
 }
 
 fn link(target: &str, at: &Path) {

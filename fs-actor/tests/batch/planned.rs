@@ -9,7 +9,7 @@ use bailiwick::worker::CallProgress;
 use bailiwick::{Answer, Call, Deferred, Policy, VirtualPath};
 use serde_json::{Value, json};
 
-use super::{Tree, World, link};
+use super::{World, link};
 
 /// Several kinds of operations, of which some depend on earlier ones.
 fn operations() -> Value {
@@ -248,7 +248,7 @@ async fn failed_step_is_rolled_back_with_those_before_it() {
     let world = World::new().await;
     // The system has no such name for a file, which is found when it is created.
     let long = "n".repeat(300);
-    let first: Tree = world.tree();
+    let first = world.tree();
     let operations = json!([
         {"tool": "write_file", "path": "/r/a", "content": "new\n", "mode": "overwrite"},
         {"tool": "delete", "path": "/r/d", "recursive": true},

@@ -10,7 +10,6 @@
 mod killed;
 mod recovery;
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,6 +18,7 @@ use bailiwick::effect::{Entry, Op};
 use bailiwick::journal::{ChangeState, Journal, JournalLimits};
 use bailiwick::{CallError, Code, GrantAuthority, Outcome, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_fs::Durability;
+use bailiwick_test_support::temp_files::{Tree, tree};
 use proptest::prelude::*;
 use proptest::test_runner::Config;
 use serde_json::{Value, json};
@@ -77,27 +77,6 @@ async fn runtime(temp: &Path, limits: JournalLimits) -> (Runtime, GrantAuthority
         .tools(bailiwick_fs::tools())
         .tools(bailiwick_fs::undo_tools(Durability::Visible));
     builder.build().await.unwrap()
-}
-
-/// Path, mode and content of everything beneath a directory.
-type Tree = BTreeMap<String, (u32, Option<Vec<u8>>)>;
-
-fn tree(top: &Path) -> Tree {
-    fn visit(dir: &Path, top: &Path, tree: &mut Tree) {
-        for entry in fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            let meta = fs::symlink_metadata(&path).unwrap();
-            let name = path.strip_prefix(top).unwrap().to_str().unwrap().to_owned();
-            let content = meta.is_file().then(|| fs::read(&path).unwrap());
-            tree.insert(name, (meta.permissions().mode(), content));
-            if meta.is_dir() {
-                visit(&path, top, tree);
-            }
-        }
-    }
-    let mut found = Tree::new();
-    visit(top, top, &mut found);
-    found
 }
 
 async fn write(worker: &Worker, path: &str, content: &str) -> Outcome {

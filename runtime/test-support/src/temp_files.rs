@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::ffi::OsStringExt as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -77,6 +78,28 @@ pub fn snapshot(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
                 b"other".to_vec()
             };
             entries.insert(path.strip_prefix(dir).unwrap().to_owned(), content);
+        }
+    }
+    entries
+}
+
+/// The mode of each entry of a directory and, of files, the content, by the relative path.
+pub type Tree = BTreeMap<String, (u32, Option<Vec<u8>>)>;
+
+/// All entries of a directory. Unlike [`snapshot`], it has their modes, but not the targets of links.
+pub fn tree(dir: &Path) -> Tree {
+    let mut entries = Tree::new();
+    let mut pending = vec![dir.to_path_buf()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            let meta = fs::symlink_metadata(&path).unwrap();
+            let name = path.strip_prefix(dir).unwrap().to_str().unwrap().to_owned();
+            let content = meta.is_file().then(|| fs::read(&path).unwrap());
+            entries.insert(name, (meta.permissions().mode(), content));
+            if meta.is_dir() {
+                pending.push(path);
+            }
         }
     }
     entries

@@ -193,20 +193,20 @@ impl<'p> Planner<'p> {
     /// The file at `path`; `None` if nothing is there.
     fn file(&self, path: &VirtualPath) -> Result<Option<Known>, Interrupt> {
         self.permit.checkpoint()?;
+        let known = self.sequence.current(path)?;
+        if known.is_file() {
+            return Ok(Some(known));
+        }
         if !self.sequence.is_changed(path) {
-            // This has the precise error if it is no file.
+            // `write_file` and `edit_file` fail with this error.
             target::read_old(self.permit, path)?;
         }
-        let known = self.sequence.current(path)?;
-        match known.state {
-            State::Absent => Ok(None),
-            _ if known.is_file() => Ok(Some(known)),
-            _ => {
-                let path = escape(path.as_str());
-                let message = format!("`{path}` is not a regular file");
-                Err(CallError::new(Code::NotRegular, message).into())
-            }
+        if known.state == State::Absent {
+            return Ok(None);
         }
+        let path = escape(path.as_str());
+        let message = format!("`{path}` is not a regular file");
+        Err(CallError::new(Code::NotRegular, message).into())
     }
 
     /// Adds the directories that are missing above `path`.

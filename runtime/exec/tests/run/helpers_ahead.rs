@@ -7,11 +7,13 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
+use bailiwick::{Runtime, Worker};
 use bailiwick_exec::{Commands, Helper};
 use rustix::io::Errno;
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
 };
+use tempfile::TempDir;
 
 use super::commands::{everything, fifo, runtime_with, shell, worker};
 
@@ -45,46 +47,61 @@ fn reporting_helper(dir: &Path) -> (Helper, Receiver<Pid>) {
     (Helper::At(program), pids)
 }
 
+/// A runtime whose helpers report their process ids.
+struct Stage {
+    runtime: Runtime,
+    worker: Worker,
+    pids: Receiver<Pid>,
+    dirs: [TempDir; 2],
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let dirs = [(); 2].map(|()| tempfile::tempdir().unwrap());
+        let [root, dir] = &dirs;
+        let (helper, pids) = reporting_helper(dir.path());
+        let commands = Commands::new().helper(helper);
+        let runtime = runtime_with(root.path(), commands, |builder| builder).await;
+        let worker = worker(&runtime, everything()).await;
+        Self {
+            runtime,
+            worker,
+            pids,
+            dirs,
+        }
+    }
+}
+
 #[tokio::test]
 async fn command_uses_the_helper_that_was_started_ahead() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = tempfile::tempdir().unwrap();
-    let (helper, pids) = reporting_helper(dir.path());
-    let commands = Commands::new().helper(helper);
-    let runtime = runtime_with(root.path(), commands, |builder| builder).await;
-    let worker = worker(&runtime, everything()).await;
-    assert_eq!(shell(&worker, "echo first").await.stdout, "first\n");
-    let _first = pids.recv().unwrap();
+    let stage = Stage::new().await;
+    assert_eq!(shell(&stage.worker, "echo first").await.stdout, "first\n");
+    let _first = stage.pids.recv().unwrap();
     for _ in 0..3 {
-        let _ahead = pids.recv().unwrap();
-        assert_eq!(shell(&worker, "echo next").await.stdout, "next\n");
+        let _ahead = stage.pids.recv().unwrap();
+        assert_eq!(shell(&stage.worker, "echo next").await.stdout, "next\n");
     }
-    let _last = pids.recv().unwrap();
-    assert!(pids.try_recv().is_err(), "a helper was not used");
+    let _last = stage.pids.recv().unwrap();
+    assert!(stage.pids.try_recv().is_err(), "a helper was not used");
 }
 
 #[tokio::test]
 async fn command_runs_if_the_helper_that_was_started_ahead_was_killed() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = tempfile::tempdir().unwrap();
-    let (helper, pids) = reporting_helper(dir.path());
-    let commands = Commands::new().helper(helper);
-    let runtime = runtime_with(root.path(), commands, |builder| builder).await;
-    let worker = worker(&runtime, everything()).await;
-    shell(&worker, "true").await;
-    let _first = pids.recv().unwrap();
-    kill(pids.recv().unwrap());
-    assert_eq!(shell(&worker, "echo next").await.stdout, "next\n");
+    let stage = Stage::new().await;
+    shell(&stage.worker, "true").await;
+    let _first = stage.pids.recv().unwrap();
+    kill(stage.pids.recv().unwrap());
+    assert_eq!(shell(&stage.worker, "echo next").await.stdout, "next\n");
 }
 
 #[tokio::test]
 async fn helper_that_was_started_ahead_ends_with_the_runtime() {
-    let dir = tempfile::tempdir().unwrap();
-    let root = tempfile::tempdir().unwrap();
-    let (helper, pids) = reporting_helper(dir.path());
-    let commands = Commands::new().helper(helper);
-    let runtime = runtime_with(root.path(), commands, |builder| builder).await;
-    let worker = worker(&runtime, everything()).await;
+    let Stage {
+        runtime,
+        worker,
+        pids,
+        dirs: _dirs,
+    } = Stage::new().await;
     shell(&worker, "true").await;
     let _first = pids.recv().unwrap();
     let ahead = pidfd_open(pids.recv().unwrap(), PidfdFlags::empty()).unwrap();
