@@ -619,14 +619,14 @@ test("what a command runs and may change is shown before it is allowed", async (
   const host = new FakeHost();
   const resources = [
     { resource: "`make \u202eall`", summary: "run in /a", after: "program: /usr/bin/make\nlayers: all" },
-    { resource: "files", summary: "can change all files that the agent may change" },
+    { resource: "stock", summary: "order tea", before: "2", after: "14" },
   ];
   host.state.questions = [question(1)];
   host.answers.set(`review/${run}-1`, { changes: [], resources });
   await host.open(page, site);
   const view = page.locator(".diff");
-  await expect(view.locator("p")).toHaveText(["`make \\u{202e}all`: run in /a", "files: can change all files that the agent may change"]);
-  await expect(view.locator("pre")).toHaveText("program: /usr/bin/make\nlayers: all");
+  await expect(view.locator("p")).toHaveText(["`make \\u{202e}all`: run in /a", "stock: order tea"]);
+  await expect(view.locator("pre")).toHaveText(["program: /usr/bin/make\nlayers: all", "2 → 14"]);
   await expect(page.getByRole("toolbar")).toHaveCount(0);
   await expect(page.getByText("No files change.")).toHaveCount(0);
   host.answers.set(`review/${run}-2`, { changes: [] });

@@ -166,12 +166,15 @@ export function DiffView({ diff }: { readonly diff: Diff }) {
   const { files, resources, split, wrap } = diff;
   return (
     <div class={`diff${split.value ? " split" : wrap.value ? " wrap" : ""}`}>
-      {resources.map(({ resource, summary, before, after }) => (
-        <>
-          <p><bdi><b>{visible(resource)}</b>: {visible(summary)}</bdi></p>
-          {[before, after].map((state) => state && <pre>{visible(state)}</pre>)}
-        </>
-      ))}
+      {resources.map(({ resource, summary, before, after }) => {
+        const states = [before, after].filter((state) => state).join(" → ");
+        return (
+          <>
+            <p><bdi><b>{visible(resource)}</b>: {visible(summary)}</bdi></p>
+            {states && <pre>{visible(states)}</pre>}
+          </>
+        );
+      })}
       {files.length > 0 ? <Toolbar diff={diff} /> : !resources.length && <p>No files change.</p>}
       {files.length > 1 && <Files diff={diff} />}
       {files.map((file, at) => <File key={at} file={file} diff={diff} />)}
