@@ -2,17 +2,15 @@
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 
 use bailiwick::{Runtime, Worker};
 use bailiwick_exec::{Commands, Helper};
-use rustix::io::Errno;
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process, pidfd_open, waitid,
-};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
 use super::commands::{everything, fifo, runtime_with, shell, worker};
@@ -78,8 +76,10 @@ async fn command_uses_the_helper_that_was_started_ahead() {
     assert_eq!(shell(&stage.worker, "echo first").await.stdout, "first\n");
     let _first = stage.pids.recv().unwrap();
     for _ in 0..3 {
-        let _ahead = stage.pids.recv().unwrap();
+        let ahead = pidfd_open(stage.pids.recv().unwrap(), PidfdFlags::empty()).unwrap();
         assert_eq!(shell(&stage.worker, "echo next").await.stdout, "next\n");
+        // Unless the command used it, it still waits for one.
+        wait_for_end(&ahead);
     }
     let _last = stage.pids.recv().unwrap();
     assert!(stage.pids.try_recv().is_err(), "a helper was not used");
@@ -116,12 +116,12 @@ fn kill(pid: Pid) {
     wait_for_end(&process);
 }
 
-/// Waits for the end of a child, which the runtime may have reaped.
-fn wait_for_end(child: &OwnedFd) {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    let ended = waitid(WaitId::PidFd(child.as_fd()), options);
-    assert!(
-        matches!(ended, Ok(Some(_)) | Err(Errno::CHILD)),
-        "{ended:?}"
-    );
+/// Waits for the end of a process, which the runtime may have reaped.
+fn wait_for_end(process: &OwnedFd) {
+    let limit = Timespec {
+        tv_sec: 30,
+        tv_nsec: 0,
+    };
+    let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit));
+    assert_eq!(ended, Ok(1), "the process runs");
 }
