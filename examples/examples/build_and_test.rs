@@ -23,7 +23,7 @@ use bailiwick::permission::Deciding;
 use bailiwick::{Answer, Approver, Code, Policy, Question, Runtime, Worker, WorkerSpec};
 use bailiwick_examples::{BoxError, exit_code};
 use bailiwick_exec::{CommandOutput, Commands, Helper, self_test};
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// The time limit of a command.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -157,27 +157,33 @@ async fn run() -> Result<(), BoxError> {
 
     println!("\nThe tester may run cargo only.");
     let shell = json!({ "argv": ["sh", "-c", "cat .env"] });
-    let Err(denied) = tester.call("run_command", shell).await else {
-        return Err("the tester ran a shell".into());
-    };
-    println!("  {denied}");
-    assert_eq!(denied.code(), Code::PermissionDenied);
+    expect_denied(&tester, "run_command", shell).await?;
     assert!(!project.join(HOOK).exists());
-
-    println!("\nA builder runs the build script as well. What it changes is kept apart.");
-    let builder = Policy::nothing()
-        .allow("read:file")
-        .ask("write:file")
-        .allow("execute:command:cargo");
-    let builder = coordinator.spawn(WorkerSpec::new("builder").policy(builder));
-    review_changes(&builder.await?).await?;
+    review_changes(&coordinator).await?;
     assert!(!project.join(HOOK).exists());
     runtime.shutdown().await;
     Ok(())
 }
 
-/// Builds the project, and asks to apply what the build changed.
-async fn review_changes(builder: &Worker) -> Result<(), BoxError> {
+/// Makes a call that must be denied.
+async fn expect_denied(worker: &Worker, tool: &str, arguments: Value) -> Result<(), BoxError> {
+    let Err(denied) = worker.call(tool, arguments).await else {
+        return Err(format!("`{tool}` was not denied").into());
+    };
+    println!("  {denied}");
+    assert_eq!(denied.code(), Code::PermissionDenied);
+    Ok(())
+}
+
+/// Lets a builder build the project, and asks to apply what the build changed.
+async fn review_changes(coordinator: &Worker) -> Result<(), BoxError> {
+    println!("\nA builder runs the build script as well. What it changes is kept apart.");
+    let policy = Policy::nothing()
+        .allow("read:file")
+        .ask("write:file")
+        .allow("execute:command:cargo");
+    let builder = coordinator.spawn(WorkerSpec::new("builder").policy(policy));
+    let builder = builder.await?;
     let arguments = json!({
         "argv": ["cargo", "build", "--offline", "--quiet"],
         "cwd": "/repo",
@@ -189,15 +195,7 @@ async fn review_changes(builder: &Worker) -> Result<(), BoxError> {
     let output = outcome.output::<CommandOutput>();
     let changes = output.and_then(|output| output.changes.as_ref());
     let changes = changes.ok_or("the changes were not kept apart")?;
-    let Err(denied) = builder
-        .call("apply_changes", json!({ "id": changes.id }))
-        .await
-    else {
-        return Err("the hook was written".into());
-    };
-    println!("  {denied}");
-    assert_eq!(denied.code(), Code::PermissionDenied);
-    Ok(())
+    expect_denied(&builder, "apply_changes", json!({ "id": changes.id })).await
 }
 
 /// Stands for a person, who denies changes of protected files.
