@@ -44,7 +44,7 @@ async fn child_can_get_a_single_server_tool() {
     let upstreams = start([hostile("a", "plain"), hostile("b", "plain")]).await;
     let stage = test_runtime(upstreams, |builder| builder.approver(allow_once().0)).await;
     let parent = stage.worker(Policy::new()).await;
-    assert_eq!(names(&parent).len(), 13);
+    assert_eq!(names(&parent).len(), 12);
     let one = Policy::new().allow("write:mcp:a:edit");
     let child = parent
         .spawn(WorkerSpec::new("child").policy(one))

@@ -10,6 +10,7 @@ use std::sync::mpsc::{Receiver, channel};
 use bailiwick::{Runtime, Worker};
 use bailiwick_exec::{Commands, Helper};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use tempfile::TempDir;
 
@@ -122,6 +123,7 @@ fn wait_for_end(process: &OwnedFd) {
         tv_sec: 30,
         tv_nsec: 0,
     };
-    let ended = poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit));
+    // The signal of a child that ended interrupts it.
+    let ended = retry_on_intr(|| poll(&mut [PollFd::new(process, PollFlags::IN)], Some(&limit)));
     assert_eq!(ended, Ok(1), "the process runs");
 }
