@@ -70,14 +70,24 @@ pub(super) struct StopRequest {
     worker: String,
 }
 
-/// A worker whose changes to undo.
+/// Whose changes to undo.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UndoRequest {
-    worker: String,
-    /// The changes that the person confirmed; all of the worker and its descendants in a preview.
+    of: UndoneAgent,
+    /// The changes that the person confirmed; all of the agent and its sub-agents in a preview.
     #[serde(default)]
     changes: Vec<ChangeId>,
+}
+
+/// An agent and its sub-agents.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum UndoneAgent {
+    /// The name of a live worker.
+    Worker(String),
+    /// The path of names of workers that may have ended.
+    Agent(String),
 }
 
 /// A call of one of the sources.
@@ -221,11 +231,16 @@ pub(super) async fn activity(State(console): AppState, body: Bytes) -> ApiResult
             CallRow::new(call.source.run, &call.call, own)
         })
         .collect();
+    let undoable = query.agent.clone().map_or(0, |agent| {
+        let found = undoable(&console, &UndoneAgent::Agent(agent));
+        found.map_or(0, |(_, changes)| changes.len())
+    });
     json_response(&json!({
         "calls": calls,
         "more": matching.next().is_some(),
         "agents": bounded(agents),
         "tools": bounded(tools),
+        "undoable": undoable,
     }))
 }
 
@@ -260,12 +275,8 @@ pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) ->
 
 /// The changes of a worker and its descendants that are in effect, and what undoing them would do.
 pub(super) async fn preview_undo(State(console): AppState, body: Bytes) -> ApiResult {
-    let UndoRequest { worker, .. } = request::parse(&body)?;
-    let (source, runtime, worker) = live_worker(&console, &worker)?;
-    let changes = changes_of(&runtime, &worker);
-    if changes.is_empty() {
-        return Err(ApiError::missing("NO_CHANGE"));
-    }
+    let UndoRequest { of, .. } = request::parse(&body)?;
+    let (source, changes) = undoable(&console, &of)?;
     let preview = source.grants().preview_undo(&changes).await;
     let preview = preview.map_err(|error| ApiError::call(&error))?;
     json_response(&json!({ "undoes": changes, "changes": preview.changes }))
@@ -273,9 +284,8 @@ pub(super) async fn preview_undo(State(console): AppState, body: Bytes) -> ApiRe
 
 /// Undoes the changes that a person confirmed.
 pub(super) async fn undo(State(console): AppState, body: Bytes) -> ApiResult {
-    let UndoRequest { worker, changes } = request::parse(&body)?;
-    let (source, runtime, worker) = live_worker(&console, &worker)?;
-    let own = changes_of(&runtime, &worker);
+    let UndoRequest { of, changes } = request::parse(&body)?;
+    let (source, own) = undoable(&console, &of)?;
     if changes.is_empty() || changes.iter().any(|change| !own.contains(change)) {
         return Err(ApiError::missing("NO_CHANGE"));
     }
@@ -283,6 +293,30 @@ pub(super) async fn undo(State(console): AppState, body: Bytes) -> ApiResult {
     let outcome = outcome.map_err(|error| ApiError::call(&error))?;
     console.notify();
     json_response(&json!({ "files": outcome.changes.len() }))
+}
+
+/// The changes of an agent and its sub-agents that are in effect, and a source that can undo them.
+fn undoable(
+    console: &ConsoleState,
+    of: &UndoneAgent,
+) -> Result<(Arc<SourceState>, Vec<ChangeId>), ApiError> {
+    let found = match of {
+        UndoneAgent::Worker(name) => {
+            let (source, runtime, worker) = live_worker(console, name)?;
+            Some((source, changes_of(&runtime, &worker)))
+        }
+        UndoneAgent::Agent(agent) => {
+            let sources = console.sources().into_iter();
+            // Sources that have the same journal find the same changes.
+            let mut found = sources.filter_map(|source| {
+                let changes = source.runtime()?.journal()?.changes_of_agent(agent);
+                Some((source, changes))
+            });
+            found.find(|(_, changes)| !changes.is_empty())
+        }
+    };
+    let found = found.filter(|(_, changes)| !changes.is_empty());
+    found.ok_or_else(|| ApiError::missing("NO_CHANGE"))
 }
 
 fn changes_of(runtime: &Runtime, worker: &Worker) -> Vec<ChangeId> {

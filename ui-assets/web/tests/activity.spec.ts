@@ -351,8 +351,30 @@ test("changes of an agent are undone after they are shown", async ({ page, site 
   expect(host.to("undo")).toEqual([]);
   await expectAccessible(page);
   await press(page, section.getByRole("button", { name: "Undo 2 changes" }));
-  await expect.poll(() => host.to("undo")).toEqual([{ worker: `${RUN}-1`, changes: [4, 2] }]);
+  await expect.poll(() => host.to("undo")).toEqual([{ of: { worker: `${RUN}-1` }, changes: [4, 2] }]);
   await expect(page.getByText("1 file restored to before the changes of main and 2 sub-agents.")).toBeVisible();
+});
+
+test("changes of an agent that has ended are undone", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  const calls = { calls: [], more: false, agents: ["main"], tools: [] };
+  host.answers.set("activity", { ...calls, undoable: 0 });
+  await host.open(page, site, "activity");
+  await aside(page).getByRole("button", { name: "main" }).click();
+  await expect(page.getByText("This agent has ended.")).toBeVisible();
+  await expect(page.getByRole("button", { name: "Undo changes…" })).toHaveCount(0);
+
+  host.answers.set("activity", { ...calls, undoable: 2 });
+  host.answers.set("preview-undo", { undoes: [4, 2], changes: [CHANGE] });
+  host.answers.set("undo", { files: 1 });
+  host.changed();
+  await press(page, page.getByRole("button", { name: "Undo changes…" }));
+  const section = page.getByRole("region", { name: "Undo changes" });
+  await expect(section.locator(".file")).toHaveCount(1);
+  await press(page, section.getByRole("button", { name: "Undo 2 changes" }));
+  await expect.poll(() => host.to("undo")).toEqual([{ of: { agent: "main" }, changes: [4, 2] }]);
+  await expect(page.getByText("1 file restored to before the changes of main and its sub-agents.")).toBeVisible();
 });
 
 test("an agent is paused and resumed", async ({ page, site }) => {

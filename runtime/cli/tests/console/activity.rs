@@ -496,8 +496,15 @@ async fn paused_agent_waits_until_it_is_resumed_on_the_page() {
     assert_eq!(stage.on_disk("a.txt").as_deref(), Some("one\n"));
 }
 
-#[tokio::test]
-async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants() {
+/// A runtime with a journal over the root `tree` of a directory, and its page.
+struct WithJournal {
+    runtime: Runtime,
+    page: Page,
+    temp: tempfile::TempDir,
+    _console: Console,
+}
+
+async fn with_journal() -> WithJournal {
     let temp = tempfile::tempdir().unwrap();
     let tree = temp.path().join("tree");
     std::fs::create_dir(&tree).unwrap();
@@ -514,6 +521,19 @@ async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants(
     let console = Console::serve(listener).unwrap();
     console.add_source(ConsoleSource::new(people).runtime(&runtime));
     let page = Page::at(console.url());
+    WithJournal {
+        runtime,
+        page,
+        temp,
+        _console: console,
+    }
+}
+
+#[tokio::test]
+async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants() {
+    let stage = with_journal().await;
+    let (runtime, page) = (&stage.runtime, &stage.page);
+    let tree = stage.temp.path().join("tree");
     let spawn = |name| runtime.spawn(WorkerSpec::new(name).policy(Policy::new()));
     let (main, other) = (spawn("main").await.unwrap(), spawn("other").await.unwrap());
     let spec = WorkerSpec::new("child").policy(Policy::inherit());
@@ -526,7 +546,7 @@ async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants(
     let (worker, others) = (name(&state, "main"), name(&state, "other"));
     let details = page.get(&format!("/api/agent/{worker}")).await.json();
     assert_eq!(details["undoable"], 2);
-    let of_main = json!({ "worker": worker });
+    let of_main = json!({ "of": { "worker": worker } });
     let preview = page.post("/api/preview-undo", &of_main).await.json();
     let undone = preview["changes"].as_array().unwrap().iter();
     let undone: Vec<_> = undone
@@ -542,7 +562,7 @@ async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants(
     assert!(tree.join("a.txt").exists() && tree.join("b.txt").exists());
 
     // Another agent's changes cannot be named.
-    let foreign = json!({ "worker": others, "changes": preview["undoes"] });
+    let foreign = json!({ "of": { "worker": others }, "changes": preview["undoes"] });
     let refused = page.post("/api/undo", &foreign).await;
     assert_eq!(
         (refused.status, &refused.json()["code"]),
@@ -550,7 +570,7 @@ async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants(
     );
 
     // What somebody else changed since is not overwritten.
-    let confirmed = json!({ "worker": worker, "changes": preview["undoes"] });
+    let confirmed = json!({ "of": { "worker": worker }, "changes": preview["undoes"] });
     std::fs::write(tree.join("a.txt"), "mine\n").unwrap();
     let refused = page.post("/api/undo", &confirmed).await;
     assert_eq!(
@@ -567,6 +587,38 @@ async fn person_previews_and_undoes_the_changes_of_an_agent_and_its_descendants(
     let details = page.get(&format!("/api/agent/{worker}")).await.json();
     assert_eq!(details["undoable"], 0);
     assert_eq!(page.post("/api/preview-undo", &of_main).await.status, 404);
+}
+
+#[tokio::test]
+async fn changes_of_an_agent_that_has_ended_are_undone() {
+    let stage = with_journal().await;
+    let (runtime, page) = (&stage.runtime, &stage.page);
+    let tree = stage.temp.path().join("tree");
+    let spawn = |name| runtime.spawn(WorkerSpec::new(name).policy(Policy::new()));
+    let (main, other) = (spawn("main").await.unwrap(), spawn("other").await.unwrap());
+    main.submit(write("a.txt", "one\n")).await.unwrap();
+    other.submit(write("c.txt", "three\n")).await.unwrap();
+    let stop = json!({ "worker": name(&page.state().await, "main") });
+    assert_eq!(page.post("/api/stop-worker", &stop).await.status, 200);
+    let of_main = json!({ "agent": "main" });
+    assert_eq!(
+        page.post("/api/activity", &of_main).await.json()["undoable"],
+        1
+    );
+
+    let preview = json!({ "of": of_main });
+    let preview = page.post("/api/preview-undo", &preview).await.json();
+    assert_eq!(preview["changes"][0]["path"], "/repo/a.txt");
+    let confirmed = json!({ "of": of_main, "changes": preview["undoes"] });
+    let foreign = json!({ "of": { "agent": "other" }, "changes": preview["undoes"] });
+    assert_eq!(page.post("/api/undo", &foreign).await.status, 404);
+    let done = page.post("/api/undo", &confirmed).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "files": 1 })));
+    assert!(!tree.join("a.txt").exists() && tree.join("c.txt").exists());
+    assert_eq!(
+        page.post("/api/activity", &of_main).await.json()["undoable"],
+        0
+    );
 }
 
 #[tokio::test]

@@ -14,7 +14,7 @@ import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { Statements } from "../../lib/console/statements.tsx";
 import { Undo, undoing } from "./undo.tsx";
-import { callers, reload, subject } from "./calls.ts";
+import { callers, reload, subject, undoable } from "./calls.ts";
 
 const ACCESS = { read: "Reads only", interact: "Reads and changes", full: "Reads, changes and runs" } as const;
 
@@ -193,7 +193,7 @@ function Live({ agent }: { readonly agent: Agent }) {
               <Changed found={found} worker={worker} />
             </details>
           )}
-          {(found.undoable > 0 || undoing.isOpen) && <Undo agent={agent} others={all} done={(words) => void ((done.value = words), refreshAgent())} />}
+          {(found.undoable > 0 || undoing.isOpen) && <Undo of={{ worker }} agent={agent.agent} others={all} done={(words) => void ((done.value = words), refreshAgent())} />}
         </>
       ) : (
         detailsFailure.error.value === undefined && <p class="quiet">Loading…</p>
@@ -211,6 +211,9 @@ export function AgentCard() {
     <div class="card agent-card">
       <h2><AgentName name={name ?? ""} /></h2>
       {agent ? <Live key={agent.worker} agent={agent} /> : <p>This agent has ended. Its calls are below.</p>}
+      {!agent && name !== undefined && (undoable.value > 0 || undoing.isOpen) && (
+        <Undo of={{ agent: name }} agent={name} others=" and its sub-agents" done={(words) => void ((done.value = words), reload())} />
+      )}
       <p role="status" class={done.value ? "notice" : undefined}>{done.value}</p>
     </div>
   );

@@ -13,6 +13,8 @@ interface Answer {
   readonly more: boolean;
   readonly agents: readonly string[];
   readonly tools: readonly string[];
+  /** Number of changes of the agent that was asked for by its path, and of its sub-agents, that are in effect. */
+  readonly undoable: number;
 }
 
 /** Number of calls of a request. */
@@ -35,6 +37,8 @@ export const fresh = computed(() => {
 });
 /** The paths of all agents with calls, also of those that have ended. */
 export const callers = computed<readonly string[]>(() => newest.value?.agents ?? []);
+/** Number of changes of the agent that has ended whose calls are shown. */
+export const undoable = computed(() => newest.value?.undoable ?? 0);
 export const failure = new Failure();
 
 const RESULTS: readonly Option[] = [
@@ -46,8 +50,10 @@ const RESULTS: readonly Option[] = [
   ["cancelled", "Cancelled"],
 ];
 
-/** The worker or, for those that have ended, the path of the agent whose calls are shown. */
-export const subject = signal<{ readonly worker: string } | { readonly agent: string } | undefined>(undefined);
+/** A worker or, for those that have ended, the path of an agent. */
+export type Subject = { readonly worker: string } | { readonly agent: string };
+/** The agent whose calls are shown. */
+export const subject = signal<Subject | undefined>(undefined);
 export const filters = {
   tool: new Choice(() => [["", "Any tool"], ...(newest.value?.tools ?? []).map((tool): Option => [tool, tool])]),
   result: new Choice(() => RESULTS),

@@ -4,12 +4,12 @@ import { signal } from "@preact/signals-core";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
-import type { Agent } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { planned } from "../../lib/diff/change.ts";
 import { Diff, DiffView } from "../../lib/diff/view.tsx";
 import { items } from "../../lib/json.ts";
+import type { Subject } from "./calls.ts";
 
 interface Preview {
   readonly undoes: readonly number[];
@@ -39,10 +39,10 @@ class Undoing {
     this.failure.error.value = undefined;
   }
 
-  async preview(worker: string): Promise<void> {
+  async preview(of: Subject): Promise<void> {
     this.close();
     const now = this.#turn;
-    const { undoes, changes } = await host<Preview>("preview-undo", { worker });
+    const { undoes, changes } = await host<Preview>("preview-undo", { of });
     if (now !== this.#turn) return;
     const diff = new Diff(changesOf(changes));
     diff.plan = "Will";
@@ -53,25 +53,25 @@ class Undoing {
 export const undoing = new Undoing();
 
 interface UndoProps {
-  readonly agent: Agent;
+  readonly of: Subject;
+  readonly agent: string;
   /** Its sub-agents, as in " and 2 sub-agents". */
   readonly others: string;
   readonly done: (words: string) => void;
 }
 
-export function Undo({ agent, others, done }: UndoProps) {
-  const { worker } = agent;
+export function Undo({ of, agent, others, done }: UndoProps) {
   const shown = undoing.shown.value;
   const undo = async (changes: readonly number[]): Promise<void> => {
-    const { files } = await host<{ files: number }>("undo", { worker, changes });
+    const { files } = await host<{ files: number }>("undo", { of, changes });
     undoing.close();
-    done(`${counted(files, "file")} restored to before the changes of ${oneLine(agent.agent)}${others}.`);
+    done(`${counted(files, "file")} restored to before the changes of ${oneLine(agent)}${others}.`);
   };
   return (
     <section aria-label="Undo changes">
       {shown && (
         <>
-          <p>{`Undoing the changes of ${oneLine(agent.agent)}${others} does this:`}</p>
+          <p>{`Undoing the changes of ${oneLine(agent)}${others} does this:`}</p>
           <DiffView diff={shown.diff} />
         </>
       )}
@@ -80,7 +80,7 @@ export function Undo({ agent, others, done }: UndoProps) {
         {shown ? (
           <CalmButton key="undo" class="danger" press={() => void undoing.failure.of(undo(shown.undoes))}>{`Undo ${counted(shown.undoes.length, "change")}`}</CalmButton>
         ) : (
-          <CalmButton key="preview" press={() => void undoing.failure.of(undoing.preview(worker))}>Undo changes…</CalmButton>
+          <CalmButton key="preview" press={() => void undoing.failure.of(undoing.preview(of))}>Undo changes…</CalmButton>
         )}
         {undoing.isOpen && <CalmButton press={() => undoing.close()}>Cancel</CalmButton>}
       </div>
