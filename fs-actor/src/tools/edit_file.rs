@@ -41,7 +41,7 @@ pub(crate) struct EditFile(pub(super) StepExecutor);
 // Descriptions cost models tokens, and here the names say enough.
 #[schemars(description = "")]
 pub struct EditArgs {
-    /// Exact text to replace; it must occur once unless an option says otherwise.
+    /// Exact text; must occur once unless an option says otherwise.
     #[serde(alias = "oldText", alias = "old_string")]
     pub old_text: String,
     /// Replacement.
@@ -65,7 +65,8 @@ pub struct EditArgs {
 pub struct EditFileArgs {
     /// File to edit.
     pub path: String,
-    /// Replacements in the file as it is now; all are made or none.
+    // Some clients give models this description without the properties of the items, so that it has their names.
+    /// Each `old_text` of the current file becomes `new_text`; all or none.
     #[serde(default)]
     pub edits: Vec<EditArgs>,
     /// Unified diff of this file, instead of `edits`.
