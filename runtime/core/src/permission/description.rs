@@ -375,10 +375,10 @@ fn of_several(changes: &[&Change]) -> String {
         let of_op = || changes.iter().filter(|change| change.op == op);
         let folders = of_op().filter(|change| change.is_directory()).count();
         let files = of_op().count() - folders;
-        let all = if op == Op::MakeDirectory {
-            ""
-        } else {
-            " with everything in them"
+        let all = match (op, folders) {
+            (Op::MakeDirectory, _) => "",
+            (_, 1) => " with everything in it",
+            _ => " with everything in them",
         };
         if files > 0 {
             parts.push(format!("{verb} {}", counted(files as u64, "file", "files")));
@@ -491,7 +491,7 @@ mod tests {
                 deleted_directory("/r/old", 12, 3),
                 change(Create, "/r/c", None),
             ],
-            "Create 1 file and delete 1 folder with everything in them",
+            "Create 1 file and delete 1 folder with everything in it",
         );
         check(
             vec![deleted_directory("/r/old", 12, 3)],

@@ -43,6 +43,13 @@ async function pictures(name: string, page: Page, of: Page | Locator = page, siz
 const RETRIES = { path: "src/limits.rs", edits: [{ old_text: "RETRIES: u32 = 3", new_text: "RETRIES: u32 = 5" }] };
 const TOTAL = { path: "src/cart.rs", edits: [{ old_text: "map(|item| item.price)", new_text: "map(|item| item.price * item.count)" }] };
 
+const BATCH = [
+  { tool: "edit_file", ...TOTAL },
+  { tool: "move", from: "docs/style.md", to: "docs/code-style.md" },
+  { tool: "write_file", path: "docs/limits.md", content: "# Limits\n\nA payment is tried 3 times.\n" },
+  { tool: "delete", path: "old", recursive: true },
+];
+
 /** Calls that a person is asked about, by the name of the picture. */
 const ASKED: Readonly<Record<string, (agent: Agent, dir: string) => ReturnType<Agent["call"]>>> = {
   "prompt-edit": (agent) => agent.call("edit_file", TOTAL),
@@ -53,6 +60,7 @@ const ASKED: Readonly<Record<string, (agent: Agent, dir: string) => ReturnType<A
   "prompt-protected": (agent) => agent.call("write_file", { path: ".vscode/tasks.json", content: '{ "version": "2.0.0", "tasks": [{ "type": "shell", "command": "make" }] }\n', mode: "overwrite" }),
   "prompt-hidden-characters": (agent) => agent.call("write_file", { path: "src/user.rs", content: 'fn is_admin(role: &str) -> bool {\n    role == "user\u202e\u2066// admins only\u2069\u2066"\n}\n' }),
   "prompt-third-party": (agent) => agent.call("notes__write_file", { path: "tomorrow.md", content: "# Tomorrow\n" }),
+  "prompt-batch": (agent) => agent.call("apply_batch", { operations: BATCH }),
   "prompt-outside": (agent, dir) => agent.call("write_file", { path: `${dir}/outside/report.md`, content: "# Report\n\nDone.\n", mode: "overwrite" }),
 };
 const MAIN = ["prompt-edit", "prompt-delete-folder"];
