@@ -97,9 +97,12 @@ impl CommandChanges {
                 _ => format!("Its changes were dropped:{}", self.dropped()),
             };
         };
+        let (changes, them) = match self.total {
+            1 => ("1 change is".to_owned(), "it"),
+            total => (format!("{total} changes are"), "them"),
+        };
         let mut text = format!(
-            "Its {} changes are kept apart. To apply them, call `apply_changes` with the id {id}:",
-            self.total
+            "Its {changes} kept apart. To apply {them}, call `apply_changes` with the id {id}:"
         );
         for file in &self.files {
             text.push_str(&format!("\n{} {}", file.change, escape(&file.path)));

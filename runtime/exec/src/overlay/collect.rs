@@ -1,6 +1,6 @@
 //! Lists the changes that a command left in its overlays.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -22,6 +22,16 @@ const MAX_DEPTH: usize = 256;
 const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
+/// Flags that open a file, without waiting if it is none.
+const FILE: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
+/// Maximum size of the names of extended attributes of a file, and of a value; that of Linux.
+const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
+/// The bits of a mode that a command can change.
+const PERMISSION_BITS: u32 = 0o1777;
+/// How much of a file is compared at a time.
+const CHUNK: usize = 64 << 10;
 /// Attribute of a directory that replaces the one of the root.
 const OPAQUE: &str = "user.overlay.opaque";
 
@@ -31,7 +41,10 @@ const ORIGIN: &str = "user.overlay.origin";
 /// Why changes are dropped.
 const DENIED: &str = "you may not change it";
 const MEANWHILE: &str = "it was changed by somebody else while the command ran";
-const KIND: &str = "a file replaces a directory, or a directory a file";
+const KIND: &str = "it replaces an entry of another kind";
+const MOVED: &str = "it was moved or linked while somebody else changed its directory";
+const PERMISSIONS: &str = "changed permissions are not applied";
+const ATTRIBUTES: &str = "changed extended attributes and access lists are not applied";
 const SPECIAL: &str = "only files and directories can be applied";
 const NOT_TEXT: &str =
     "a name in it is not UTF-8 or has control characters, or its path is too long";
@@ -63,6 +76,7 @@ pub(crate) fn collect(
         let is_same = collector.enter(path, *shown)?;
         let upper = rustix::fs::openat(&directory, &stored, DIRECTORY, Mode::empty());
         let upper = upper.map_err(|error| unreadable(path, error))?;
+        collector.drop_mode_of_top(path, &upper, is_same)?;
         if !collector.add_entries(upper.as_fd(), path, &stored, (0, is_same))? {
             let dropped = DroppedChange {
                 path: path.to_string(),
@@ -101,6 +115,16 @@ fn id() -> Result<String, CallError> {
     }
 }
 
+/// An entry in the upper directory of an overlay.
+struct Entry<'e> {
+    path: &'e VirtualPath,
+    /// Its path in the directory of all changes.
+    stored: &'e str,
+    stat: Stat,
+    /// The entry of the root at the same path.
+    before: Option<Stat>,
+}
+
 struct Collector<'p> {
     permit: &'p ReadPermit,
     directories: &'p Directories,
@@ -132,6 +156,21 @@ impl Collector<'_> {
             .above
             .last()
             .is_some_and(|(_, stat)| identity(stat) == shown))
+    }
+
+    /// Drops a change of the permissions of the directory that an overlay shows.
+    fn drop_mode_of_top(
+        &mut self,
+        path: &VirtualPath,
+        upper: &OwnedFd,
+        is_same: bool,
+    ) -> Result<(), CallError> {
+        let stat = rustix::fs::fstat(upper).map_err(|error| unreadable(path, error))?;
+        let above = self.above.last().filter(|_| is_same);
+        if above.is_some_and(|(_, before)| (stat.st_mode ^ before.st_mode) & 0o777 != 0) {
+            self.drop_change(path, PERMISSIONS);
+        }
+        Ok(())
     }
 
     /// The directories at and above the one that is being listed, without the root.
@@ -196,65 +235,32 @@ impl Collector<'_> {
     ) -> Result<bool, CallError> {
         let read = |error| unreadable(path, error);
         let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(read)?;
-        let before = self.before(path)?;
-        let old = before
-            .as_ref()
-            .map(|stat| FileType::from_raw_mode(stat.st_mode));
-        let was_copied = before.is_none() && is_copy(upper, name);
-        let mut add = |kind, is_directory| {
-            let mut directories = self.directories_above();
-            // A deleted directory must still be that one, too.
-            directories.extend(
-                before
-                    .as_ref()
-                    .filter(|_| is_directory)
-                    .map(|stat| (path.clone(), identity(stat))),
-            );
-            let change = KeptChange {
-                path: path.clone(),
-                kind,
-                is_directory,
-                bytes: if is_directory || kind == ChangeKind::Deleted {
-                    0
-                } else {
-                    u64::try_from(stat.st_size).unwrap_or(0)
-                },
-                executable: stat.st_mode & 0o111 != 0,
-                stored: stored.to_owned(),
-                directories,
-            };
-            self.add(change, before.as_ref(), was_copied);
+        let entry = Entry {
+            path,
+            stored,
+            stat,
+            before: self.before(path)?,
         };
-        match (FileType::from_raw_mode(stat.st_mode), old) {
+        match (kind(&stat), entry.before.as_ref().map(kind)) {
             (FileType::RegularFile, _) if stat.st_mode & 0o400 == 0 => {
                 self.drop_change(path, UNREADABLE);
             }
-            (FileType::RegularFile, None) => add(ChangeKind::Created, false),
-            (FileType::RegularFile, Some(FileType::RegularFile)) => add(ChangeKind::Changed, false),
-            (FileType::CharacterDevice, Some(old)) if stat.st_rdev == 0 => {
-                add(ChangeKind::Deleted, old.is_dir());
+            (FileType::RegularFile, None | Some(FileType::RegularFile)) => {
+                self.add_file(upper, name, &entry)?;
             }
-            (FileType::CharacterDevice, None) if stat.st_rdev == 0 => {}
             (FileType::Directory, None | Some(FileType::Directory)) => {
-                let inner = match rustix::fs::openat(upper, name, DIRECTORY, Mode::empty()) {
-                    Err(Errno::ACCESS) => {
-                        self.drop_change(path, UNREADABLE);
-                        return Ok(true);
-                    }
-                    opened => opened.map_err(read)?,
-                };
-                let Some(now) = before else {
-                    add(ChangeKind::DirectoryCreated, true);
-                    return self.add_entries(inner.as_fd(), path, stored, (depth + 1, !was_copied));
-                };
-                let is_same = self.is_same(path, &now);
-                self.above.push((path.clone(), now));
-                let listed = (!is_same
-                    || !is_opaque(inner.as_fd())
-                    || self.add_removed(inner.as_fd(), path)?)
-                    && self.add_entries(inner.as_fd(), path, stored, (depth + 1, is_same))?;
-                self.above.pop();
-                return Ok(listed);
+                return self.add_directory(upper, name, &entry, depth);
+            }
+            (FileType::CharacterDevice, old) if stat.st_rdev == 0 => {
+                if let Some(old) = old {
+                    let change = self.change(&entry, ChangeKind::Deleted, old.is_dir());
+                    self.add(change, entry.before.as_ref());
+                }
+            }
+            (FileType::Symlink, Some(FileType::Symlink)) => {
+                if !self.is_same_link(upper, name, path)? {
+                    self.drop_change(path, SPECIAL);
+                }
             }
             (FileType::RegularFile | FileType::Directory, Some(_)) => self.drop_change(path, KIND),
             _ => self.drop_change(path, SPECIAL),
@@ -262,16 +268,190 @@ impl Collector<'_> {
         Ok(true)
     }
 
-    /// Adds a change, unless it is denied or the path has changed meanwhile.
-    /// `was_copied` is whether the command changed what is not there any more.
-    fn add(&mut self, change: KeptChange, before: Option<&Stat>, was_copied: bool) {
-        if was_copied || before.is_some_and(|stat| changed_at(stat) > self.began) {
+    /// Adds a file that the command created, or what it changed of one.
+    fn add_file(
+        &mut self,
+        upper: BorrowedFd<'_>,
+        name: &str,
+        entry: &Entry<'_>,
+    ) -> Result<(), CallError> {
+        let path = entry.path;
+        let file = match rustix::fs::openat(upper, name, FILE, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                self.drop_change(path, UNREADABLE);
+                return Ok(());
+            }
+            opened => opened.map_err(|error| unreadable(path, error))?,
+        };
+        let Some(before) = &entry.before else {
+            if is_copy(&file) && self.is_directory_changed(path) {
+                self.drop_change(path, MOVED);
+            } else if self.add(self.change(entry, ChangeKind::Created, false), None)
+                && !attributes(&file).is_empty()
+            {
+                self.drop_change(path, ATTRIBUTES);
+            }
+            return Ok(());
+        };
+        if changed_at(before) > self.began {
+            self.drop_change(path, MEANWHILE);
+            return Ok(());
+        }
+        // A file that the command could not read either counts as changed.
+        let old = self.open(path, FILE).ok().flatten();
+        let is_same = match &old {
+            Some(old) if before.st_size == entry.stat.st_size => self.is_equal(path, old, &file)?,
+            _ => false,
+        };
+        let change = || self.change(entry, ChangeKind::Changed, false);
+        if is_same || self.add(change(), Some(before)) {
+            self.drop_metadata(entry, before, old.as_ref(), &file);
+        }
+        Ok(())
+    }
+
+    fn add_directory(
+        &mut self,
+        upper: BorrowedFd<'_>,
+        name: &str,
+        entry: &Entry<'_>,
+        depth: usize,
+    ) -> Result<bool, CallError> {
+        let Entry { path, stored, .. } = *entry;
+        let inner = match rustix::fs::openat(upper, name, DIRECTORY, Mode::empty()) {
+            Err(Errno::ACCESS) => {
+                self.drop_change(path, UNREADABLE);
+                return Ok(true);
+            }
+            opened => opened.map_err(|error| unreadable(path, error))?,
+        };
+        let Some(now) = entry.before else {
+            // Directories are never moved, but copied, so this one was at its path.
+            let was_deleted = is_copy(&inner);
+            if was_deleted {
+                self.drop_change(path, MEANWHILE);
+            } else {
+                let change = self.change(entry, ChangeKind::DirectoryCreated, true);
+                if self.add(change, None) && !attributes(&inner).is_empty() {
+                    self.drop_change(path, ATTRIBUTES);
+                }
+            }
+            return self.add_entries(inner.as_fd(), path, stored, (depth + 1, !was_deleted));
+        };
+        let is_same = self.is_same(path, &now);
+        if is_same {
+            let old = self.open(path, DIRECTORY).ok().flatten();
+            self.drop_metadata(entry, &now, old.as_ref(), &inner);
+        }
+        self.above.push((path.clone(), now));
+        let listed =
+            (!is_same || !is_opaque(inner.as_fd()) || self.add_removed(inner.as_fd(), path)?)
+                && self.add_entries(inner.as_fd(), path, stored, (depth + 1, is_same))?;
+        self.above.pop();
+        Ok(listed)
+    }
+
+    /// Drops changes of permissions and attributes.
+    fn drop_metadata(
+        &mut self,
+        entry: &Entry<'_>,
+        before: &Stat,
+        old: Option<&OwnedFd>,
+        new: &OwnedFd,
+    ) {
+        if (entry.stat.st_mode ^ before.st_mode) & PERMISSION_BITS != 0 {
+            self.drop_change(entry.path, PERMISSIONS);
+        }
+        if old.is_some_and(|old| attributes(old) != attributes(new)) {
+            self.drop_change(entry.path, ATTRIBUTES);
+        }
+    }
+
+    /// Whether others changed the directory of `path`, which the command saw, while the command ran.
+    fn is_directory_changed(&self, path: &VirtualPath) -> bool {
+        let above = self.above.last();
+        above.is_some_and(|(above, stat)| {
+            path.parent().as_ref() == Some(above) && changed_at(stat) > self.began
+        })
+    }
+
+    /// Whether two files of the same length have the same content.
+    fn is_equal(
+        &self,
+        path: &VirtualPath,
+        old: &OwnedFd,
+        new: &OwnedFd,
+    ) -> Result<bool, CallError> {
+        let read = |error| unreadable(path, error);
+        let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+        let mut at = 0;
+        loop {
+            self.permit.checkpoint()?;
+            let length = pread_full(new, &mut right, at).map_err(read)?;
+            if pread_full(old, &mut left, at).map_err(read)? != length
+                || left.get(..length) != right.get(..length)
+            {
+                return Ok(false);
+            }
+            if length < CHUNK {
+                return Ok(true);
+            }
+            at += length as u64;
+        }
+    }
+
+    /// Whether a symbolic link leads where that of the root leads.
+    fn is_same_link(
+        &self,
+        upper: BorrowedFd<'_>,
+        name: &str,
+        path: &VirtualPath,
+    ) -> Result<bool, CallError> {
+        let read = |error| unreadable(path, error);
+        let new = rustix::fs::readlinkat(upper, name, Vec::new()).map_err(read)?;
+        let old = self.open(path, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC)?;
+        Ok(old.is_some_and(|old| {
+            rustix::fs::readlinkat(&old, "", Vec::new()).is_ok_and(|old| old == new)
+        }))
+    }
+
+    fn change(&self, entry: &Entry<'_>, kind: ChangeKind, is_directory: bool) -> KeptChange {
+        let mut directories = self.directories_above();
+        // A deleted directory must still be that one, too.
+        directories.extend(
+            entry
+                .before
+                .as_ref()
+                .filter(|_| is_directory)
+                .map(|stat| (entry.path.clone(), identity(stat))),
+        );
+        let has_content = !is_directory && kind != ChangeKind::Deleted;
+        KeptChange {
+            path: entry.path.clone(),
+            kind,
+            is_directory,
+            bytes: if has_content {
+                u64::try_from(entry.stat.st_size).unwrap_or(0)
+            } else {
+                0
+            },
+            executable: entry.stat.st_mode & 0o111 != 0,
+            stored: entry.stored.to_owned(),
+            directories,
+        }
+    }
+
+    /// Adds a change, unless it is denied or the path has changed meanwhile. Returns whether it was added.
+    fn add(&mut self, change: KeptChange, before: Option<&Stat>) -> bool {
+        if before.is_some_and(|stat| changed_at(stat) > self.began) {
             self.drop_change(&change.path, MEANWHILE);
         } else if self.permit.judge_need(&change.need()) == Verdict::Deny {
             self.drop_change(&change.path, DENIED);
         } else {
             self.changes.push(change);
+            return true;
         }
+        false
     }
 
     /// Adds the deletion of the entries that a new directory at the same path does not have; `false` if there are too many
@@ -320,7 +500,7 @@ impl Collector<'_> {
                 executable: false,
                 stored: String::new(),
             };
-            self.add(change, Some(&before), false);
+            self.add(change, Some(&before));
         }
         Ok(true)
     }
@@ -354,14 +534,50 @@ impl Collector<'_> {
     }
 }
 
-/// Whether an entry was copied from the root, and not created by the command.
-fn is_copy(upper: BorrowedFd<'_>, name: &str) -> bool {
-    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let opened = rustix::fs::openat(upper, name, flags, Mode::empty());
-    opened.is_ok_and(|file| {
-        let mut none: [u8; 0] = [];
-        rustix::fs::fgetxattr(file, ORIGIN, &mut none).is_ok()
-    })
+/// Whether a file or directory was copied from the root, and not created by the command. A copied file may have been moved
+/// or linked since.
+fn is_copy(file: &OwnedFd) -> bool {
+    let mut none: [u8; 0] = [];
+    rustix::fs::fgetxattr(file, ORIGIN, &mut none).is_ok()
+}
+
+/// The extended attributes and access lists that programs set.
+fn attributes(file: &OwnedFd) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut names = vec![0; MAX_ATTRIBUTE_BYTES];
+    let length = rustix::fs::flistxattr(file, &mut names).unwrap_or(0);
+    let names = names
+        .get(..length)
+        .unwrap_or_default()
+        .split(|byte| *byte == 0);
+    let is_set = |name: &&[u8]| {
+        name.starts_with(b"system.posix_acl_")
+            || name.starts_with(b"user.") && !name.starts_with(b"user.overlay.")
+    };
+    let value = |name: &[u8]| {
+        let mut value = vec![0; MAX_ATTRIBUTE_BYTES];
+        let length = rustix::fs::fgetxattr(file, name, &mut value).unwrap_or(0);
+        value.truncate(length);
+        (name.to_vec(), value)
+    };
+    names.filter(is_set).map(value).collect()
+}
+
+/// Reads until the buffer is full or the file ends. Returns the number of bytes.
+fn pread_full(file: &OwnedFd, buffer: &mut [u8], at: u64) -> rustix::io::Result<usize> {
+    let mut length = 0;
+    while let Some(rest) = buffer.get_mut(length..).filter(|rest| !rest.is_empty()) {
+        match rustix::io::pread(file, rest, at + length as u64) {
+            Ok(0) => break,
+            Ok(read) => length += read,
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(length)
+}
+
+fn kind(stat: &Stat) -> FileType {
+    FileType::from_raw_mode(stat.st_mode)
 }
 
 fn is_opaque(directory: BorrowedFd<'_>) -> bool {

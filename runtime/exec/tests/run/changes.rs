@@ -17,11 +17,11 @@ use serde_json::json;
 use crate::commands::{commands, run, worker};
 
 /// What a person saw of a question: each change as its operation and path, and the number of added lines.
-type Seen = Vec<(Op, String, usize)>;
+pub(crate) type Seen = Vec<(Op, String, usize)>;
 
 /// Allows every question once, and keeps what it showed.
 #[derive(Clone, Default)]
-struct Allows {
+pub(crate) struct Allows {
     seen: Arc<Mutex<Vec<Seen>>>,
     /// The protected files of all questions.
     protected: Arc<Mutex<Vec<String>>>,
@@ -49,7 +49,7 @@ impl Approver for Allows {
 
 impl Allows {
     /// The questions since the last call.
-    fn take(&self) -> Vec<Seen> {
+    pub(crate) fn take(&self) -> Vec<Seen> {
         std::mem::take(&mut self.seen.lock().unwrap())
     }
 }
@@ -100,7 +100,7 @@ impl Stage {
 }
 
 /// A worker that must ask before it changes something.
-fn asks() -> Policy {
+pub(crate) fn asks() -> Policy {
     Policy::nothing()
         .allow("read:file")
         .ask("write:file")
@@ -114,7 +114,10 @@ async fn apart(worker: &Worker, script: &str) -> CommandChanges {
     run(worker, arguments).await.unwrap().changes.unwrap()
 }
 
-async fn apply(worker: &Worker, arguments: serde_json::Value) -> Result<AppliedChanges, CallError> {
+pub(crate) async fn apply(
+    worker: &Worker,
+    arguments: serde_json::Value,
+) -> Result<AppliedChanges, CallError> {
     let outcome = worker.call("apply_changes", arguments).await?;
     Ok(outcome.output::<AppliedChanges>().unwrap().clone())
 }
@@ -442,6 +445,23 @@ async fn file_that_others_delete_meanwhile_is_not_created_again() {
         .collect();
     assert_eq!(kept, ["/repo/x"], "{changes:?}");
     assert_eq!(changes.dropped[0].path, "/repo/a");
+}
+
+#[tokio::test]
+async fn file_that_is_moved_while_others_change_its_directory_is_reported() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let changes = meanwhile(&stage, &worker, "ln a n; mv a old/m; echo x > x", || {
+        fs::write(stage.path("y"), "theirs\n").unwrap();
+    })
+    .await;
+    let kept: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(kept, ["/repo/a", "/repo/old/m", "/repo/x"], "{changes:?}");
+    assert_eq!(changes.dropped[0].path, "/repo/n");
 }
 
 #[tokio::test]

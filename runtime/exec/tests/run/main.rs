@@ -28,6 +28,7 @@
     reason = "tests prepare files, and fail by panicking"
 )]
 
+mod applied_trees;
 mod budgets;
 mod changes;
 #[cfg(feature = "interop")]
