@@ -108,7 +108,7 @@ pub(crate) fn asks() -> Policy {
 }
 
 /// Runs a shell script in `/repo` whose changes are kept apart.
-async fn apart(worker: &Worker, script: &str) -> CommandChanges {
+pub(crate) async fn apart(worker: &Worker, script: &str) -> CommandChanges {
     let argv = ["sh", "-c", script];
     let arguments = json!({ "argv": argv, "cwd": "/repo", "mode": "overlay" });
     run(worker, arguments).await.unwrap().changes.unwrap()

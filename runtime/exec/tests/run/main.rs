@@ -36,6 +36,7 @@ mod command_network;
 mod commands;
 mod confined_files;
 mod helpers_ahead;
+mod killed_merge;
 #[cfg(feature = "interop")]
 mod network;
 #[cfg(feature = "interop")]
