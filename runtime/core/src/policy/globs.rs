@@ -623,7 +623,7 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { cases: crate::policy::tests::cases().cases / 10, ..crate::policy::tests::cases() })]
+        #![proptest_config(crate::policy::tests::few_cases())]
 
         #[test]
         fn matching_agrees_with_globset(

@@ -32,6 +32,15 @@ pub(crate) fn cases() -> Cases {
     }
 }
 
+/// How many cases a law is tried on whose cases take long: a tenth.
+pub(crate) fn few_cases() -> Cases {
+    let all = cases();
+    Cases {
+        cases: all.cases / 10,
+        ..all
+    }
+}
+
 fn path(text: &str) -> VirtualPath {
     VirtualPath::parse(text, None).unwrap()
 }

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
-use super::{cases, compiled};
+use super::{cases, compiled, few_cases};
 use crate::config::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
 use crate::policy::{Access, Authority, Fields, Layer, Policy, Verdict};
@@ -254,7 +254,7 @@ fn respelt(text: &str, choices: &[u8]) -> String {
 }
 
 proptest! {
-    #![proptest_config(cases())]
+    #![proptest_config(few_cases())]
 
     #[test]
     fn configuration_round_trip_keeps_all_verdicts(
@@ -279,6 +279,10 @@ proptest! {
         prop_assert_eq!(default(&config), default(&read));
         prop_assert_eq!(read.to_json(), config.to_json());
     }
+}
+
+proptest! {
+    #![proptest_config(cases())]
 
     #[test]
     fn overlay_never_widens(a in chain(true), p in layer(true), need in need(), grants in grants()) {

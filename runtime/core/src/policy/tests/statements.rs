@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::laws::{NEEDS, chain, configuration, grants, layer, need};
-use super::{cases, configured, under};
+use super::{cases, configured, few_cases, under};
 use crate::permission::{GrantHolder, GrantView};
 use crate::policy::{Authority, Policy, SourceKind, Statement, StatementVerdict, Verdict, fold};
 use crate::scope::{Coverage, Detail, Scope};
@@ -104,6 +104,10 @@ proptest! {
     ) {
         check(&authority, &need, &grants)?;
     }
+}
+
+proptest! {
+    #![proptest_config(few_cases())]
 
     #[test]
     fn statements_hold_for_every_configuration(
