@@ -93,7 +93,7 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
     let moving = start(&stage, "move", over).await;
     let (sentence, dangers) = question_of(&stage, moving).await;
-    let lost = "The old content of b.txt is lost";
+    let lost = "Replaces the old content of b.txt";
     let expected = found("move_over", lost);
     assert_eq!(
         (sentence.as_str(), dangers),

@@ -246,13 +246,13 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
     dangers
 }
 
-/// What is lost of files that others are moved or copied over.
+/// The files that others are moved or copied over.
 fn moved_over(files: &[&Change], roots: &[VirtualPath]) -> Option<Danger> {
     if files.is_empty() {
         return None;
     }
     let names = listed(files.iter().map(|change| name(&change.path, roots)));
-    let text = format!("The old content of {names} is lost");
+    let text = format!("Replaces the old content of {names}");
     Some(Danger::new(DangerKind::MoveOver, text))
 }
 
@@ -568,7 +568,7 @@ mod tests {
         moved.to = Some(path("/r/a"));
         check(
             vec![replaced, moved],
-            &[(MoveOver, "The old content of a is lost")],
+            &[(MoveOver, "Replaces the old content of a")],
         );
     }
 
