@@ -5,10 +5,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use bailiwick::journal::{Journal, JournalLimits, Recovery};
-use bailiwick::{GrantAuthority, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::permission::Scripted;
+use bailiwick::{Answer, GrantAuthority, Policy, Runtime, Worker, WorkerSpec};
 use serde_json::{Value, json};
 
-use super::{Tree, plant, run, runtime, tree};
+use super::{Tree, plant, run, tree};
 
 const FOLDER: &str = "BAILIWICK_KILL_UNDO_IN";
 const SEED: &str = "BAILIWICK_KILL_UNDO_SEED";
@@ -32,6 +33,8 @@ impl Numbers {
         let mut operations = vec![
             json!({"tool": "make_directory", "path": "/r/n", "create_parents": true}),
             write("/r/a".to_owned()),
+            // Its name is protected.
+            write("/r/AGENTS.md".to_owned()),
             json!({"tool": "copy", "from": "/r/a", "to": "/r/n/copy", "overwrite": true}),
         ];
         operations.extend((0..self.below(12)).map(|n| write(format!("/r/n/{n}"))));
@@ -75,6 +78,13 @@ impl Numbers {
     }
 }
 
+/// A runtime that allows each call that a person would be asked about.
+async fn runtime(temp: &Path) -> (Runtime, GrantAuthority) {
+    let builder = super::builder(temp, JournalLimits::default());
+    let approver = Scripted::new().rule(|_| Some(Answer::ONCE));
+    builder.approver(approver).build().await.unwrap()
+}
+
 async fn worker(runtime: &Runtime) -> Worker {
     let spec = WorkerSpec::new("main").policy(Policy::new());
     runtime.spawn(spec).await.unwrap()
@@ -86,7 +96,7 @@ fn process_to_be_killed() {
     let folder = std::env::var_os(FOLDER).unwrap();
     let seed = std::env::var(SEED).unwrap().parse().unwrap();
     run(async {
-        let (runtime, _grants) = runtime(Path::new(&folder), JournalLimits::default()).await;
+        let (runtime, _grants) = runtime(Path::new(&folder)).await;
         let worker = worker(&runtime).await;
         let mut numbers = Numbers(seed);
         loop {
@@ -136,7 +146,7 @@ fn expected(seed: u64, calls: usize) -> [Tree; 2] {
     std::fs::create_dir(&root).unwrap();
     plant(&root);
     run(async {
-        let (runtime, _grants) = runtime(temp.path(), JournalLimits::default()).await;
+        let (runtime, _grants) = runtime(temp.path()).await;
         let worker = worker(&runtime).await;
         let mut numbers = Numbers(seed);
         for _ in 0..calls {
@@ -172,7 +182,7 @@ fn killed_process_leaves_whole_calls_that_can_be_undone() {
         let acknowledged = kill(temp.path(), case, after, spins);
         let [before, then] = expected(case, acknowledged);
         run(async {
-            let (runtime, grants) = runtime(temp.path(), JournalLimits::default()).await;
+            let (runtime, grants) = runtime(temp.path()).await;
             for recovered in runtime.recovered() {
                 let clear = matches!(
                     recovered.outcome,

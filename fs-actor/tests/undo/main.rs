@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 
 use bailiwick::effect::{Entry, Op};
 use bailiwick::journal::{ChangeState, Journal, JournalLimits};
-use bailiwick::{CallError, Code, GrantAuthority, Outcome, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick::{
+    CallError, Code, GrantAuthority, Outcome, Policy, Runtime, RuntimeBuilder, Worker, WorkerSpec,
+};
 use bailiwick_fs::Durability;
 use bailiwick_test_support::temp_files::{Tree, tree};
 use proptest::prelude::*;
@@ -70,13 +72,16 @@ impl World {
 }
 
 async fn runtime(temp: &Path, limits: JournalLimits) -> (Runtime, GrantAuthority) {
+    builder(temp, limits).build().await.unwrap()
+}
+
+fn builder(temp: &Path, limits: JournalLimits) -> RuntimeBuilder {
     let journal = Journal::open_with(temp.join("journal"), limits).unwrap();
-    let builder = Runtime::builder()
+    Runtime::builder()
         .root("r", temp.join("r"))
         .journal(journal)
         .tools(bailiwick_fs::tools())
-        .tools(bailiwick_fs::undo_tools(Durability::Visible));
-    builder.build().await.unwrap()
+        .tools(bailiwick_fs::undo_tools(Durability::Visible))
 }
 
 async fn write(worker: &Worker, path: &str, content: &str) -> Outcome {

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use bailiwick::Runtime;
 use bailiwick::journal::{ChangeState, Journal, JournalLimits, Recovery};
+use bailiwick::{Call, Runtime};
 use serde_json::json;
 
 use super::{World, plant, run, runtime, tree, undo};
@@ -17,14 +17,19 @@ fn crashed(tool: &str, arguments: serde_json::Value, spoil: impl Fn(&Path)) -> t
         plant(&world.root());
         let worker = world.worker().await;
         worker.call(tool, arguments).await.unwrap();
-        world.runtime.shutdown().await;
-        let segment = world.temp.path().join("journal/changes.00000001");
-        let file = fs::OpenOptions::new().write(true).open(segment).unwrap();
-        // A record that is cut off was not written.
-        file.set_len(file.metadata().unwrap().len() - 1).unwrap();
-        spoil(&world.root());
-        world.temp
+        crash(world, spoil).await
     })
+}
+
+/// Removes the record of the end of the latest change.
+async fn crash(world: World, spoil: impl Fn(&Path)) -> tempfile::TempDir {
+    world.runtime.shutdown().await;
+    let segment = world.temp.path().join("journal/changes.00000001");
+    let file = fs::OpenOptions::new().write(true).open(segment).unwrap();
+    // A record that is cut off was not written.
+    file.set_len(file.metadata().unwrap().len() - 1).unwrap();
+    spoil(&world.root());
+    world.temp
 }
 
 async fn restarted(temp: &tempfile::TempDir) -> (Runtime, Recovery) {
@@ -129,6 +134,60 @@ fn directory_that_was_deleted_in_part_is_restored() {
         assert_eq!(tree(&temp.path().join("r")), before);
         runtime.shutdown().await;
     });
+}
+
+/// Makes a batch that changes protected names, which a person allows once, and crashes before the record of its end.
+fn crashed_with_protected_names(spoil: impl Fn(&Path)) -> tempfile::TempDir {
+    run(async {
+        let world = World::new().await;
+        plant(&world.root());
+        let worker = world.worker().await;
+        let write = |path: &str| json!({"tool": "write_file", "path": path, "content": "new", "create_parents": true});
+        let names = [
+            "/r/AGENTS.md",
+            "/r/.github/workflows/ci.yml",
+            "/r/.mcp.json",
+        ];
+        let operations: Vec<_> = names.iter().map(|name| write(name)).collect();
+        let call = Call::new("apply_batch", json!({"operations": operations}));
+        let created = ["/r/.github/workflows"];
+        let granted = names.iter().chain(&created);
+        let granted = granted.map(|name| format!("write:file:{name}").parse().unwrap());
+        let submitted = world.grants.submit(&worker, call, granted.collect());
+        submitted.await.unwrap();
+        crash(world, spoil).await
+    })
+}
+
+#[test]
+fn interrupted_batch_of_protected_names_is_recovered() {
+    let reference = tempfile::tempdir().unwrap();
+    plant(reference.path());
+    let first = tree(reference.path());
+    for (missing, expected) in [
+        (&[][..], ChangeState::Applied),
+        (&[".mcp.json"], ChangeState::RolledBack),
+        (
+            &[".mcp.json", ".github/workflows/ci.yml"],
+            ChangeState::RolledBack,
+        ),
+    ] {
+        let temp = crashed_with_protected_names(|root| {
+            for name in missing {
+                fs::remove_file(root.join(name)).unwrap();
+            }
+        });
+        run(async {
+            let (runtime, outcome) = restarted(&temp).await;
+            let complete = outcome == Recovery::Completed;
+            assert_eq!(complete, missing.is_empty(), "{outcome:?}");
+            let root = temp.path().join("r");
+            assert_eq!(root.join("AGENTS.md").exists(), complete);
+            assert_eq!(tree(&root) == first, !complete);
+            runtime.shutdown().await;
+        });
+        assert_eq!(state(&temp), expected);
+    }
 }
 
 #[test]

@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Worker, WorkerSpec};
-use crate::call::{Asks, Call, CallMeta, Origin};
+use super::admission::{self, CallOptions};
+use super::{Worker, WorkerSpec, outcome};
+use crate::call::{Asks, Call, CallMeta, Mode, Origin};
 use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ChangeId;
 use crate::journal::{Journal, JournalEntry, Recovered, Recovery};
 use crate::permission::GrantAuthority;
 use crate::policy::Policy;
+use crate::scope::ScopePattern;
 use crate::supervisor::Core;
 
 /// The tool that reads the bytes of the journal.
@@ -100,9 +102,35 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Vec<Recovered> {
     recovered
 }
 
+/// Undoes an interrupted change. Whoever must be asked about these files has allowed the change, and without an answer
+/// it would stay half made, so nobody is asked again. What the configuration denies is not undone.
+async fn undo_interrupted(worker: &Worker, change: ChangeId) -> Result<Outcome, CallError> {
+    let mut granted: Vec<ScopePattern> = Vec::new();
+    loop {
+        let options = CallOptions {
+            offered: granted.clone(),
+            ..CallOptions::new(Mode::Apply)
+        };
+        let call = call_of(&[change], Asks::Refuse);
+        let done = admission::submit(&worker.shared, call, options).await;
+        let error = match done.and_then(outcome) {
+            Err(error) if error.code() == Code::ScopeRequired => error,
+            done => return done,
+        };
+        let known = granted.len();
+        for need in error.requested_scopes().iter().map(ScopePattern::of) {
+            if !granted.contains(&need) {
+                granted.push(need);
+            }
+        }
+        if granted.len() == known {
+            return Err(error);
+        }
+    }
+}
+
 async fn recover_one(worker: &Worker, journal: &Journal, change: &JournalEntry) -> Recovery {
-    let done = worker.submit(call_of(&[change.id], Asks::Refuse)).await;
-    let outcome = match done {
+    let outcome = match undo_interrupted(worker, change.id).await {
         Ok(outcome) => {
             let undone = outcome
                 .structured()
