@@ -3,7 +3,7 @@ const PAGE = 60_000;
 export const budgets = {
   "browser.html": 57_000,
   "review.html": PAGE,
-  "console.html": PAGE,
+  "console.html": 62_000,
   "activity.html": PAGE,
   "permissions.html": PAGE,
   "test-host.html": PAGE,

@@ -225,6 +225,9 @@ pub struct ResourceChange {
     /// Its state afterwards, if known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub after: Option<String>,
+    /// Facts for experts; pages show them on demand.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
 }
 
 impl ResourceChange {
@@ -236,6 +239,7 @@ impl ResourceChange {
             summary: summary.into(),
             before: None,
             after: None,
+            detail: None,
         }
     }
 
@@ -250,6 +254,13 @@ impl ResourceChange {
     #[must_use]
     pub fn after(mut self, text: impl Into<String>) -> Self {
         self.after = Some(text.into());
+        self
+    }
+
+    /// Sets the facts for experts.
+    #[must_use]
+    pub fn detail(mut self, text: impl Into<String>) -> Self {
+        self.detail = Some(text.into());
         self
     }
 }
@@ -357,7 +368,7 @@ impl<S> Plan<S> {
             Entry::File { bytes, .. } => bytes,
             Entry::Absent | Entry::Directory { .. } => 0,
         };
-        let resources = self.resources.iter().map(ResourceChange::weight);
+        let resources = self.resources.iter().map(|one| one.text_bytes() as u64);
         let shown = shown + resources.sum::<u64>();
         self.changes.iter().map(old).sum::<u64>() + self.cost.bytes + 3 * shown
     }

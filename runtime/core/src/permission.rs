@@ -92,7 +92,7 @@ pub struct Request {
     /// One sentence that describes the call to people. The runtime renders it from the tool's template, and it quotes
     /// the agent's arguments.
     pub intent: String,
-    /// One sentence with the verb, object and count of what the call does, such as `Delete the folder old and the 12 files
+    /// One sentence with the verb, object and count of what the call does, such as `Delete the folder old/ and the 12 files
     /// in it (34 kB)`; the intent if the changes are not known. Escape it before it is shown.
     pub sentence: String,
     /// Reasons to look closely, in the order of [`DangerKind`].
@@ -137,8 +137,7 @@ impl Request {
         self.files = AffectedFiles::of(self);
     }
 
-    /// One sentence on whether the changes can be undone; `None` if nothing is known to change, or the changes of one of
-    /// this runtime's tools cannot be previewed.
+    /// One sentence on whether the changes can be undone; `None` if no file is known to change.
     #[must_use]
     pub fn undo_notice(&self) -> Option<&'static str> {
         match &self.preview {
@@ -149,10 +148,16 @@ impl Request {
                     "This cannot be undone."
                 })
             }
-            _ => {
+            preview => {
                 let changes = |need: &Scope| need.verb() != Verb::Read;
-                let is_remote = self.server.is_some() && self.needs.iter().any(changes);
-                is_remote.then_some("This cannot be undone here.")
+                if !self.needs.iter().any(changes) {
+                    return None;
+                }
+                match (&self.server, preview) {
+                    (Some(_), _) => Some("This cannot be undone here."),
+                    (None, None) => Some("It may be impossible to undo this."),
+                    (None, Some(_)) => None,
+                }
             }
         }
     }
@@ -604,7 +609,8 @@ mod tests {
         assert_eq!(changed(true).undo_notice(), notice);
         assert_eq!(changed(false).undo_notice(), Some("This cannot be undone."));
         let mut unknown = request(1, 1, &["write:file:/r/a"]);
-        assert_eq!(unknown.undo_notice(), None);
+        let notice = Some("It may be impossible to undo this.");
+        assert_eq!(unknown.undo_notice(), notice);
         unknown.server = Some("notes".into());
         assert_eq!(unknown.undo_notice(), Some("This cannot be undone here."));
         let mut reads = request(1, 1, &["read:file:/r/a"]);

@@ -74,6 +74,11 @@ impl Resource {
     pub(crate) fn is_network(&self) -> bool {
         self.as_str() == "network"
     }
+
+    /// Whether it is the resource `command`, whose details are programs.
+    pub(crate) fn is_command(&self) -> bool {
+        self.as_str() == "command"
+    }
 }
 
 impl FromStr for Resource {

@@ -322,7 +322,7 @@ test("a chosen agent shows what it may do and what it changed", async ({ page, s
   await aside(page).getByRole("button", { name: "main" }).click();
   await page.getByText("What it may do now").click();
   await expect(page.getByRole("region", { name: "Allowed" }).locator("summary")).toHaveText([/^read everything in \/aConfiguration$/, /^change \/a\/bRule you gave, 1 use left, until .* \(\d+ minutes left\)$/]);
-  for (const [name, text] of [["Asks you", "change everything in /a"], ["Denied", "read /a/secrets"], ["Always asks you", "change files in .git"]] as const) await expect(page.getByRole("region", { name, exact: true })).toContainText(text);
+  for (const [name, text] of [["Asks you", "change everything in /a"], ["Denied", "read /a/secrets"], ["Sensitive: asks you", "change files in .git"]] as const) await expect(page.getByRole("region", { name, exact: true })).toContainText(text);
   await page.getByText("read /a/secrets").click();
   await expect(page.getByText("narrowed by main")).toBeVisible();
   await page.getByText("7 changed files").click();

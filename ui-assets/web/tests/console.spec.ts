@@ -82,7 +82,7 @@ test("every question can be answered with keys alone", async ({ page, site }) =>
   await expect(yes(page)).toBeEnabled();
   await calm(page);
   await page.keyboard.press("Escape");
-  await expect(title(page, "No pending requests")).toBeFocused();
+  await expect(title(page, "No open questions")).toBeFocused();
   expect(host.to("answer").map((one) => (one as { question: string }).question)).toEqual([4, 2, 3, 1].map((n) => `${run}-${n}`));
 });
 
@@ -100,7 +100,7 @@ test("a key does nothing early, while typing, in a dialog or before the preview 
   await expect(yes(page)).toBeEnabled();
   // The preview has just arrived.
   await page.keyboard.press("a");
-  await expect(page.getByText("The request has just changed.")).toBeVisible();
+  await expect(page.getByText("The question has just changed.")).toBeVisible();
   await calm(page);
   await page.getByLabel("Filter").focus();
   for (const key of ["a", "d", "j"]) await page.keyboard.press(key);
@@ -171,7 +171,7 @@ for (const width of [1280, 320]) {
   test(`a page without questions and outcomes has one message at ${width} px`, async ({ page, site }) => {
     await page.setViewportSize({ width, height: 640 });
     await new FakeHost().open(page, site);
-    await expect(page.getByText("No pending requests")).toBeVisible();
+    await expect(page.getByText("No open questions")).toBeVisible();
     await expect(page.getByText("Nothing yet.")).toHaveCount(0);
     await expect(page.getByRole("button", { name: /All questions/ })).toBeHidden();
     await page.getByRole("button", { name: "Answered" }).click();
@@ -246,7 +246,7 @@ test("questions can be answered together, without the dangerous ones", async ({ 
   await expect(page.getByText("denied", { exact: true })).toBeVisible();
   expect(host.to("answer-batch").at(-1)).toEqual({ answers: [{ question: `${run}-2`, session: "main", answer: { deny: {} } }] });
   await page.getByRole("button", { name: "One by one" }).click();
-  await expect(title(page, "No pending requests")).toBeFocused();
+  await expect(title(page, "No open questions")).toBeFocused();
 });
 
 test("a question cannot be ticked before its preview is loaded, or if it must be answered alone", async ({ page, site }) => {
@@ -344,7 +344,7 @@ test("a press on a prompt that was moved is ignored", async ({ page, site }) => 
   there({ suggestion: { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change /a/b", spares: 3, holder: {}, lifetime: "session" } });
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
   await yes(page).click();
-  await expect(page.getByText("The request has just changed.")).toBeVisible();
+  await expect(page.getByText("The question has just changed.")).toBeVisible();
   expect(host.to("answer")).toHaveLength(1);
 });
 
@@ -441,7 +441,7 @@ test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   await expect(yes(page)).toBeDisabled();
   await page.getByLabel("Make this change (1 of 2)").check();
   await press(page, yes(page));
-  await expect(page.getByText("No pending requests")).toBeVisible();
+  await expect(page.getByText("No open questions")).toBeVisible();
   expect(host.to("answer")).toMatchObject([{ answer: { allow: { left_out: [{ path: "/a/b/c.txt", hunks: [1] }] } } }]);
 });
 
@@ -477,7 +477,7 @@ test("a rejected answer shows its error and can be repeated", async ({ page, sit
   await expect(page.getByText("the answer covers more than may be granted")).toBeVisible();
   host.answers.delete("answer");
   await press(page, yes(page));
-  await expect(page.getByText("No pending requests")).toBeVisible();
+  await expect(page.getByText("No open questions")).toBeVisible();
 });
 
 test("a suggested rule is added only on request", async ({ page, site }) => {
@@ -639,12 +639,12 @@ test("what a command runs and may change is shown before it is allowed", async (
 test("the secret is removed from the browser history", async ({ page, site }) => {
   const host = new FakeHost();
   await host.open(page, site);
-  await expect(page.getByText("No pending requests")).toBeVisible();
+  await expect(page.getByText("No open questions")).toBeVisible();
   expect(page.url()).not.toContain("secret");
   site.put("/elsewhere", "<title>Elsewhere</title>");
   await page.goto(`${site.origin}/elsewhere`);
   await page.goBack();
-  await expect(page.getByText("No pending requests")).toBeVisible();
+  await expect(page.getByText("No open questions")).toBeVisible();
   expect(page.url()).toBe(`${site.origin}/`);
   // A secret pasted into the address of an open page is used, too.
   await page.goto(`${site.origin}/#another`);

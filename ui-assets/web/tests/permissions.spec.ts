@@ -38,7 +38,7 @@ test("the policy of an agent is shown in plain words, with its sources", async (
   await expect(page.getByRole("region", { name: "Denied" })).toContainText("narrowed by main");
   await page.getByRole("combobox", { name: "Agent" }).first().selectOption("main/worker-2 (session other)");
   await expect(page.getByRole("region", { name: "Asks you", exact: true })).toContainText("change everything in /a");
-  await expect(page.getByRole("region", { name: "Always asks you" })).toContainText("change files in .git");
+  await expect(page.getByRole("region", { name: "Sensitive: asks you" })).toContainText("change files in .git");
   await expect(page.getByRole("region", { name: "Allowed" })).toHaveCount(0);
 });
 
@@ -673,7 +673,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       host.answers.set(`agent/${RUN}-1`, about(host.state.agents[0], ...["allowed", "asks", "denied", "protected"].map((verdict) => statement(verdict, `read ${path}`, { path }))));
       host.answers.set("would-allow", { calls: [{ call: "x", at: START, agent: long, sentence: `Edit ${path}` }], count: 30, of: 40 });
       await host.open(page, site, "permissions");
-      await expect(page.getByRole("region", { name: "Always asks you" })).toBeVisible();
+      await expect(page.getByRole("region", { name: "Sensitive: asks you" })).toBeVisible();
       await expectAccessible(page);
       await page.getByRole("region", { name: "Denied" }).locator("summary").click();
       await page.getByText("Narrow", { exact: true }).first().click();

@@ -45,18 +45,18 @@ async fn recursive_delete_says_what_goes() {
     .await;
     let question = &stage.state().await["questions"][0];
     let own = &question["bailiwick"];
-    let sentence = "Delete the folder old and the 12 files in it (12 bytes)";
+    let sentence = "Delete the folder old/ and the 12 files in it (12 bytes)";
     assert_eq!(own["sentence"], sentence);
     assert_eq!(
         dangers(question),
         [
             found(
                 "delete",
-                "Deletes the folder old and the 12 files in it (12 bytes)"
+                "Deletes the folder old/ and the 12 files in it (12 bytes)"
             ),
             found(
                 "recursive",
-                "Deletes everything in old, including subfolders"
+                "Deletes everything in old/, including subfolders"
             ),
         ]
     );

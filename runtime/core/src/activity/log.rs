@@ -543,9 +543,7 @@ fn change_bytes(change: &Change) -> usize {
 }
 
 fn resource_bytes(change: &ResourceChange) -> usize {
-    let states = [&change.before, &change.after].into_iter().flatten();
-    let texts = states.chain([&change.resource, &change.summary]);
-    size_of::<ResourceChange>() + texts.map(String::len).sum::<usize>()
+    size_of::<ResourceChange>() + change.text_bytes()
 }
 
 #[cfg(test)]

@@ -309,9 +309,7 @@ impl Review {
 }
 
 fn resource_size(change: &ResourceChange) -> usize {
-    let states = change.before.iter().chain(&change.after);
-    let states: usize = states.map(String::len).sum();
-    size_of_val(change) + change.resource.len() + change.summary.len() + states
+    size_of_val(change) + change.text_bytes()
 }
 
 fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool) -> Item<'r> {

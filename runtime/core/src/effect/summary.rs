@@ -115,20 +115,22 @@ impl ResourceChange {
         format!("{}: {}", shown(&self.resource), shown(&self.summary))
     }
 
-    /// Returns the lines of the states before (`-`) and after (`+`), not escaped.
+    /// Returns the lines of the states before (`-`) and after (`+`) and of the facts for experts (` `), not escaped.
     #[doc(hidden)]
     pub fn lines(&self) -> impl Iterator<Item = (char, &str)> {
-        let before = self.before.iter().flat_map(|text| text.lines());
-        let after = self.after.iter().flat_map(|text| text.lines());
-        let before = before.map(|line| ('-', line));
-        before.chain(after.map(|line| ('+', line)))
+        let parts = [('-', &self.before), ('+', &self.after), (' ', &self.detail)];
+        parts.into_iter().flat_map(|(mark, text)| {
+            let lines = text.iter().flat_map(|text| text.lines());
+            lines.map(move |line| (mark, line))
+        })
     }
 
-    /// Approximate size in bytes.
-    pub(super) fn weight(&self) -> u64 {
-        let states = [&self.before, &self.after].into_iter().flatten();
-        let texts = states.chain([&self.resource, &self.summary]);
-        texts.map(|text| text.len() as u64).sum()
+    /// Size of its texts in bytes.
+    pub(crate) fn text_bytes(&self) -> usize {
+        let texts = [&self.before, &self.after, &self.detail];
+        let texts = texts.into_iter().flatten();
+        let texts = texts.chain([&self.resource, &self.summary]);
+        texts.map(String::len).sum()
     }
 }
 

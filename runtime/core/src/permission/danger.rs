@@ -6,11 +6,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Request;
-use super::description::{Loss, changes, contents, loss, name, replaced_by, shortened, size};
+use super::description::{
+    Loss, changes, contents, folder_name, loss, name, replaced_by, shortened, size,
+};
 use crate::effect::{Change, Op};
 use crate::path::VirtualPath;
 use crate::policy::fold;
-use crate::scope::{Coverage, Operation, Reach, Scope, Verb};
+use crate::scope::{Coverage, Detail, Operation, Reach, Scope, Verb};
 use crate::text::{counted, escape, is_deceptive};
 
 /// Maximum number of names or characters in one text.
@@ -105,8 +107,14 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
         let texts: Vec<String> = needs.map(|need| Coverage::of(need).sentence()).collect();
         (!texts.is_empty()).then(|| Danger::new(kind, format!("May {}", listed(texts))))
     };
+    let programs: Vec<String> = request.needs.iter().filter_map(program).collect();
+    if !programs.is_empty() {
+        let text = format!("Runs a program: {}", listed(programs));
+        dangers.push(Danger::new(DangerKind::Execute, text));
+    }
     dangers.extend(may(DangerKind::Execute, |need| {
-        need.verb() == Verb::Execute
+        let resource = need.resource();
+        need.verb() == Verb::Execute && !resource.is_command() && !resource.is_network()
     }));
     dangers.extend(may(DangerKind::Network, |need| {
         need.resource().is_network()
@@ -149,6 +157,14 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
     }
     dangers.sort_by_key(|danger| danger.kind);
     dangers
+}
+
+/// The program that a need is about.
+fn program(need: &Scope) -> Option<String> {
+    match need.detail() {
+        Detail::Segments(name) if need.resource().is_command() => Some(shortened(name)),
+        _ => None,
+    }
 }
 
 /// The first texts, and the number of further ones.
@@ -196,7 +212,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         ));
     }
     for folder in folders().take(MOST_NAMED) {
-        let object = name(&folder);
+        let object = folder_name(&folder.path, &request.roots);
         let text = match contents(folder) {
             Some(contents) => format!("Deletes the folder {object} and {contents}"),
             None => format!("Deletes the folder {object}, which is empty"),
@@ -205,7 +221,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
     }
     let full: Vec<String> = folders()
         .filter(|folder| contents(folder).is_some())
-        .map(|folder| name(&folder))
+        .map(|folder| folder_name(&folder.path, &request.roots))
         .collect();
     if !full.is_empty() {
         let text = format!(
@@ -549,14 +565,17 @@ mod tests {
             &[
                 (
                     Delete,
-                    "Deletes the folder old and the 12 files in it (12 bytes)",
+                    "Deletes the folder old/ and the 12 files in it (12 bytes)",
                 ),
-                (Recursive, "Deletes everything in old, including subfolders"),
+                (
+                    Recursive,
+                    "Deletes everything in old/, including subfolders",
+                ),
             ],
         );
         check(
             vec![deleted_directory("/r/old", 0, 0)],
-            &[(Delete, "Deletes the folder old, which is empty")],
+            &[(Delete, "Deletes the folder old/, which is empty")],
         );
         let mut replaced = change(Op::Modify, "/r/a");
         replaced.diff.removed = 1;
@@ -619,6 +638,14 @@ mod tests {
         assert_eq!(
             kinds("execute:cli:git"),
             text(Execute, "May execute cli git")
+        );
+        assert_eq!(
+            kinds("execute:command:git"),
+            text(Execute, "Runs a program: git")
+        );
+        assert_eq!(
+            kinds("execute:network:crates.io:443"),
+            text(Network, "May connect to crates.io:443")
         );
         assert_eq!(
             kinds("read:network:example.com"),

@@ -233,11 +233,21 @@ fn lost_bytes(hunk: &Hunk) -> usize {
 
 /// The path as people know it: relative to the root if there is only one. Ambiguous paths are quoted.
 pub(super) fn name(path: &VirtualPath, roots: &[VirtualPath]) -> String {
+    shortened(relative(path, roots))
+}
+
+/// The path of a folder as people know it, with a slash at its end.
+pub(super) fn folder_name(path: &VirtualPath, roots: &[VirtualPath]) -> String {
+    let path = relative(path, roots);
+    quoted(&format!("{}/", abbreviated(path, MOST_PATH)))
+}
+
+fn relative<'p>(path: &'p VirtualPath, roots: &[VirtualPath]) -> &'p str {
     let relative = match roots {
         [root] => path.beneath(root).filter(|path| !path.is_empty()),
         _ => None,
     };
-    shortened(relative.unwrap_or(path.as_str()))
+    relative.unwrap_or(path.as_str())
 }
 
 /// A path that is shortened in its middle if it is long, and quoted if it is ambiguous.
@@ -332,7 +342,7 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
     let roots = &request.roots;
     let mut object = name(&change.path, roots);
     if change.is_directory() {
-        object = format!("the folder {object}");
+        object = format!("the folder {}", folder_name(&change.path, roots));
         if let Some(contents) = contents(change) {
             object = format!("{object} and {contents}");
         }
@@ -468,7 +478,7 @@ mod tests {
         );
         check(
             vec![change(MakeDirectory, "/r/d", None)],
-            "Create the folder d",
+            "Create the folder d/",
         );
         check(
             vec![
@@ -495,11 +505,11 @@ mod tests {
         );
         check(
             vec![deleted_directory("/r/old", 12, 3)],
-            "Delete the folder old and the 12 files in it (12 bytes)",
+            "Delete the folder old/ and the 12 files in it (12 bytes)",
         );
         check(
             vec![deleted_directory("/r/old and new", 0, 0)],
-            "Delete the folder \"old and new\"",
+            "Delete the folder \"old and new/\"",
         );
     }
 
@@ -529,7 +539,7 @@ mod tests {
         let request = asked(vec![change]);
         assert_eq!(
             request.sentence,
-            "Delete the folder old and the 1 file in it (1 byte), and what the agent may not read"
+            "Delete the folder old/ and the 1 file in it (1 byte), and what the agent may not read"
         );
         assert_eq!(request.files.bytes, None);
     }

@@ -323,8 +323,11 @@ mod tests {
         let change = crate::fixtures::deleted_directory("/r/old", 0, 0);
         request.preview.as_mut().unwrap().changes = vec![change];
         request.describe(&[]);
-        let careful = ". Careful: Deletes the folder old, which is empty";
-        assert_eq!(request.summary(), format!("Delete the folder old{careful}"));
+        let careful = ". Careful: Deletes the folder old/, which is empty";
+        assert_eq!(
+            request.summary(),
+            format!("Delete the folder old/{careful}")
+        );
         let options = crate::fixtures::question(request).options();
         assert!(options[0].name.ends_with(careful), "{options:?}");
         assert!(!options[1].name.contains("Careful"), "{options:?}");

@@ -881,9 +881,9 @@ mod tests {
         request.describe(&[]);
         let question = question(request);
         let shown = prompt(&question, false);
-        let expected = "\neffect: Delete the folder old and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes the folder old and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes everything in old, including subfolders\n";
+        let expected = "\neffect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes everything in old/, including subfolders\n";
         assert!(
             shown.contains(expected) && !shown.contains('\u{1b}'),
             "{shown}"
@@ -893,7 +893,8 @@ mod tests {
             "{shown}"
         );
         let coloured = prompt(&question, true);
-        let red = "\u{1b}[1;31mCAREFUL: Deletes everything in old, including subfolders\u{1b}[0m\n";
+        let red =
+            "\u{1b}[1;31mCAREFUL: Deletes everything in old/, including subfolders\u{1b}[0m\n";
         assert!(coloured.contains(red), "{coloured}");
     }
 

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::de::{Error as _, MapAccess, Visitor, value::MapAccessDeserializer};
 use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Detail, Operations, Reach, Resource, Scope, ScopeError, ScopePattern};
+use super::{Detail, Operations, Reach, Resource, Scope, ScopeError, ScopePattern, Verb};
 use crate::path::VirtualPath;
 
 /// What a grant covers.
@@ -141,6 +141,9 @@ impl Coverage {
         }
         match (pattern.resource(), &pattern.detail) {
             (_, Detail::Path(path)) => format!("{operations} {}{all}", quoted(path.as_str())),
+            (Some(resource), detail) if *operations == Operations::of(Some(Verb::Execute)) => {
+                executing(resource, detail, *reach)
+            }
             (Some(resource), Detail::Segments(segments)) => {
                 format!(
                     "{operations} {} {}{all}",
@@ -154,6 +157,30 @@ impl Coverage {
             (Some(resource), Detail::None) => format!("{operations} {}{all}", resource.as_str()),
             (None, _) => format!("{operations} everything that may be granted"),
         }
+    }
+}
+
+/// The sentence for executing: for commands and hosts in words of their own.
+fn executing(resource: &Resource, detail: &Detail, reach: Reach) -> String {
+    let name = match detail {
+        Detail::None => None,
+        Detail::Segments(name) => Some(quoted(name)),
+        Detail::Path(path) => Some(quoted(path.as_str())),
+    };
+    match (resource.as_str(), name) {
+        ("command", None) => "run every command".to_owned(),
+        ("command", Some(name)) => match reach {
+            Reach::Exact => format!("run {name} with any arguments"),
+            Reach::Beneath => format!("run {name} and its subcommands with any arguments"),
+        },
+        ("network", None) => "connect to every host".to_owned(),
+        ("network", Some(host)) => {
+            let every_port = reach == Reach::Beneath && !host.contains(':');
+            let ports = if every_port { " on every port" } else { "" };
+            format!("connect to {host}{ports}")
+        }
+        (other, None) => format!("execute {other}{}", all_in(reach)),
+        (other, Some(name)) => format!("execute {other} {name}{}", all_in(reach)),
     }
 }
 
@@ -374,6 +401,18 @@ mod tests {
                 "create, change, delete or move every file that may be granted",
             ),
             ("execute:cli:git", "execute cli git and everything in it"),
+            ("execute:cli", "execute cli and everything in it"),
+            ("execute:command", "run every command"),
+            (
+                "execute:command:git",
+                "run git and its subcommands with any arguments",
+            ),
+            ("execute:network", "connect to every host"),
+            (
+                "execute:network:crates.io",
+                "connect to crates.io on every port",
+            ),
+            ("execute:network:crates.io:443", "connect to crates.io:443"),
             (
                 "*",
                 "read, create, change, delete, move or execute everything that may be granted",

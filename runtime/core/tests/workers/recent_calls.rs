@@ -178,8 +178,8 @@ async fn answered_question_names_who_answered_and_the_result_of_the_call() {
     assert_eq!(
         shown,
         [
-            ("Create the folder b", Decision::Denied, person),
-            ("Create the folder a", Decision::Granted, person)
+            ("Create the folder b/", Decision::Denied, person),
+            ("Create the folder a/", Decision::Granted, person)
         ]
     );
     assert_eq!(ended[0].result, None);
@@ -323,7 +323,7 @@ async fn ended_questions_are_limited() {
     }
     let ended = stage.runtime.ended_questions();
     assert_eq!(ended.len(), 200);
-    assert_eq!(ended[0].intent, "Create the folder 209");
+    assert_eq!(ended[0].intent, "Create the folder 209/");
 }
 
 /// Writes a text of any length, one line.

@@ -1,12 +1,12 @@
 //! What people see of a command before it runs.
 
-use bailiwick::effect::ContentHash;
+use bailiwick::effect::{ContentHash, ResourceChange};
 use bailiwick::worker::LayerState;
 use serde_json::Value;
 
 use super::Commands;
 use super::record::first;
-use super::tool::Command;
+use super::tool::{Command, Mode};
 
 /// Maximum length of a command in a sentence, in characters.
 const MAX_COMMAND: usize = 256;
@@ -47,6 +47,43 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
+/// What a command may read, change and reach. `keeps` tells whether changes can be kept apart.
+pub(super) fn rights(job: &Command, keeps: bool) -> [ResourceChange; 3] {
+    let with = |declared: &[String], more: &str| {
+        let names = first(declared.iter());
+        let omitted = declared.len() - names.len();
+        let omitted = (omitted > 0).then(|| format!("{omitted} more"));
+        let mut all: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+        all.extend(omitted);
+        all.push(more.to_owned());
+        all.join(", ")
+    };
+    let read = with(
+        &job.reads,
+        "files that the agent may read, and the programs and libraries of this computer",
+    );
+    let files = with(
+        &job.writes,
+        "files that the agent may change without asking, which cannot be undone",
+    );
+    let change = match job.mode {
+        Some(Mode::Overlay) => "only a copy; another call must apply its changes".to_owned(),
+        None if keeps => format!(
+            "only a copy if changes in its folder need your answer (another call must apply them); otherwise {files}"
+        ),
+        Some(Mode::Live) | None => files,
+    };
+    let reach = with(
+        &job.network,
+        "hosts that the agent may connect to without asking",
+    );
+    [
+        ResourceChange::new("Can read", read),
+        ResourceChange::new("Can change", change),
+        ResourceChange::new("Can reach", reach),
+    ]
+}
+
 /// The details of a command, one per line.
 pub(super) fn details(commands: &Commands, job: &Command, sha256: Option<ContentHash>) -> String {
     let mut lines = Vec::new();
@@ -66,10 +103,7 @@ pub(super) fn details(commands: &Commands, job: &Command, sha256: Option<Content
     if !job.stdin.is_empty() {
         lines.push(format!("input: {} bytes", job.stdin.len()));
     }
-    if !job.network.is_empty() {
-        lines.push(format!("hosts: {}", job.network.join(", ")));
-    }
-    lines.push(format!("time limit: {} ms", job.timeout.as_millis()));
+    lines.push(format!("time limit: {} s", job.timeout.as_secs_f64()));
     lines.push(format!("sandbox: {}", layers(commands)));
     // The names and arguments may contain line breaks.
     let lines: Vec<String> = lines

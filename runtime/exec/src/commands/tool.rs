@@ -88,7 +88,8 @@ pub struct Command {
     pub(super) env: BTreeMap<String, String>,
     pub(super) stdin: String,
     pub(super) timeout: Duration,
-    /// The declared files and directories that it must be able to change, and the declared hosts.
+    /// The declared files and directories that it must be able to read and to change, and the declared hosts.
+    pub(super) reads: Vec<String>,
     pub(super) writes: Vec<String>,
     pub(super) network: Vec<String>,
     /// The hash of the program that people see in the preview.
@@ -171,6 +172,7 @@ impl ActTool for Commands {
             env: args.env,
             stdin: args.stdin,
             timeout: timeout.map_or(unless_set, |timeout| timeout.min(MAX_TIMEOUT)),
+            reads: args.reads,
             writes: args.writes,
             network: args.network,
             previewed: OnceLock::new(),
@@ -184,23 +186,11 @@ impl ActTool for Commands {
             // The same job is previewed once, so none is set.
             let _ = job.previewed.set(sha256);
         }
-        let details = preview::details(self, job, sha256);
         let command =
             ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
-        let files = match (job.mode, &self.kept) {
-            (Some(Mode::Live), _) | (None, None) => {
-                "can change all files that the agent may change without asking"
-            }
-            (Some(Mode::Overlay), _) => "nothing changes until a call applies the changes",
-            (None, Some(_)) => {
-                "can change all files that the agent may change without asking; if a change in this directory needs an \
-                 answer, nothing changes until a call applies the changes"
-            }
-        };
-        Foreseen::Changes(vec![
-            ResourceChange::new("files", files).after(job.writes.join("\n")),
-            command.after(details),
-        ])
+        let mut all = vec![command.detail(preview::details(self, job, sha256))];
+        all.extend(preview::rights(job, self.kept.is_some()));
+        Foreseen::Changes(all)
     }
 
     async fn act(

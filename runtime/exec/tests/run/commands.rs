@@ -331,14 +331,15 @@ async fn preview_describes_the_command_and_runs_nothing() {
     let runtime = runtime_with(root.path(), commands, |builder| builder).await;
     let worker = worker(&runtime, everything()).await;
     let arguments = json!({
-        "argv": ["touch", "a file"], "cwd": "/repo", "env": { "TOKEN": "secret value" }, "writes": ["/repo/target"],
+        "argv": ["touch", "a file"], "cwd": "/repo", "env": { "TOKEN": "secret value" }, "mode": "live",
+        "reads": ["/repo/src"], "writes": ["/repo/target"],
     });
     let preview = worker.preview("run_command", arguments).await.unwrap();
     assert_eq!(preview.intent, "Run `touch 'a file'` in /repo");
-    let [files, command] = preview.resources.as_slice() else {
+    let [command, rights @ ..] = preview.resources.as_slice() else {
         panic!("{preview:?}");
     };
-    let details = command.after.as_deref().unwrap();
+    let details = command.detail.as_deref().unwrap();
     let program = fs::canonicalize("/usr/bin/touch").unwrap();
     let hash = ContentHash::of(&fs::read(program).unwrap());
     for part in [
@@ -346,13 +347,23 @@ async fn preview_describes_the_command_and_runs_nothing() {
         "working directory: /repo",
         "environment: HOME, LANG, PATH, TMPDIR, TOKEN",
         "sandbox: namespaces, ",
-        "time limit: 120000 ms",
+        "time limit: 120 s",
         &format!("sha256 of the program: {hash}"),
     ] {
         assert!(details.contains(part), "{part}: {details}");
     }
     assert!(!preview.diff().contains("secret value"));
-    assert_eq!(files.after.as_deref(), Some("/repo/target"));
+    let rights = rights
+        .iter()
+        .map(|one| format!("{}: {}", one.resource, one.summary));
+    assert_eq!(
+        rights.collect::<Vec<_>>(),
+        [
+            "Can read: /repo/src, files that the agent may read, and the programs and libraries of this computer",
+            "Can change: /repo/target, files that the agent may change without asking, which cannot be undone",
+            "Can reach: hosts that the agent may connect to without asking",
+        ]
+    );
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
 }
 

@@ -550,9 +550,9 @@ mod tests {
         preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
         question.request = bailiwick::fixtures::changing(question.request);
         let message = message(&question);
-        let expected = "Effect: Delete the folder old and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes the folder old and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes everything in old, including subfolders\n\
+        let expected = "Effect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
+            CAREFUL: Deletes everything in old/, including subfolders\n\
             This cannot be undone.\n";
         assert!(message.starts_with(expected), "{message}");
     }

@@ -10,7 +10,7 @@ import type { Choice, LeftOut } from "./choice.ts";
 import { Prompt } from "./view.tsx";
 
 /** Shown after a press within the delay. */
-const EARLY = "The request has just changed. Press again.";
+const EARLY = "The question has just changed. Press again.";
 /** Shown after the shortcut of a call that is dangerous or not allowed just once. */
 const CONFIRM = "Press Enter to allow.";
 

@@ -64,7 +64,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
   const reaches = details?.choices.slice(0, 5).map(({ breadth, covers, outside }, reach) =>
     tick(
       <>
-        {outside ? "⚠ Outside your project" : breadth === "asked" ? "exactly this" : `this ${breadth}`}
+        {outside ? "⚠ Outside your project" : breadth === "asked" ? "exactly this" : breadth === "file" ? "any change of this file" : `this ${breadth}`}
         <small><bdi>{visible(covers)}</bdi></small>
       </>,
       "reach",

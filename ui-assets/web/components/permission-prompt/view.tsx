@@ -142,7 +142,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
         <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
-        {open && own && <p class="quiet end">{own.waiting === 1 && choice.time === "once" && !choice.rest && "The answer is for this request only. "}{oneLine(own.undo ?? "")}</p>}
+        {open && own && <p class="quiet end">{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>

@@ -9,7 +9,7 @@ const VERDICTS = {
   allowed: ["Allowed", "Done without asking you."],
   asks: ["Asks you", "Each of these calls waits for your answer."],
   denied: ["Denied", "These calls fail."],
-  protected: ["Always asks you", "These can run programs or steer agents. Only a rule for exactly that file allows a change."],
+  protected: ["Sensitive: asks you", "These can run programs or steer agents. Only a rule for exactly that file allows a change."],
 } as const;
 
 const SOURCES: Readonly<Record<string, string>> = {

@@ -60,7 +60,7 @@ export type Change = Parsed<typeof paged> & {
 };
 
 /** What a call changes that is not a file, such as what a command may do. */
-export const resources = items(object({ resource: string, summary: string, before: maybeText, after: maybeText }));
+export const resources = items(object({ resource: string, summary: string, before: maybeText, after: maybeText, detail: maybeText }));
 
 /** Maximum number of lines of a file in the layout. */
 const MOST_LINES = 1_000_000;

@@ -91,15 +91,24 @@ export const Counts = ({ added, removed }: { readonly added: number; readonly re
     </span>
   ) : null;
 
-function File({ file, diff }: { readonly file: FileDiff; readonly diff: Diff }) {
+interface FileProps {
+  readonly file: FileDiff;
+  readonly diff: Diff;
+}
+
+/** What happens to a file. */
+const Badge = ({ file: { change: { op }, from }, diff: { plan } }: FileProps) =>
+  op ? <span class={`badge ${op}`}>{plan ? `${plan} ${from ? "replace" : planned(op)}` : from ? "Replaced" : (OPERATIONS[op] ?? visible(op))}</span> : null;
+
+function File({ file, diff }: FileProps) {
   const { change, from } = file;
-  const { path, to, op, contents, hidden } = change;
+  const { path, to, contents, hidden } = change;
   const entries = contents ? listing(contents) : [];
   const why = reason(change);
   return (
     <details class="file" open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
       <summary>
-        {op && <span class={`badge ${op}`}>{diff.plan ? `${diff.plan} ${from ? "replace" : planned(op)}` : from ? "Replaced" : (OPERATIONS[op] ?? visible(op))}</span>}
+        <Badge file={file} diff={diff} />
         {path && (
           <h2>
             {from && <><bdi>{visible(from.path)}</bdi> → </>}
@@ -141,13 +150,15 @@ export function Toolbar({ diff }: { readonly diff: Diff }) {
 }
 
 /** The list of the files, with buttons that scroll to them. */
-function Files({ diff: { files } }: { readonly diff: Diff }) {
+function Files({ diff }: { readonly diff: Diff }) {
+  const { files } = diff;
   return (
     <details class="files" open>
       <summary>{files.length} files</summary>
       <ul>
         {files.map((file, at) => (
           <li>
+            <Badge file={file} diff={diff} />
             <Button
               class="jump"
               press={({ currentTarget }) => (currentTarget as Element).closest(".diff")?.querySelectorAll(".file")[at]?.scrollIntoView()}
@@ -166,12 +177,13 @@ export function DiffView({ diff }: { readonly diff: Diff }) {
   const { files, resources, split, wrap } = diff;
   return (
     <div class={`diff${split.value ? " split" : wrap.value ? " wrap" : ""}`}>
-      {resources.map(({ resource, summary, before, after }) => {
+      {resources.map(({ resource, summary, before, after, detail }) => {
         const states = [before, after].filter((state) => state).join(" → ");
         return (
           <>
             <p><bdi><b>{visible(resource)}</b>: {visible(summary)}</bdi></p>
             {states && <pre>{visible(states)}</pre>}
+            {detail && <details><summary>More about it</summary><pre>{visible(detail)}</pre></details>}
           </>
         );
       })}

@@ -16,7 +16,7 @@ function Shown() {
   if (!now) {
     return (
       <div class="empty">
-        <Heading>No pending requests</Heading>
+        <Heading>No open questions</Heading>
         <p>New questions appear here.</p>
       </div>
     );

@@ -10,7 +10,7 @@ import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { loadPreview } from "../../lib/console/preview.ts";
 import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
-import { Button, Name, Tick } from "../../lib/ui.tsx";
+import { Agent, Button, Name, Tick } from "../../lib/ui.tsx";
 import { message, oneLine } from "../../lib/visible.ts";
 import { Heading } from "./heading.tsx";
 import { agentOf, goOn, idOf, remove, show } from "./inbox.ts";
@@ -60,13 +60,14 @@ class Item {
 }
 
 function Row({ item }: { readonly item: Item }) {
-  const { sentence, dangers, preview } = item.question.bailiwick;
+  const { sentence, dangers } = item.question.bailiwick;
   const diff = item.diff.value;
+  const { added, removed } = diff?.counts.value ?? { added: 0, removed: 0 };
   return (
     <li>
       <label>
         <Tick checked={item.ticked.value && item.canJoin} disabled={!item.isReady.value} change={(on) => (item.ticked.value = on)} />
-        <span><Name text={sentence} /> <bdi class="quiet">{oneLine(agentOf(item.question), 120)}</bdi></span>
+        <span><Name text={sentence} /> <span class="quiet">(<Agent name={agentOf(item.question)} most={120} />)</span></span>
         <span class="quiet end" role="status">{oneLine(item.end.value)}</span>
       </label>
       <div class="more">
@@ -74,7 +75,7 @@ function Row({ item }: { readonly item: Item }) {
         {!item.canJoin && item.isOpen.value && <Button class="flat" press={() => show({ question: item.question })}>Open: it can be allowed only alone</Button>}
         {diff && (
           <details>
-            <summary>{`Changes: +${preview?.added} −${preview?.removed}`}</summary>
+            <summary>{added + removed > 0 ? `Changes: +${added} −${removed}` : "Changes"}</summary>
             <DiffView diff={diff} />
           </details>
         )}
@@ -122,7 +123,7 @@ export function Together({ words, questions }: TogetherProps) {
   return (
     <div class="card together">
       <Heading>{`${items.length} questions ${oneLine(words, 120)}`}</Heading>
-      <p class="quiet">Ticked ones are allowed once, as asked. Dangerous ones are not ticked.</p>
+      <p class="quiet">Ticked ones are allowed once, as asked; the others stay open. Dangerous ones are not ticked.</p>
       <ul class="plain">{items.map((item) => <Row key={item.id} item={item} />)}</ul>
       <div class="answer">
         <Failed failure={failure} />

@@ -49,10 +49,10 @@ const ready = async (page: Page): Promise<void> => {
 async function answer(page: Page, key: "d" | "Enter"): Promise<void> {
   await expect
     .poll(async () => {
-      if (!(await text(page)).includes("No pending requests")) await page.keyboard.press(key);
+      if (!(await text(page)).includes("No open questions")) await page.keyboard.press(key);
       return text(page);
     })
-    .toContain("No pending requests");
+    .toContain("No open questions");
 }
 
 /** Presses Tab until an element with this text or label has the focus. */

@@ -19,7 +19,7 @@ test("a person grants two uses and revokes the grant", async ({ page }) => {
   expect(page.url()).not.toContain("#");
   const press = page.getByRole("button", { name: "Allow for 2 uses: create or change /repo/a.txt", exact: true });
   // Presses are ignored until the prompt has been unchanged for long enough.
-  const over = page.getByText("No pending requests");
+  const over = page.getByText("No open questions");
   const answered = async (): Promise<boolean> => {
     if (await press.isVisible()) await press.click({ timeout: 1000 }).catch(() => undefined);
     return over.isVisible();

@@ -37,7 +37,8 @@ async function pictures(name: string, page: Page, of: Page | Locator = page, siz
   await page.emulateMedia({ colorScheme: "light" });
   await page.setViewportSize(NARROW);
   await narrow();
-  await picture(`${name}-narrow`, of);
+  // Of the window, so that the bar with the buttons is where people see it.
+  await picture(`${name}-narrow`, page);
 }
 
 const RETRIES = { path: "src/limits.rs", edits: [{ old_text: "RETRIES: u32 = 3", new_text: "RETRIES: u32 = 5" }] };
@@ -73,7 +74,7 @@ for (const [name, call] of Object.entries(ASKED)) {
     if (MAIN.includes(name)) await pictures(name, page, prompt, { width: 900, height: 900 }, () => questions.show(page));
     else {
       await page.setViewportSize({ width: 900, height: 900 });
-      await picture(name, prompt);
+      await picture(name, name === "prompt-batch" ? page : prompt);
     }
   });
 }

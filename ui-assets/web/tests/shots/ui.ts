@@ -50,7 +50,7 @@ export const questions = {
   },
   /** The page without open questions. */
   async empty(page: Page): Promise<void> {
-    await expect(page.getByText(/No pending requests/)).toBeVisible();
+    await expect(page.getByText(/No open questions/)).toBeVisible();
   },
   /** The shown question, which nobody has answered in time. */
   async expired(page: Page, name: RegExp): Promise<void> {

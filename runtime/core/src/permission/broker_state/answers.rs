@@ -394,14 +394,18 @@ mod tests {
                         let (words, tool) = part.split_once(" things with ").unwrap();
                         (words, is_tool(tool, need))
                     }
+                    None if part.starts_with("run ") => {
+                        let program = part.strip_prefix("run ").unwrap();
+                        let program = program.strip_suffix(" with any arguments").unwrap();
+                        let all = program.strip_suffix(" and its subcommands");
+                        let place = format!("command:{}", all.unwrap_or(program));
+                        ("execute", is_at(&place, all.is_some(), need))
+                    }
                     None => {
                         let part = part.strip_suffix(" (outside your project)").unwrap_or(part);
                         let all = part.strip_suffix(" and everything in it");
                         let (words, place) = all.unwrap_or(part).rsplit_once(' ').unwrap();
-                        let place = match words.strip_suffix(" command") {
-                            Some(_) => format!("command:{place}"),
-                            None => format!("file:{place}"),
-                        };
+                        let place = format!("file:{place}");
                         (words, is_at(&place, all.is_some(), need))
                     }
                 };
