@@ -20,6 +20,8 @@ pub(super) const NAME: &str = "changes";
 const SEGMENTS: u64 = 8;
 /// Maximum number of changes in a journal.
 const MAX_CHANGES: u64 = 16_000;
+/// Largest number of a record, since common JSON readers round greater numbers.
+const MAX_NUMBER: u64 = 1 << 53;
 /// Maximum number of damaged segments of one number that are kept.
 const MOST_ASIDE: u32 = 100;
 
@@ -96,12 +98,7 @@ fn open(folder: &Folder, number: u32, flags: OFlags) -> Result<File, JournalErro
 pub(super) fn read(folder: &Folder) -> Result<Result<Found, (u32, Damage)>, JournalError> {
     let failed = |error| JournalError::open(folder, error);
     let numbers = numbers(folder).map_err(failed)?;
-    let mut found = Found {
-        segments: VecDeque::new(),
-        index: Index::default(),
-        next: 1,
-        cut_at: None,
-    };
+    let mut found = Found::default();
     for (position, number) in numbers.iter().enumerate() {
         let mut bytes = Vec::new();
         let mut file = open(folder, *number, OFlags::RDONLY)?;
@@ -112,6 +109,17 @@ pub(super) fn read(folder: &Folder) -> Result<Result<Found, (u32, Damage)>, Jour
         }
     }
     Ok(Ok(found))
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self {
+            segments: VecDeque::new(),
+            index: Index::default(),
+            next: 1,
+            cut_at: None,
+        }
+    }
 }
 
 impl Found {
@@ -144,6 +152,9 @@ impl Found {
                     found: number,
                     expected: self.next,
                 });
+            }
+            if number > MAX_NUMBER {
+                return Err(Damage::Header(at));
             }
             begun = true;
             self.next = number + 1;
@@ -389,4 +400,33 @@ pub(super) fn display(paths: &[PathBuf]) -> String {
         .map(|name| String::from_utf8_lossy(name.as_bytes()).into_owned())
         .collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::format::End;
+    use super::*;
+
+    fn segment(number: u64) -> Vec<u8> {
+        let end = Record::End {
+            change: ChangeId(1),
+            end: End::Applied,
+        };
+        let frame = Payload::of(&end, &[]).unwrap().frame(number);
+        [MAGIC, &frame].concat()
+    }
+
+    #[test]
+    fn number_without_further_ones_is_damage() {
+        let read = |number| {
+            let mut found = Found::default();
+            found.add(1, &segment(number), (true, true))?;
+            Ok(found.next)
+        };
+        assert_eq!(read(MAX_NUMBER), Ok(MAX_NUMBER + 1));
+        let at = MAGIC.len() as u64;
+        for number in [MAX_NUMBER + 1, u64::MAX] {
+            assert_eq!(read(number), Err(Damage::Header(at)), "{number}");
+        }
+    }
 }
