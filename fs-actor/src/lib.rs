@@ -8,6 +8,9 @@ compile_error!(
 mod change;
 mod diff;
 mod edit;
+#[doc(hidden)]
+#[cfg(fuzzing)]
+pub mod fuzzing;
 pub mod io;
 mod media;
 mod pagination;

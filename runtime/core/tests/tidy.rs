@@ -146,3 +146,40 @@ fn ambient_authority_is_used_in_one_file() {
         "{taking:#?}"
     );
 }
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+#[test]
+fn npm_lock_files_have_hashes_and_no_addresses() {
+    for folder in ["ui-assets/web", "runtime/test-support/sample-servers"] {
+        let file = repository().join(folder).join("package-lock.json");
+        let lock = serde_json::from_slice::<serde_json::Value>(&fs::read(file).unwrap()).unwrap();
+        let packages = lock["packages"].as_object().unwrap();
+        assert!(packages.len() > 1);
+        // The package itself has an empty name.
+        for (name, package) in packages.iter().filter(|(name, _)| !name.is_empty()) {
+            assert!(package["integrity"].is_string(), "{name}");
+            assert!(package.get("resolved").is_none(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn each_fuzz_target_has_a_corpus_and_is_documented() {
+    let folder = repository().join("runtime/fuzz");
+    let readme = fs::read_to_string(folder.join("README.md")).unwrap();
+    let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    let targets = sources(&folder.join("fuzz_targets"));
+    assert!(!targets.is_empty());
+    for target in targets {
+        let name = target.file_stem().unwrap().to_str().unwrap();
+        assert!(
+            !sources(&folder.join("corpus").join(name)).is_empty(),
+            "{name}"
+        );
+        assert!(readme.contains(&format!("| `{name}` |")), "{name}");
+        assert!(manifest.contains(&format!("name = \"{name}\"")), "{name}");
+    }
+}
