@@ -769,6 +769,19 @@ mod tests {
     }
 
     #[test]
+    fn hunk_at_its_line_applies_where_its_lines_overlap_their_repetition() {
+        // An occurrence from line 1 on hides the one from line 3 on.
+        for (line_end, count) in [("\n", 5), ("\r\n", 5), ("\n", 6)] {
+            let text = line_end.repeat(count);
+            let lines = [" ", " ", "+x", " "].map(|line| format!("{line}{line_end}"));
+            let patch = format!("@@ -3,3 +3,4 @@\n{}", lines.concat());
+            let expected = line_end.repeat(4) + "x" + line_end + &line_end.repeat(count - 4);
+            let edited = patched(&text, &patch).map(|edited| edited.text);
+            assert_eq!(edited.as_ref(), Ok(&expected), "{text:?}");
+        }
+    }
+
+    #[test]
     fn patch_matches_whole_lines() {
         let error = patched("a\nxb\nc\nd\n", PATCH).unwrap_err();
         assert!(matches!(error, PatchError::NoMatch { hunk: 1, .. }));

@@ -138,6 +138,42 @@ impl<'t> SearchText<'t> {
         Ok(found)
     }
 
+    /// The occurrence of `old` as the whole lines from the one with this index on, with any line ending.
+    pub(super) fn lines_at(&self, old: &str, first: usize) -> Option<TextMatch> {
+        let plain = old.replace("\r\n", "\n");
+        let lines = self.text.lines().get(first..)?;
+        let mut end = lines.first()?.start;
+        let start = end;
+        let mut lines = lines.iter();
+        for part in plain.split_inclusive('\n') {
+            let line = *lines.next()?;
+            let content = part.strip_suffix('\n');
+            let same = self.text.content(line) == content.unwrap_or(part);
+            if !same || content.is_some() != (line.ending != Ending::None) {
+                return None;
+            }
+            end = line.next();
+        }
+        let exact = self.text.as_str().get(start..end) == Some(old);
+        let explicit = old.contains('\r');
+        Some(TextMatch {
+            start,
+            end,
+            strategy: if exact {
+                MatchStrategy::Exact
+            } else {
+                MatchStrategy::LineEndings
+            },
+            replacement: if exact && explicit {
+                ReplacementText::Literal
+            } else {
+                ReplacementText::Endings {
+                    explicit: !explicit,
+                }
+            },
+        })
+    }
+
     fn exact(&self, old: &str) -> Result<Vec<TextMatch>, TooManyMatches> {
         let source = self.text.as_str();
         let bytes = source.as_bytes();

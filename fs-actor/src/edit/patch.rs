@@ -105,16 +105,15 @@ pub(super) fn locate_edit(
         let found = empty.then(|| TextMatch::end_of_text(source.text));
         return found.ok_or(PatchError::NoContext(number));
     }
+    // Looked at first, since a search finds no occurrences that overlap others, such as those of empty lines.
+    let stated = hunk.old_start.checked_sub(1);
+    if let Some(found) = stated.and_then(|first| source.lines_at(old, first)) {
+        return Ok(found);
+    }
     let mut found = source
         .locate_lines(old)
         .map_err(|locate::TooManyMatches| PatchError::TooMany(number))?;
     let number_of = |found: &TextMatch| source.text.number_of(found.start);
-    if let Some(index) = found
-        .iter()
-        .position(|found| number_of(found) == hunk.old_start)
-    {
-        return Ok(found.swap_remove(index));
-    }
     if found.len() > 1 {
         return Err(PatchError::Ambiguous {
             hunk: number,
