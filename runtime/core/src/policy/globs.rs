@@ -561,8 +561,16 @@ mod tests {
             let budget = PatternBudget::of(Origin::Model);
             let glob_of = |index| format!("**/{index}{}", glob.repeat(480 / glob.len()));
             let texts: Vec<_> = (0..MAX_LIST).map(glob_of).collect();
-            let most = (1..texts.len()).rfind(|most| built(&texts[..*most], &budget).is_ok());
-            let largest = built(&texts[..most.unwrap()], &budget).unwrap();
+            // A list within the budget is still within it without its last globs.
+            let (mut most, mut refused) = (1, texts.len());
+            while refused - most > 1 {
+                let middle = usize::midpoint(most, refused);
+                match built(&texts[..middle], &budget) {
+                    Ok(_) => most = middle,
+                    Err(_) => refused = middle,
+                }
+            }
+            let largest = built(&texts[..most], &budget).unwrap();
             assert!(largest.size() < 4 << 20, "{glob}: {}", largest.size());
         }
     }

@@ -23,12 +23,12 @@ use crate::call::Origin;
 use crate::config::Config;
 use crate::scope::Coverage;
 
-/// How many cases a law is tried on: `BAILIWICK_CASES`, else twenty thousand.
+/// How many cases a law is tried on: `BAILIWICK_CASES`, else five thousand.
 pub(crate) fn cases() -> Cases {
     let cases = std::env::var("BAILIWICK_CASES").ok();
     Cases {
         failure_persistence: None,
-        ..Cases::with_cases(cases.and_then(|cases| cases.parse().ok()).unwrap_or(20_000))
+        ..Cases::with_cases(cases.and_then(|cases| cases.parse().ok()).unwrap_or(5_000))
     }
 }
 
