@@ -2,6 +2,7 @@
 
 mod contents;
 mod execute;
+pub(crate) mod permissions;
 pub(crate) mod put;
 pub(crate) mod repository;
 pub(crate) mod sequence;
@@ -39,14 +40,23 @@ pub(crate) enum Step {
         content: Bytes,
         /// The state that it replaces; [`State::Absent`] for a new file.
         existing: State,
-        /// The mode of a new file, if not the default.
+        /// The permission bits that the file gets; without them, those of the file that it replaces, or the default.
         mode: Option<u32>,
+    },
+    /// Changes the permission bits of a file.
+    SetMode {
+        path: VirtualPath,
+        state: State,
+        from: u32,
+        to: u32,
     },
     /// Creates a directory.
     MakeDirectory {
         path: VirtualPath,
         mode: Option<u32>,
     },
+    /// Creates a symbolic link.
+    MakeLink { path: VirtualPath, target: Bytes },
     /// Copies or moves a file or directory.
     Transfer {
         mode: TransferMode,
@@ -82,15 +92,23 @@ impl Step {
     pub(crate) fn created_directory(&self) -> Option<&VirtualPath> {
         match self {
             Self::MakeDirectory { path, .. } => Some(path),
-            Self::Write { .. } | Self::Transfer { .. } | Self::Remove { .. } => None,
+            Self::Write { .. }
+            | Self::SetMode { .. }
+            | Self::MakeLink { .. }
+            | Self::Transfer { .. }
+            | Self::Remove { .. } => None,
         }
     }
 
-    /// The content that it writes.
+    /// The content that it writes, or the target of the link that it creates.
     pub(crate) fn content(&self) -> Option<&Bytes> {
         match self {
             Self::Write { content, .. } => Some(content),
-            Self::MakeDirectory { .. } | Self::Transfer { .. } | Self::Remove { .. } => None,
+            Self::MakeLink { target, .. } => Some(target),
+            Self::SetMode { .. }
+            | Self::MakeDirectory { .. }
+            | Self::Transfer { .. }
+            | Self::Remove { .. } => None,
         }
     }
 
@@ -98,7 +116,9 @@ impl Step {
     fn path(&self) -> &VirtualPath {
         match self {
             Self::Write { path, .. }
+            | Self::SetMode { path, .. }
             | Self::MakeDirectory { path, .. }
+            | Self::MakeLink { path, .. }
             | Self::Remove { path, .. } => path,
             Self::Transfer { to, .. } => to,
         }
@@ -108,7 +128,11 @@ impl Step {
     pub(crate) fn touched(&self) -> impl Iterator<Item = &VirtualPath> {
         let from = match self {
             Self::Transfer { from, .. } => Some(from),
-            Self::Write { .. } | Self::MakeDirectory { .. } | Self::Remove { .. } => None,
+            Self::Write { .. }
+            | Self::SetMode { .. }
+            | Self::MakeDirectory { .. }
+            | Self::MakeLink { .. }
+            | Self::Remove { .. } => None,
         };
         std::iter::once(self.path()).chain(from)
     }
@@ -117,7 +141,9 @@ impl Step {
     fn expected(&self) -> Vec<(&VirtualPath, &State)> {
         match self {
             Self::Write { path, existing, .. } => vec![(path, existing)],
-            Self::MakeDirectory { path, .. } => vec![(path, &State::Absent)],
+            Self::MakeDirectory { path, .. } | Self::MakeLink { path, .. } => {
+                vec![(path, &State::Absent)]
+            }
             Self::Transfer {
                 from,
                 to,
@@ -125,7 +151,7 @@ impl Step {
                 existing,
                 ..
             } => vec![(from, state), (to, existing)],
-            Self::Remove { path, state } => vec![(path, state)],
+            Self::Remove { path, state } | Self::SetMode { path, state, .. } => vec![(path, state)],
         }
     }
 
@@ -139,8 +165,16 @@ impl Step {
             Self::Write { path, content, .. } => {
                 state(path).is_ok_and(|state| state == State::of_file(content))
             }
+            Self::SetMode { path, to, .. } => {
+                let inspected = inspect(view, path, TemporaryFiles::Included);
+                let meta = inspected.ok().and_then(|inspected| inspected.meta);
+                meta.is_some_and(|meta| meta.mode == *to)
+            }
             Self::MakeDirectory { path, .. } => {
                 state(path).is_ok_and(|state| matches!(state, State::Directory { .. }))
+            }
+            Self::MakeLink { path, target } => {
+                state(path).is_ok_and(|state| state == State::of_link(target))
             }
             Self::Remove { path, .. } => state(path).is_ok_and(|state| state == State::Absent),
             Self::Transfer { from, to, .. } => {

@@ -196,16 +196,18 @@ impl<'d> StagedFile<'d> {
         Ok(staged)
     }
 
-    /// Stages `bytes` to replace `old`, with its mode, owner, attributes and access list as far as the system permits.
+    /// Stages `bytes` to replace `old`, with its mode, unless another is given, and with its owner, attributes and access
+    /// list as far as the system permits.
     pub(crate) fn in_place_of(
         dir: BorrowedFd<'d>,
         bytes: &[u8],
         old: &File,
+        mode: Option<u32>,
     ) -> Result<Self, ReplaceError> {
         // It needs a name to be renamed, and a file that is created without one costs a link more.
         let staged = Self::begin_named(dir, Mode::RUSR | Mode::WUSR)?;
         staged.write(bytes, 0)?;
-        metadata::ownership_and_attributes(old, &staged.file)?;
+        metadata::ownership_and_attributes(old, &staged.file, mode)?;
         Ok(staged)
     }
 

@@ -10,7 +10,7 @@ pub(crate) use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags,
     ResolveFlags, SeekFrom, Stat, StatxFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
     flistxattr, flock, fremovexattr, fsetxattr, fstat, fsync, linkat, mkdirat, openat, openat2,
-    readlinkat, renameat, renameat_with, seek, statat, statx, syncfs, unlinkat,
+    readlinkat, renameat, renameat_with, seek, statat, statx, symlinkat, syncfs, unlinkat,
 };
 pub(crate) use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite};
 pub(crate) use rustix::process::{Resource, getrlimit};

@@ -48,9 +48,18 @@ impl StepExecutor {
                 let dir = entry.dir.as_fd();
                 let staged = match &old {
                     None => StagedFile::new_file(dir, content, *mode),
-                    Some(old) => StagedFile::in_place_of(dir, content, &old.file),
+                    Some(old) => StagedFile::in_place_of(dir, content, &old.file, *mode),
                 };
                 entry.put(staged.at(path)?, old.as_ref(), context)
+            }
+            Step::SetMode {
+                path,
+                state,
+                from,
+                to,
+            } => {
+                let entry = self.entry_ref(view, path)?;
+                set_mode(&entry, state, (*from, *to), context)
             }
             Step::MakeDirectory { path, mode } => {
                 let entry = self.entry_ref(view, path)?;
@@ -58,6 +67,9 @@ impl StepExecutor {
                 let _commit = begin()?;
                 entry.make_directory(*mode)?;
                 Ok(sync_dir(entry.dir.as_fd(), durability))
+            }
+            Step::MakeLink { path, target } => {
+                make_link(&self.entry_ref(view, path)?, target, context)
             }
             Step::Transfer {
                 mode,
@@ -169,9 +181,10 @@ impl DirEntryRef<'_> {
     fn existing(&self, state: &State, view: &dyn ReadView) -> Result<Option<OpenFile>, CallError> {
         match state {
             State::Absent => Ok(None),
-            State::File { .. } | State::Object { .. } | State::Directory { .. } => {
-                self.file(state, view).map(Some)
-            }
+            State::File { .. }
+            | State::Link { .. }
+            | State::Object { .. }
+            | State::Directory { .. } => self.file(state, view).map(Some),
         }
     }
 
@@ -180,7 +193,7 @@ impl DirEntryRef<'_> {
         let opened = match state {
             // The plan found a regular file.
             State::File { .. } => self.dir.read_listed(&self.name),
-            State::Absent | State::Object { .. } | State::Directory { .. } => {
+            State::Absent | State::Link { .. } | State::Object { .. } | State::Directory { .. } => {
                 self.dir.read(&self.name)
             }
         };
@@ -193,7 +206,7 @@ impl DirEntryRef<'_> {
         };
         let found = match state {
             State::Object { .. } => State::of_object(&file.meta),
-            State::Absent | State::File { .. } | State::Directory { .. } => {
+            State::Absent | State::File { .. } | State::Link { .. } | State::Directory { .. } => {
                 let (hash, bytes) = tree::hash_file(&file, file.meta.len, self.path, view)
                     .map_err(|error| changed_if_too_large(error, self.path))?;
                 State::File { hash, bytes }
@@ -250,6 +263,43 @@ fn changed_if_too_large(error: CallError, path: &VirtualPath) -> CallError {
         stale(path)
     } else {
         error
+    }
+}
+
+fn make_link<P>(
+    entry: &DirEntryRef<'_>,
+    target: &[u8],
+    context: &StepContext<'_, P>,
+) -> Result<Durability, CallError> {
+    let _lock = entry.lock_repository(context.view)?;
+    let _commit = (context.begin)()?;
+    let dir = entry.dir.as_fd();
+    match sys::symlinkat(target, dir, entry.name.as_str()) {
+        Err(Errno::EXIST) => Err(stale(entry.path)),
+        done => done.at(entry.path),
+    }?;
+    Ok(sync_dir(dir, context.durability))
+}
+
+fn set_mode<P>(
+    entry: &DirEntryRef<'_>,
+    state: &State,
+    (from, to): (u32, u32),
+    context: &StepContext<'_, P>,
+) -> Result<Durability, CallError> {
+    let file = entry.file(state, context.view)?;
+    let _lock = entry.lock()?;
+    entry.check_repository(context.view)?;
+    let is_planned = file.meta.mode == from && file.meta.links == 1;
+    let (dir, name) = (entry.dir.as_fd(), entry.name.as_str());
+    if !is_planned || check_unchanged(dir, name, &file.file, &file.meta).is_err() {
+        return Err(stale(entry.path));
+    }
+    let _commit = (context.begin)()?;
+    sys::fchmod(&file.file, Mode::from_raw_mode(to & 0o777)).at(entry.path)?;
+    match context.durability {
+        Durability::Durable if sys::fsync(&file.file).is_err() => Ok(Durability::Ordered),
+        reached => Ok(reached),
     }
 }
 

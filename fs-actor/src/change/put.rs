@@ -85,7 +85,10 @@ impl Put {
             path: self.path.clone(),
             op: match self.before {
                 State::Absent => Op::Create,
-                State::File { .. } | State::Object { .. } | State::Directory { .. } => Op::Modify,
+                State::File { .. }
+                | State::Link { .. }
+                | State::Object { .. }
+                | State::Directory { .. } => Op::Modify,
             },
             to: None,
             before: self.entry,

@@ -146,7 +146,10 @@ fn protected_by(
     found: &mut Vec<VirtualPath>,
 ) -> Result<(), Interrupt> {
     match step {
-        Step::Write { path, .. } | Step::MakeDirectory { path, .. } => {
+        Step::Write { path, .. }
+        | Step::SetMode { path, .. }
+        | Step::MakeLink { path, .. }
+        | Step::MakeDirectory { path, .. } => {
             EntryChange::new(markers, path, path, &[], true).protected(found)
         }
         Step::Remove { path, .. } => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bailiwick::effect::{Change, ContentHash, Cost, Entry, FileDiff, Op};
+use bailiwick::effect::{Change, ContentHash, Cost, Entry, FileDiff, Op, ResourceChange};
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit};
@@ -13,8 +13,8 @@ use serde_json::json;
 use super::state::Inspected;
 use super::tree::Item;
 use super::{
-    MAX_NAMED, State, Step, StepExecutor, TemporaryFiles, TransferMode, inspect, named, repository,
-    target, tree,
+    MAX_NAMED, State, Step, StepExecutor, TemporaryFiles, TransferMode, inspect, named,
+    permissions, repository, target, tree,
 };
 use crate::diff;
 use crate::resolve::{self, Kind, Meta};
@@ -38,7 +38,7 @@ pub(crate) struct Sequence<'s> {
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
     pub(crate) state: State,
-    /// The content of a file, if it can be kept.
+    /// The content of a file, or the target of a symbolic link, if it can be kept.
     pub(crate) content: Option<Bytes>,
     /// `None` if an earlier step makes it.
     pub(crate) meta: Option<Meta>,
@@ -88,7 +88,7 @@ impl Known {
         match self.state {
             State::File { .. } => true,
             State::Object { .. } => self.meta.is_some_and(|meta| meta.kind == Kind::File),
-            State::Absent | State::Directory { .. } => false,
+            State::Absent | State::Link { .. } | State::Directory { .. } => false,
         }
     }
 }
@@ -98,6 +98,8 @@ struct PlannedStep {
     before: Known,
     inverse: Option<Vec<Step>>,
     changes: Vec<Change>,
+    /// What people see besides.
+    resources: Vec<ResourceChange>,
     /// The cost.
     files: u64,
     bytes: u64,
@@ -121,6 +123,7 @@ pub(crate) struct Sequenced {
     /// The steps that undo all of them; `None` if one cannot be undone.
     pub(crate) inverse: Option<Vec<Step>>,
     pub(crate) changes: Vec<Change>,
+    pub(crate) resources: Vec<ResourceChange>,
     pub(crate) cost: Cost,
 }
 
@@ -151,7 +154,14 @@ impl<'s> Sequence<'s> {
                 existing,
                 mode,
             } => self.write(path, content, &existing, mode),
+            Step::SetMode {
+                path,
+                state,
+                from,
+                to,
+            } => self.set_mode(path, &state, from, to),
             Step::MakeDirectory { path, mode } => self.make_directory(path, mode),
+            Step::MakeLink { path, target } => self.make_link(path, target),
             Step::Remove { path, state } => self.remove(path, state),
             Step::Transfer {
                 mode,
@@ -210,7 +220,15 @@ impl<'s> Sequence<'s> {
     fn is_expected(&self, step: &Step) -> Result<bool, Interrupt> {
         Ok(match step {
             Step::Write { path, existing, .. } => self.current(path)?.state == *existing,
-            Step::MakeDirectory { path, .. } => self.current(path)?.state == State::Absent,
+            Step::SetMode {
+                path, state, from, ..
+            } => {
+                let current = self.current(path)?;
+                current.state == *state && current.file_mode() == Some(*from)
+            }
+            Step::MakeDirectory { path, .. } | Step::MakeLink { path, .. } => {
+                self.current(path)?.state == State::Absent
+            }
             Step::Remove { path, .. } => self.current(path)?.state != State::Absent,
             Step::Transfer { from, .. } => self.current(from)?.state != State::Absent,
         })
@@ -235,6 +253,7 @@ impl<'s> Sequence<'s> {
             rollback: Vec::new(),
             inverse: Some(Vec::new()),
             changes: Vec::new(),
+            resources: Vec::new(),
             cost: Cost::default(),
         };
         for planned in planned.into_iter().flatten() {
@@ -244,6 +263,7 @@ impl<'s> Sequence<'s> {
             target::check_write_modes(permit, step, planned.appends())?;
             sequenced.steps.push(planned.step);
             sequenced.changes.extend(planned.changes);
+            sequenced.resources.extend(planned.resources);
             let later = sequenced.inverse.take();
             sequenced.inverse = later
                 .zip(planned.inverse.clone())
@@ -373,7 +393,12 @@ impl<'s> Sequence<'s> {
             inspected => inspected?,
         };
         if !matches!(inspected.state, State::File { .. }) {
-            return Ok(Known::of(inspected.state, inspected.meta));
+            let link = inspected.meta.filter(|meta| meta.kind == Kind::Link);
+            let target = link.and_then(|_| target::restorable(self.permit, &disk, Kind::Link));
+            return Ok(Known {
+                content: target,
+                ..Known::of(inspected.state, inspected.meta)
+            });
         }
         let Some(old) = target::read_old(self.permit, &disk)? else {
             return Ok(Known::of(other_object(), None));
@@ -384,7 +409,7 @@ impl<'s> Sequence<'s> {
         })
     }
 
-    /// The content of a file after the steps so far; `None` if it cannot be read or kept.
+    /// The content of a file, or the target of a link, after the steps so far; `None` if it cannot be read or kept.
     fn content(&self, path: &VirtualPath) -> Option<Bytes> {
         self.current(path).ok()?.content
     }
@@ -456,10 +481,10 @@ impl<'s> Sequence<'s> {
         });
         let (index, before, mode) = match earlier {
             Some((index, planned)) => {
-                let mode = match planned.step {
+                let mode = mode.or(match planned.step {
                     Step::Write { mode, .. } => mode,
                     _ => None,
-                };
+                });
                 (index, planned.before, mode)
             }
             None => {
@@ -467,11 +492,13 @@ impl<'s> Sequence<'s> {
                 (self.planned.len() - 1, current, mode)
             }
         };
-        if before.state == after {
+        let is_same_mode = mode.is_none() || mode == before.file_mode();
+        if before.state == after && is_same_mode {
             self.known.insert(path, before);
             return Ok(());
         }
-        let (meta, mode) = (before.meta, mode.or(before.mode));
+        let mode = mode.or(before.mode);
+        let meta = before.meta.map(|meta| with_mode(meta, mode));
         let planned = self.write_step(&path, before, content.clone(), mode)?;
         self.set(index, planned);
         let known = Known {
@@ -501,7 +528,7 @@ impl<'s> Sequence<'s> {
                 path: path.clone(),
                 content: old.clone(),
                 existing: after.clone(),
-                mode: None,
+                mode: mode.and_then(|_| before.file_mode()),
             }]),
             (_, None) => None,
         };
@@ -521,7 +548,13 @@ impl<'s> Sequence<'s> {
                 diff::hidden()
             },
         };
+        let old_mode = before.meta.map(|meta| meta.mode);
+        let shown = self.permit.shows(path);
+        let resources = old_mode
+            .zip(mode)
+            .and_then(|(from, to)| permissions::described(path, shown.then_some(from), to));
         Ok(PlannedStep {
+            resources: resources.into_iter().collect(),
             bytes: content.len() as u64,
             step: Step::Write {
                 path: path.clone(),
@@ -546,6 +579,84 @@ impl<'s> Sequence<'s> {
         if let Some(place) = self.planned.get_mut(index) {
             *place = Some(planned);
         }
+    }
+
+    fn set_mode(
+        &mut self,
+        path: VirtualPath,
+        state: &State,
+        from: u32,
+        to: u32,
+    ) -> Result<(), Interrupt> {
+        let current = self.current(&path)?;
+        let mode = current.file_mode();
+        if current.state == *state && mode == Some(to) {
+            return Ok(());
+        }
+        if current.state != *state || mode != Some(from) {
+            self.conflict(&path);
+            return Ok(());
+        }
+        self.require(Scope::doing(Operation::Change, path.clone()));
+        let entry = self.entry(&current, &path)?;
+        let known = Known {
+            meta: current.meta.map(|meta| with_mode(meta, Some(to))),
+            mode: Some(to),
+            ..current.clone().of_other_steps()
+        };
+        self.plan(PlannedStep {
+            changes: vec![permissions::change(path.clone(), entry)],
+            resources: permissions::described(&path, self.permit.shows(&path).then_some(from), to)
+                .into_iter()
+                .collect(),
+            inverse: Some(vec![permissions::step(&path, state, to, from)]),
+            step: permissions::step(&path, state, from, to),
+            before: current,
+            files: 1,
+            bytes: 0,
+        });
+        self.known.insert(path, known);
+        Ok(())
+    }
+
+    fn make_link(&mut self, path: VirtualPath, target: Bytes) -> Result<(), Interrupt> {
+        let current = self.current(&path)?;
+        let state = State::of_link(&target);
+        if current.state == state {
+            return Ok(());
+        }
+        if current.state != State::Absent {
+            self.conflict(&path);
+            return Ok(());
+        }
+        if !self.has_parent(&path)? {
+            return Ok(());
+        }
+        self.require(Scope::doing(Operation::Create, path.clone()));
+        target::reject_temporary_name(&path)?;
+        let (change, described) = target::created_link(&path, &target, self.permit.shows(&path));
+        let index = self.plan(PlannedStep {
+            step: Step::MakeLink {
+                path: path.clone(),
+                target: target.clone(),
+            },
+            before: current,
+            inverse: Some(vec![Step::Remove {
+                path: path.clone(),
+                state: state.clone(),
+            }]),
+            changes: vec![change],
+            resources: described.into_iter().collect(),
+            files: 1,
+            bytes: 0,
+        });
+        let known = Known {
+            content: Some(target),
+            made_by: Some(index),
+            ..Known::of(state, None)
+        };
+        self.known.insert(path, known);
+        Ok(())
     }
 
     fn make_directory(&mut self, path: VirtualPath, mode: Option<u32>) -> Result<(), Interrupt> {
@@ -589,6 +700,7 @@ impl<'s> Sequence<'s> {
             before: current,
             inverse: Some(inverse),
             changes: vec![change],
+            resources: Vec::new(),
             files: 1,
             bytes: 0,
         });
@@ -693,8 +805,12 @@ impl<'s> Sequence<'s> {
                 existing: State::Absent,
                 mode,
             }]),
+            (State::Link { .. }, Some(target), _) => Some(vec![Step::MakeLink {
+                path: path.clone(),
+                target: target.clone(),
+            }]),
             (State::Directory { .. }, _, Some(inspected)) => before.meta.and_then(|meta| {
-                delete::restore(&path, &meta, inspected, |path| self.content(path))
+                delete::restore(&path, &meta, inspected, |path, _| self.content(path))
             }),
             (State::Directory { .. }, _, None) if state == State::empty_directory() => {
                 Some(vec![Step::MakeDirectory {
@@ -706,11 +822,14 @@ impl<'s> Sequence<'s> {
         };
         let (entry, diff) = match (whole, &before.content) {
             (Some(inspected), _) => self.executor.describe(self.permit, &path, inspected)?,
-            (None, Some(content)) if self.permit.shows(&path) => {
+            (None, Some(content)) if before.is_file() && self.permit.shows(&path) => {
                 (self.entry(&before, &path)?, diff::of_bytes(content, b""))
             }
             (None, _) if before.is_directory() => {
                 (Entry::Directory { entries: 0 }, FileDiff::default())
+            }
+            (None, Some(_)) if self.permit.shows(&path) => {
+                (self.entry(&before, &path)?, FileDiff::default())
             }
             (None, _) => (self.entry(&before, &path)?, diff::hidden()),
         };
@@ -732,6 +851,7 @@ impl<'s> Sequence<'s> {
             before,
             inverse,
             changes: vec![change],
+            resources: Vec::new(),
             files: whole.map_or(0, |inspected| inspected.items.len() as u64) + 1,
             bytes: 0,
         })
@@ -776,6 +896,10 @@ impl<'s> Sequence<'s> {
                 (State::Directory { .. }, _) => Step::MakeDirectory {
                     path,
                     mode: mode.map(|mode| mode | 0o700),
+                },
+                (State::Link { .. }, target) => Step::MakeLink {
+                    path,
+                    target: target.clone()?,
                 },
                 (_, content) => Step::Write {
                     path,
@@ -905,6 +1029,7 @@ impl<'s> Sequence<'s> {
             files: (items.len() + changes.len()) as u64,
             bytes,
             changes,
+            resources: Vec::new(),
         });
         match mode {
             TransferMode::Move => self.note_move(from, to, current),
@@ -1091,7 +1216,7 @@ impl<'s> Sequence<'s> {
             match known.state {
                 State::File { hash, bytes } => entries.push((names, Some((hash, bytes)))),
                 State::Directory { .. } => entries.push((names, None)),
-                State::Absent | State::Object { .. } => return Ok(None),
+                State::Absent | State::Link { .. } | State::Object { .. } => return Ok(None),
             }
         }
         Ok(tree::state_of(entries))
@@ -1105,7 +1230,10 @@ impl<'s> Sequence<'s> {
         let moved = match step {
             Step::Transfer { from, .. } => from,
             Step::Remove { path, .. } => path,
-            Step::Write { .. } | Step::MakeDirectory { .. } => {
+            Step::Write { .. }
+            | Step::SetMode { .. }
+            | Step::MakeLink { .. }
+            | Step::MakeDirectory { .. } => {
                 let checked = self.protected(step, &[]);
                 self.checks.push(checked);
                 return Ok(());
@@ -1161,6 +1289,14 @@ fn replaced_content(path: &VirtualPath, there: &Known) -> Option<Vec<Step>> {
         existing: State::Absent,
         mode: there.file_mode(),
     }])
+}
+
+/// The metadata with other permission bits.
+fn with_mode(meta: Meta, mode: Option<u32>) -> Meta {
+    Meta {
+        mode: mode.unwrap_or(meta.mode),
+        ..meta
+    }
 }
 
 /// A state that no path has.

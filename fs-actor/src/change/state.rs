@@ -21,7 +21,9 @@ pub(crate) enum State {
     Absent,
     /// A file with this content.
     File { hash: ContentHash, bytes: u64 },
-    /// A link, a special file, or a file too large to hash: the same unchanged object.
+    /// A symbolic link with this target.
+    Link { target: ContentHash, bytes: u64 },
+    /// A special file, or a file too large to hash: the same unchanged object.
     Object { stamp: ContentHash, bytes: u64 },
     /// A directory with its contents.
     Directory {
@@ -38,6 +40,14 @@ impl State {
         Self::File {
             hash: ContentHash::of(bytes),
             bytes: bytes.len() as u64,
+        }
+    }
+
+    /// The state of a symbolic link to `target`.
+    pub(crate) fn of_link(target: &[u8]) -> Self {
+        Self::Link {
+            target: ContentHash::of(target),
+            bytes: target.len() as u64,
         }
     }
 
@@ -63,7 +73,7 @@ impl State {
         match self {
             Self::File { .. } => true,
             Self::Directory { content_only, .. } => *content_only,
-            Self::Absent | Self::Object { .. } => false,
+            Self::Absent | Self::Link { .. } | Self::Object { .. } => false,
         }
     }
 
@@ -71,7 +81,12 @@ impl State {
     pub(crate) fn entry(&self) -> Entry {
         match self {
             Self::Absent => Entry::Absent,
-            Self::File { hash, bytes } | Self::Object { stamp: hash, bytes } => Entry::File {
+            Self::File { hash, bytes }
+            | Self::Link {
+                target: hash,
+                bytes,
+            }
+            | Self::Object { stamp: hash, bytes } => Entry::File {
                 hash: *hash,
                 bytes: *bytes,
             },
@@ -149,7 +164,8 @@ pub(crate) fn inspect_in(
             let (hash, bytes) = tree::hash_file(&file, MAX_HASHED, path, view)?;
             State::File { hash, bytes }
         }
-        Kind::File | Kind::Link | Kind::Special => State::of_object(&meta),
+        Kind::Link => State::of_link(&tree::read_link(dir.as_fd(), name).at(path)?),
+        Kind::File | Kind::Special => State::of_object(&meta),
     };
     Ok(Inspected {
         state,

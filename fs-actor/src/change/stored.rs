@@ -17,9 +17,19 @@ enum Stored {
         existing: State,
         mode: Option<u32>,
     },
+    SetMode {
+        path: VirtualPath,
+        state: State,
+        from: u32,
+        to: u32,
+    },
     MakeDirectory {
         path: VirtualPath,
         mode: Option<u32>,
+    },
+    Link {
+        path: VirtualPath,
+        bytes: usize,
     },
     Move {
         from: VirtualPath,
@@ -61,7 +71,26 @@ pub(crate) fn encode(steps: &[Step]) -> Option<Vec<u8>> {
                     mode,
                 }
             }
+            Step::SetMode {
+                path,
+                state,
+                from,
+                to,
+            } => Stored::SetMode {
+                path,
+                state,
+                from,
+                to,
+            },
             Step::MakeDirectory { path, mode } => Stored::MakeDirectory { path, mode },
+            Step::MakeLink { path, .. } => {
+                let target = step.content()?;
+                contents.push(target);
+                Stored::Link {
+                    path,
+                    bytes: target.len(),
+                }
+            }
             Step::Transfer {
                 mode: TransferMode::Move,
                 from,
@@ -120,7 +149,25 @@ fn parse(mut bytes: Bytes) -> Option<Vec<Step>> {
                 existing,
                 mode,
             },
+            Stored::SetMode {
+                path,
+                state,
+                from,
+                to,
+            } => Step::SetMode {
+                path,
+                state,
+                from,
+                to,
+            },
             Stored::MakeDirectory { path, mode } => Step::MakeDirectory { path, mode },
+            Stored::Link {
+                path,
+                bytes: length,
+            } => Step::MakeLink {
+                path,
+                target: bytes.split_to_checked(length)?,
+            },
             Stored::Move {
                 from,
                 to,
@@ -163,6 +210,16 @@ mod tests {
                 content: Bytes::from_static(b"\0\xff\n"),
                 existing: State::of_file(b"b"),
                 mode: Some(0o640),
+            },
+            Step::SetMode {
+                path: path("/r/a"),
+                state: State::of_file(b"b"),
+                from: 0o644,
+                to: 0o755,
+            },
+            Step::MakeLink {
+                path: path("/r/l"),
+                target: Bytes::from_static(b"../\xff"),
             },
             Step::MakeDirectory {
                 path: path("/r/d"),

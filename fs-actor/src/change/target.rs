@@ -1,8 +1,9 @@
 //! Checks on the targets of changes, shared by the writing tools.
 
-use bailiwick::effect::{Cost, Entry, FileDiff, Op};
+use bailiwick::effect::{Cost, Entry, FileDiff, Op, ResourceChange};
 use bailiwick::policy::WriteMode;
 use bailiwick::scope::Operation;
+use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 
@@ -66,6 +67,40 @@ pub(crate) fn read_old(
     }))
 }
 
+/// Reads what is needed to restore the entry `path`: the content of a file, or the target of a symbolic link. `None` if it
+/// cannot be read.
+pub(crate) fn restorable(view: &dyn ReadView, path: &VirtualPath, kind: Kind) -> Option<Bytes> {
+    match kind {
+        Kind::File => read_old(view, path).ok().flatten()?.bytes,
+        Kind::Link => {
+            let (dir, name) = resolve::parent(view, path).ok()?;
+            Some(tree::read_link(dir.as_fd(), &name).ok()?.into())
+        }
+        Kind::Directory | Kind::Special => None,
+    }
+}
+
+/// The change to report for a symbolic link that is created, and its target.
+pub(crate) fn created_link(
+    path: &VirtualPath,
+    target: &[u8],
+    shown: bool,
+) -> (Change, Option<ResourceChange>) {
+    let change = Change {
+        path: path.clone(),
+        op: Op::Create,
+        to: None,
+        before: Entry::Absent,
+        after: State::of_link(target).entry(),
+        diff: FileDiff::default(),
+    };
+    let described = shown.then(|| {
+        let target = escape(&String::from_utf8_lossy(target)).into_owned();
+        ResourceChange::new(path.to_string(), format!("symbolic link to `{target}`"))
+    });
+    (change, described)
+}
+
 /// Compares the file with the `expected_hash` argument.
 ///
 /// # Errors
@@ -77,7 +112,7 @@ pub(crate) fn check_expected_hash(
 ) -> Result<(), CallError> {
     let hash = match state {
         State::File { hash, .. } => Some(hash),
-        State::Absent | State::Object { .. } | State::Directory { .. } => None,
+        State::Absent | State::Link { .. } | State::Object { .. } | State::Directory { .. } => None,
     };
     if expected.is_none_or(|expected| hash.is_some_and(|hash| expected.matches(hash))) {
         return Ok(());
@@ -117,16 +152,19 @@ pub(crate) fn check_write_modes(
     let write_mode = |existing: &State| match existing {
         State::Absent => WriteMode::Create,
         _ if appends => WriteMode::Append,
-        State::File { .. } | State::Object { .. } | State::Directory { .. } => WriteMode::Overwrite,
+        State::File { .. }
+        | State::Link { .. }
+        | State::Object { .. }
+        | State::Directory { .. } => WriteMode::Overwrite,
     };
     let modes = steps.iter().flat_map(|step| match step {
-        Step::MakeDirectory { .. } => vec![WriteMode::Create],
+        Step::MakeDirectory { .. } | Step::MakeLink { .. } => vec![WriteMode::Create],
         Step::Write { existing, .. } => vec![write_mode(existing)],
         Step::Transfer { mode, existing, .. } => match mode {
             TransferMode::Copy => vec![write_mode(existing)],
             TransferMode::Move => vec![WriteMode::Overwrite, write_mode(existing)],
         },
-        Step::Remove { .. } => vec![WriteMode::Overwrite],
+        Step::Remove { .. } | Step::SetMode { .. } => vec![WriteMode::Overwrite],
     });
     let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
     left_out.next().map_or(Ok(()), |mode| {
@@ -439,7 +477,7 @@ pub(crate) fn replaced_file(
     let old = read_old(permit, to)?;
     let new = match source.state {
         State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
-        State::Absent | State::Object { .. } | State::Directory { .. } => None,
+        State::Absent | State::Link { .. } | State::Object { .. } | State::Directory { .. } => None,
     };
     let shown = permit.shows(to) && permit.shows(from);
     let diff = match (old.as_ref().and_then(|old| old.bytes.as_ref()), new) {

@@ -97,9 +97,13 @@ pub(crate) fn scan(
                     (b's', stamp(&meta))
                 }
             }
-            Kind::Link | Kind::Special => (b'o', stamp(&meta)),
+            Kind::Link => {
+                let target = read_link(dir.as_fd(), &name).at(&path)?;
+                (b'l', ContentHash::of(&target))
+            }
+            Kind::Special => (b'o', stamp(&meta)),
         };
-        content_only &= matches!(kind, b'd' | b'f');
+        content_only &= matches!(kind, b'd' | b'f' | b'l');
         let relative = path.as_str().get(skip..).unwrap_or_default();
         digest.update(relative.as_bytes());
         digest.update([0, kind]);
@@ -323,6 +327,11 @@ pub(crate) fn too_large(path: &VirtualPath) -> CallError {
 /// The metadata of `name`, without following a link.
 pub(crate) fn stat(dir: BorrowedFd<'_>, name: &str) -> Result<Meta, Errno> {
     sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).map(|stat| Meta::from_stat(&stat))
+}
+
+/// The target of the symbolic link `name`.
+pub(crate) fn read_link(dir: BorrowedFd<'_>, name: &str) -> Result<Vec<u8>, Errno> {
+    sys::readlinkat(dir, name, Vec::new()).map(|target| target.into_bytes())
 }
 
 /// The names in `dir`, sorted; fails if there are more than `budget`.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use bailiwick::effect::{Cost, Op, ResourceChange};
+use bailiwick::effect::{Cost, ResourceChange};
 use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
@@ -11,8 +11,9 @@ use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 
 use crate::change::put::Put;
+use crate::change::state::Inspected;
 use crate::change::stored::undo_record;
-use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, target};
+use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, permissions, target};
 use crate::replace::Durability;
 use crate::resolve::{self, Meta};
 use crate::tools::delete;
@@ -25,11 +26,20 @@ pub enum NewState {
     File {
         /// The whole content.
         content: Vec<u8>,
-        /// Whether a new file can be executed. A replaced file keeps its mode.
-        executable: bool,
+        /// Its permission bits, such as `0o640`. Without them, a new file has the default of the system, and a replaced file
+        /// keeps its own. Set-id bits and the sticky bit are ignored.
+        mode: Option<u32>,
+    },
+    /// The same file with other permission bits, such as `0o755`. Set-id bits and the sticky bit are ignored.
+    Permissions {
+        /// The permission bits.
+        mode: u32,
     },
     /// A directory.
-    Directory,
+    Directory {
+        /// Its permission bits; without them, the default of the system. The owner can always read and change it.
+        mode: Option<u32>,
+    },
     /// Nothing: what is there is deleted.
     Absent {
         /// Whether to delete a directory with its contents.
@@ -87,9 +97,10 @@ impl NewEntry {
         let need = Scope::doing(self.operation(), self.path.clone());
         match self.state {
             NewState::Absent { recursive: true } => need.beneath(),
-            NewState::Absent { recursive: false } | NewState::File { .. } | NewState::Directory => {
-                need
-            }
+            NewState::Absent { recursive: false }
+            | NewState::File { .. }
+            | NewState::Permissions { .. }
+            | NewState::Directory { .. } => need,
         }
     }
 
@@ -152,7 +163,7 @@ impl FilesWriter {
     }
 
     /// Plans to give all paths their new states. Missing directories above them are created. The plan has the diff and
-    /// the cost of every change; a file that has the new content already is left out.
+    /// the cost of every change; a file that has the new content and permissions already is left out.
     ///
     /// # Errors
     /// [`Interrupt::Needs`] and the like if more must be judged, once for all entries; `CONFLICT` if an entry has changed
@@ -218,11 +229,11 @@ impl FilesWriter {
                 }
                 delete::plan(&self.0, &path, recursive, permit)
             }
-            NewState::Directory => {
+            NewState::Directory { mode } => {
                 let mut steps = target::missing_parents(permit, &path, true)?;
                 steps.push(Step::MakeDirectory {
                     path: path.clone(),
-                    mode: None,
+                    mode: mode.map(|mode| mode & permissions::BITS | 0o700),
                 });
                 target::require_put(permit, &path, &steps, false)?;
                 let changes = target::directory_changes(&steps);
@@ -239,27 +250,61 @@ impl FilesWriter {
                     steps: steps.into(),
                 })
             }
-            NewState::File {
-                content,
-                executable,
-            } => {
+            NewState::File { content, mode } => {
                 let old = target::read_old(permit, &path)?;
+                let old_mode = old.as_ref().map(|old| old.meta.mode & permissions::BITS);
                 let put = Put::new(&self.0, permit, path.clone(), old, content.into(), true)?;
                 let mut plan = put.plan(&self.0, |_, _, _| Reply::text("", ()));
-                let is_new = plan.changes.iter().any(|change| change.op == Op::Create);
-                if executable
-                    && is_new
-                    && let Some(Step::Write { mode, .. }) = plan.steps.steps.last_mut()
+                if let Some(mode) = mode.map(|mode| mode & permissions::BITS)
+                    && Some(mode) != old_mode
                 {
-                    *mode = Some(0o755);
-                    let note = "a new program: the file can be executed";
+                    if plan.changes.is_empty() {
+                        return self.plan_permissions(permit, path, &found, mode);
+                    }
+                    give_mode(&mut plan, old_mode, mode);
+                    let shown = old_mode.filter(|_| permit.shows(&path));
                     plan.resources
-                        .push(ResourceChange::new(path.to_string(), note));
+                        .extend(permissions::described(&path, shown, mode));
                 }
                 target::require_put(permit, &path, &plan.steps.steps, false)?;
                 Ok(plan)
             }
+            NewState::Permissions { mode } => {
+                self.plan_permissions(permit, path, &found, mode & permissions::BITS)
+            }
         }
+    }
+
+    /// Plans to change the permission bits of a file.
+    fn plan_permissions(
+        &self,
+        permit: &ReadPermit,
+        path: VirtualPath,
+        found: &Inspected,
+        to: u32,
+    ) -> Result<Plan<ChangeSet>, Interrupt> {
+        let meta = found
+            .meta
+            .as_ref()
+            .ok_or_else(|| CallError::not_found(&path))?;
+        permissions::require_changeable(&path, meta)?;
+        let from = meta.mode;
+        if from == to {
+            return Ok(target::empty_plan(Reply::text("", ())));
+        }
+        let shown = permit.shows(&path);
+        let steps = vec![permissions::step(&path, &found.state, from, to)];
+        target::require_put(permit, &path, &steps, false)?;
+        let entry = self.0.entry(&found.state, Some(meta), shown)?;
+        let described = permissions::described(&path, shown.then_some(from), to);
+        Ok(Plan {
+            cost: Cost { bytes: 0, files: 1 },
+            resources: described.into_iter().collect(),
+            reply: Reply::text("", ()),
+            inverse: Some(vec![permissions::step(&path, &found.state, to, from)].into()),
+            steps: steps.into(),
+            changes: vec![permissions::change(path, entry)],
+        })
     }
 
     /// Returns what [`WriteTool::undo_record`](bailiwick::WriteTool::undo_record) returns for a plan with this inverse.
@@ -299,6 +344,17 @@ fn denied(path: &VirtualPath) -> CallError {
     CallError::new(Code::PermissionDenied, message)
 }
 
+/// Gives the file that a plan writes the permission bits `mode`.
+fn give_mode(plan: &mut Plan<ChangeSet>, old: Option<u32>, new: u32) {
+    if let Some(Step::Write { mode, .. }) = plan.steps.steps.last_mut() {
+        *mode = Some(new);
+    }
+    let back = plan.inverse.as_mut().and_then(|it| it.steps.first_mut());
+    if let Some(Step::Write { mode, .. }) = back {
+        *mode = old;
+    }
+}
+
 /// The plans of all entries as one.
 struct Whole {
     changes: Vec<bailiwick::Change>,
@@ -335,7 +391,7 @@ impl Whole {
             inverse,
             ..
         } = plan;
-        // A file that has the content already.
+        // A file that has the content and the permissions already.
         if changes.is_empty() {
             return;
         }
@@ -348,7 +404,10 @@ impl Whole {
             .collect();
         let is_repeated = |step: &Step| match step {
             Step::MakeDirectory { path, .. } | Step::Remove { path, .. } => repeated.contains(path),
-            Step::Write { .. } | Step::Transfer { .. } => false,
+            Step::Write { .. }
+            | Step::SetMode { .. }
+            | Step::MakeLink { .. }
+            | Step::Transfer { .. } => false,
         };
         let made = steps.iter().filter_map(Step::created_directory);
         self.made.extend(made.cloned());

@@ -11,12 +11,17 @@ const ACCESS: &[u8] = b"system.posix_acl_access";
 /// Maximum size of an attribute value or list in Linux.
 const MAX_ATTRIBUTE: usize = 64 << 10;
 
-/// Copies what the system permits: group permissions only with the group, and never set-id bits.
-pub(super) fn ownership_and_attributes(old: &File, new: &OwnedFd) -> Result<(), Errno> {
+/// Copies what the system permits: group permissions only with the group, and never set-id bits. `mode` replaces the old
+/// mode.
+pub(super) fn ownership_and_attributes(
+    old: &File,
+    new: &OwnedFd,
+    mode: Option<u32>,
+) -> Result<(), Errno> {
     let was = sys::fstat(old)?;
     let is = sys::fstat(new)?;
     let (uid, gid) = (Uid::from_raw(was.st_uid), Gid::from_raw(was.st_gid));
-    let mut mode = was.st_mode & 0o777;
+    let mut mode = mode.unwrap_or(was.st_mode) & 0o777;
     if (was.st_uid, was.st_gid) != (is.st_uid, is.st_gid)
         && sys::fchown(new, Some(uid), Some(gid)).is_err()
         && was.st_gid != is.st_gid

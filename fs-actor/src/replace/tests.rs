@@ -37,7 +37,7 @@ fn replace(
 ) -> Result<Durability, ReplaceError> {
     let (dir, old) = (open(dir), open(&dir.join(name)));
     let was = Meta::of(&old)?;
-    let staged = StagedFile::in_place_of(dir.as_fd(), bytes, &old)?;
+    let staged = StagedFile::in_place_of(dir.as_fd(), bytes, &old, None)?;
     let _lock = DirLock::acquire(dir.as_fd())?;
     staged.replace(name, &old, &was, requested)
 }
@@ -156,7 +156,7 @@ fn changed_file_is_not_replaced() {
             fs::write(&file, "old").unwrap();
             let (dir, old) = (open(temp.path()), open(&file));
             let was = Meta::of(&old).unwrap();
-            let staged = StagedFile::in_place_of(dir.as_fd(), b"new", &old).unwrap();
+            let staged = StagedFile::in_place_of(dir.as_fd(), b"new", &old, None).unwrap();
             change();
             staged.replace("f", &old, &was, level)
         };
@@ -241,7 +241,7 @@ fn concurrent_read_modify_write_loses_no_update() {
         let mut text = String::new();
         old.read_to_string(&mut text).unwrap();
         let next = (text.parse::<usize>().unwrap() + 1).to_string();
-        let staged = StagedFile::in_place_of(dir.as_fd(), next.as_bytes(), &old)?;
+        let staged = StagedFile::in_place_of(dir.as_fd(), next.as_bytes(), &old, None)?;
         let _lock = DirLock::acquire(dir.as_fd())?;
         staged.replace("count", &old, &was, Durability::Visible)
     };

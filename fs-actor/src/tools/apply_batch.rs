@@ -297,6 +297,7 @@ impl WriteTool for ApplyBatch {
             rollback,
             inverse,
             changes,
+            resources,
             cost,
         } = sequenced;
         check_size(permit, cost.bytes, inverse.as_deref())?;
@@ -312,7 +313,7 @@ impl WriteTool for ApplyBatch {
         };
         Ok(Plan {
             changes,
-            resources: Vec::new(),
+            resources,
             reply: reply::reply(output),
             cost,
             steps: BatchSteps {

@@ -173,7 +173,7 @@ pub(crate) fn plan(
         }),
         repository::require(permit, &steps, &inspected.items),
     ])?;
-    let read = |path: &VirtualPath| target::read_old(permit, path).ok().flatten()?.bytes;
+    let read = |path: &VirtualPath, meta: &Meta| target::restorable(permit, path, meta.kind);
     let inverse = restore(&path, &meta, &inspected, read);
     let (before, described) = executor.describe(permit, &path, &inspected)?;
     let reached = executor.reached();
@@ -219,6 +219,7 @@ pub(super) fn not_empty(path: &VirtualPath, shown: bool) -> CallError {
 fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     match inverse {
         Some([Step::Write { content, .. }]) => diff::of_bytes(content, b""),
+        Some([Step::MakeLink { .. }]) => FileDiff::default(),
         Some(_) | None => FileDiff {
             large: true,
             ..FileDiff::default()
@@ -226,22 +227,32 @@ fn removed_lines(inverse: Option<&[Step]>) -> FileDiff {
     }
 }
 
-/// Steps that restore everything, unless it is too large to keep. `read` returns the content of a file.
+/// Steps that restore everything, unless it is too large to keep. `read` returns the content of a file, or the target of
+/// a symbolic link.
 pub(crate) fn restore(
     path: &VirtualPath,
     meta: &Meta,
     inspected: &Inspected,
-    read: impl Fn(&VirtualPath) -> Option<Bytes>,
+    read: impl Fn(&VirtualPath, &Meta) -> Option<Bytes>,
 ) -> Option<Vec<Step>> {
     // If a file cannot be read again, there is no inverse; the deletion still checks the planned state.
     let write_back = |path: &VirtualPath, meta: &Meta| {
         Some(Step::Write {
             path: path.clone(),
-            content: read(path)?,
+            content: read(path, meta)?,
             existing: State::Absent,
             mode: Some(meta.mode & 0o777),
         })
     };
+    let link_back = |path: &VirtualPath, meta: &Meta| {
+        Some(Step::MakeLink {
+            path: path.clone(),
+            target: read(path, meta)?,
+        })
+    };
+    if let State::Link { .. } = inspected.state {
+        return link_back(path, meta).map(|step| vec![step]);
+    }
     if let State::File { .. } = inspected.state {
         return write_back(path, meta).map(|step| vec![step]);
     }
@@ -266,7 +277,8 @@ pub(crate) fn restore(
                 mode: Some(meta.mode & 0o777 | 0o700),
             }),
             Kind::File => write_back(path, meta),
-            Kind::Link | Kind::Special => None,
+            Kind::Link => link_back(path, meta),
+            Kind::Special => None,
         });
     steps.collect()
 }

@@ -343,6 +343,7 @@ fn plan(
         rollback,
         inverse,
         changes,
+        resources,
         cost,
     } = sequence.finish()?;
     let others = entries.iter().filter(|entry| !chosen.contains(&entry.id));
@@ -368,7 +369,7 @@ fn plan(
     };
     Ok(Plan {
         changes,
-        resources: Vec::new(),
+        resources,
         reply: Reply::text(text, output),
         cost,
         steps,

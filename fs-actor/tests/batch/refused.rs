@@ -211,8 +211,8 @@ async fn batch_that_the_journal_cannot_keep_is_refused() {
 #[tokio::test]
 async fn operation_that_cannot_be_rolled_back_is_refused() {
     let world = World::new().await;
-    link("../a", &world.at("r/d/link"));
-    for path in ["/r/d", "/r/d/link"] {
+    let _socket = std::os::unix::net::UnixListener::bind(world.at("r/d/socket")).unwrap();
+    for path in ["/r/d", "/r/d/socket"] {
         let delete = json!({"tool": "delete", "path": path, "recursive": true});
         let error = world.refused(json!([write("/r/x", "x"), delete])).await;
         assert_eq!(error.code(), Code::TooLarge, "{path}");
@@ -222,13 +222,20 @@ async fn operation_that_cannot_be_rolled_back_is_refused() {
         );
         assert!(error.message().contains("could not be restored"), "{error}");
     }
-    // A link moves with its directory.
+    // A socket moves with its directory, and a link can be restored.
+    link("../a", &world.at("r/link"));
     let moved = json!({"tool": "move", "from": "/r/d", "to": "/r/moved"});
+    let deleted = json!({"tool": "delete", "path": "/r/link"});
     world
-        .batch(json!([write("/r/x", "x"), moved]))
+        .batch(json!([write("/r/x", "x"), moved, deleted]))
         .await
         .unwrap();
-    assert!(world.at("r/moved/link").is_symlink());
+    assert!(world.at("r/moved/socket").exists());
+    world.undo().await;
+    assert_eq!(
+        fs::read_link(world.at("r/link")).unwrap().to_str(),
+        Some("../a")
+    );
 }
 
 #[tokio::test]

@@ -127,8 +127,9 @@ impl Commands {
     /// A command in the mode `overlay` runs on a view of the roots: it can change what its worker may change at all, with
     /// or without a question, and nothing changes in the roots. The reply lists the changes. A call of `apply_changes`
     /// applies them, or some of them: the policy judges every file, a person sees all diffs in one question, and what
-    /// somebody else has changed since the command started is not overwritten. Symbolic links, changes of permissions and of
-    /// extended attributes are not applied; the reply names them. A hard link becomes a copy.
+    /// somebody else has changed since the command started is not overwritten. New symbolic links, changed permissions of
+    /// directories, set-id and sticky bits, and extended attributes are not applied; the reply names them. A hard link becomes
+    /// a copy. Both names of a moved file are applied, or none.
     ///
     /// The changes of the last 16 commands of each worker are kept in memory, with at most 256 MiB for each worker and 1 GiB
     /// in all. Changes of another worker are dropped for them only if they are older than an hour; otherwise the new ones are

@@ -3,6 +3,7 @@
 mod apply;
 mod collect;
 mod directories;
+mod moves;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -32,8 +33,10 @@ const KEPT_FOR: Duration = Duration::from_secs(3600);
 pub enum ChangeKind {
     /// A file was created.
     Created,
-    /// The content of a file was changed.
+    /// The content of a file was changed, and possibly its permissions.
     Changed,
+    /// The permissions of a file were changed.
+    Permissions,
     /// A file, or a directory with its contents, was deleted.
     Deleted,
     /// A directory was created.
@@ -45,6 +48,7 @@ impl std::fmt::Display for ChangeKind {
         f.write_str(match self {
             Self::Created => "created",
             Self::Changed => "changed",
+            Self::Permissions => "changed permissions of",
             Self::Deleted => "deleted",
             Self::DirectoryCreated => "created directory",
         })
@@ -60,8 +64,8 @@ pub(crate) struct KeptChange {
     pub(crate) is_directory: bool,
     /// Length of a file.
     pub(crate) bytes: u64,
-    /// Whether a created file can be executed.
-    executable: bool,
+    /// The permission bits of what was created, and new bits of an existing file.
+    mode: Option<u32>,
     /// The path of the content in the directory of all changes.
     stored: String,
     /// The directories at and above the path before the command ran.
@@ -69,11 +73,17 @@ pub(crate) struct KeptChange {
 }
 
 impl KeptChange {
+    /// The new permission bits of an existing file, if they change.
+    pub(crate) fn changed_mode(&self) -> Option<u32> {
+        let existed = matches!(self.kind, ChangeKind::Changed | ChangeKind::Permissions);
+        self.mode.filter(|_| existed)
+    }
+
     /// What a call must be allowed to do to apply it.
     pub(crate) fn need(&self) -> Scope {
         let operation = match self.kind {
             ChangeKind::Created | ChangeKind::DirectoryCreated => Operation::Create,
-            ChangeKind::Changed => Operation::Change,
+            ChangeKind::Changed | ChangeKind::Permissions => Operation::Change,
             ChangeKind::Deleted => Operation::Delete,
         };
         let need = Scope::doing(operation, self.path.clone());

@@ -67,8 +67,11 @@ pub struct ChangedFile {
     pub path: String,
     /// What the command did.
     pub change: ChangeKind,
-    /// Its length in bytes; 0 for a deletion or a directory.
+    /// Its length in bytes; 0 for a deletion, changed permissions or a directory.
     pub bytes: u64,
+    /// The new permission bits of an existing file in octal, such as `755`, if they change.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 impl CommandChanges {
@@ -78,6 +81,7 @@ impl CommandChanges {
             path: change.path.to_string(),
             change: change.kind,
             bytes: change.bytes,
+            mode: change.changed_mode().map(|mode| format!("{mode:o}")),
         });
         let dropped_total = dropped.len();
         dropped.truncate(MAX_LISTED);
@@ -106,6 +110,9 @@ impl CommandChanges {
         );
         for file in &self.files {
             text.push_str(&format!("\n{} {}", file.change, escape(&file.path)));
+            if let Some(mode) = &file.mode {
+                text.push_str(&format!(" (mode {mode})"));
+            }
         }
         if self.total > self.files.len() {
             text.push_str(&format!("\nand {} more", self.total - self.files.len()));

@@ -55,7 +55,7 @@ pub struct ApplyArgs {
 pub struct AppliedChanges {
     /// Number of files created.
     pub created: usize,
-    /// Number of files changed.
+    /// Number of files whose content or permissions were changed.
     pub changed: usize,
     /// Number of files, and of directories with their contents, deleted.
     pub deleted: usize,
@@ -135,14 +135,20 @@ impl WriteTool for ApplyChanges {
             let state = match change.kind {
                 ChangeKind::Created | ChangeKind::Changed => NewState::File {
                     content: content(&job.kept, change)?,
-                    executable: change.executable,
+                    mode: change.mode,
                 },
-                ChangeKind::DirectoryCreated => NewState::Directory,
+                ChangeKind::Permissions => NewState::Permissions {
+                    mode: change.mode.unwrap_or_default(),
+                },
+                ChangeKind::DirectoryCreated => NewState::Directory { mode: change.mode },
                 ChangeKind::Deleted => NewState::Absent {
                     recursive: change.is_directory,
                 },
             };
-            let existed = matches!(change.kind, ChangeKind::Changed | ChangeKind::Deleted);
+            let existed = match change.kind {
+                ChangeKind::Changed | ChangeKind::Permissions | ChangeKind::Deleted => true,
+                ChangeKind::Created | ChangeKind::DirectoryCreated => false,
+            };
             let entry = NewEntry::new(change.path.clone(), state, job.kept.began);
             let entry = entry.directories(change.directories.clone());
             entries.push(entry.existed(existed));

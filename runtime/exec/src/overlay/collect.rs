@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::directories::{changed_at, identity};
+use super::moves::{Moves, is_copy};
 use super::{ChangeKind, Directories, DroppedChange, Identity, KeptChange, KeptChanges};
 
 /// Maximum number of changes of a command.
@@ -28,22 +29,24 @@ const FILE: OFlags = OFlags::NOFOLLOW
     .union(OFlags::CLOEXEC);
 /// Maximum size of the names of extended attributes of a file, and of a value; that of Linux.
 const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
-/// The bits of a mode that a command can change.
-const PERMISSION_BITS: u32 = 0o1777;
+/// The bits of a mode that are applied.
+const PERMISSIONS_APPLIED: u32 = 0o777;
+/// The sticky bit, which a command can set, too.
+const STICKY: u32 = 0o1000;
 /// How much of a file is compared at a time.
 const CHUNK: usize = 64 << 10;
 /// Attribute of a directory that replaces the one of the root.
 const OPAQUE: &str = "user.overlay.opaque";
-
-/// Attribute of an entry that was copied from the root before it was changed.
-const ORIGIN: &str = "user.overlay.origin";
 
 /// Why changes are dropped.
 const DENIED: &str = "you may not change it";
 const MEANWHILE: &str = "it was changed by somebody else while the command ran";
 const KIND: &str = "it replaces an entry of another kind";
 const MOVED: &str = "it was moved or linked while somebody else changed its directory";
-const PERMISSIONS: &str = "changed permissions are not applied";
+const HALF: &str = "it was moved, or may have been, and its other name cannot be applied";
+const PERMISSIONS: &str = "changed permissions of a directory, and special bits, are not applied";
+const LINKED: &str =
+    "its permissions are not applied, since it has other hard links, which would change, too";
 const ATTRIBUTES: &str = "changed extended attributes and access lists are not applied";
 const SPECIAL: &str = "only files and directories can be applied";
 const NOT_TEXT: &str =
@@ -70,6 +73,7 @@ pub(crate) fn collect(
         above: Vec::new(),
         changes: Vec::new(),
         dropped: Vec::new(),
+        moves: Moves::new(directories.began()),
     };
     for (number, (path, shown)) in overlays.iter().enumerate() {
         let stored = format!("{number}/upper");
@@ -85,6 +89,7 @@ pub(crate) fn collect(
             return Ok((None, vec![dropped]));
         }
     }
+    collector.drop_halves_of_moves()?;
     let Collector {
         mut changes,
         dropped,
@@ -134,6 +139,7 @@ struct Collector<'p> {
     above: Vec<(VirtualPath, Stat)>,
     changes: Vec<KeptChange>,
     dropped: Vec<DroppedChange>,
+    moves: Moves,
 }
 
 impl Collector<'_> {
@@ -210,11 +216,13 @@ impl Collector<'_> {
             let text = name.to_str().ok();
             let inner = text.and_then(|name| Some((name, path.join(name).ok()?)));
             let Some((name, inner)) = inner.filter(|_| depth < MAX_DEPTH) else {
+                self.moves.note_dropped(upper, name.to_bytes());
                 self.drop_change(path, NOT_TEXT);
                 continue;
             };
             let stored = format!("{stored}/{name}");
             if !is_same {
+                self.moves.note_dropped(upper, entry.file_name().to_bytes());
                 self.drop_change(&inner, MEANWHILE);
                 continue;
             }
@@ -243,6 +251,7 @@ impl Collector<'_> {
         };
         match (kind(&stat), entry.before.as_ref().map(kind)) {
             (FileType::RegularFile, _) if stat.st_mode & 0o400 == 0 => {
+                self.moves.note_dropped(upper, name.as_bytes());
                 self.drop_change(path, UNREADABLE);
             }
             (FileType::RegularFile, None | Some(FileType::RegularFile)) => {
@@ -254,7 +263,7 @@ impl Collector<'_> {
             (FileType::CharacterDevice, old) if stat.st_rdev == 0 => {
                 if let Some(old) = old {
                     let change = self.change(&entry, ChangeKind::Deleted, old.is_dir());
-                    self.add(change, entry.before.as_ref());
+                    self.add_deletion(change, entry.before.as_ref());
                 }
             }
             (FileType::Symlink, Some(FileType::Symlink)) => {
@@ -262,7 +271,10 @@ impl Collector<'_> {
                     self.drop_change(path, SPECIAL);
                 }
             }
-            (FileType::RegularFile | FileType::Directory, Some(_)) => self.drop_change(path, KIND),
+            (FileType::RegularFile | FileType::Directory, Some(_)) => {
+                self.moves.note_dropped(upper, name.as_bytes());
+                self.drop_change(path, KIND);
+            }
             _ => self.drop_change(path, SPECIAL),
         }
         Ok(true)
@@ -278,18 +290,19 @@ impl Collector<'_> {
         let path = entry.path;
         let file = match rustix::fs::openat(upper, name, FILE, Mode::empty()) {
             Err(Errno::ACCESS) => {
+                self.moves.note_dropped(upper, name.as_bytes());
                 self.drop_change(path, UNREADABLE);
                 return Ok(());
             }
             opened => opened.map_err(|error| unreadable(path, error))?,
         };
+        self.moves
+            .note_file(path, (&file, &entry.stat), entry.before.as_ref());
         let Some(before) = &entry.before else {
             if is_copy(&file) && self.is_directory_changed(path) {
                 self.drop_change(path, MOVED);
-            } else if self.add(self.change(entry, ChangeKind::Created, false), None)
-                && !attributes(&file).is_empty()
-            {
-                self.drop_change(path, ATTRIBUTES);
+            } else if self.add(self.change(entry, ChangeKind::Created, false), None) {
+                self.drop_created_metadata(entry, &file, 0);
             }
             return Ok(());
         };
@@ -303,9 +316,26 @@ impl Collector<'_> {
             Some(old) if before.st_size == entry.stat.st_size => self.is_equal(path, old, &file)?,
             _ => false,
         };
-        let change = || self.change(entry, ChangeKind::Changed, false);
-        if is_same || self.add(change(), Some(before)) {
-            self.drop_metadata(entry, before, old.as_ref(), &file);
+        let changed = entry.stat.st_mode ^ before.st_mode;
+        let is_mode_changed = changed & PERMISSIONS_APPLIED != 0;
+        let is_added = if !is_same {
+            let mut change = self.change(entry, ChangeKind::Changed, false);
+            change.mode = change.mode.filter(|_| is_mode_changed);
+            self.add(change, Some(before))
+        } else if is_mode_changed && before.st_nlink > 1 {
+            self.drop_change(path, LINKED);
+            true
+        } else if is_mode_changed && before.st_mode & !PERMISSIONS_APPLIED & 0o7777 != 0 {
+            self.drop_change(path, PERMISSIONS);
+            true
+        } else if is_mode_changed {
+            let change = self.change(entry, ChangeKind::Permissions, false);
+            self.add(change, Some(before))
+        } else {
+            true
+        };
+        if is_added {
+            self.drop_metadata(entry, changed & STICKY, old.as_ref(), &file);
         }
         Ok(())
     }
@@ -320,6 +350,7 @@ impl Collector<'_> {
         let Entry { path, stored, .. } = *entry;
         let inner = match rustix::fs::openat(upper, name, DIRECTORY, Mode::empty()) {
             Err(Errno::ACCESS) => {
+                self.moves.note_dropped(upper, name.as_bytes());
                 self.drop_change(path, UNREADABLE);
                 return Ok(true);
             }
@@ -332,8 +363,8 @@ impl Collector<'_> {
                 self.drop_change(path, MEANWHILE);
             } else {
                 let change = self.change(entry, ChangeKind::DirectoryCreated, true);
-                if self.add(change, None) && !attributes(&inner).is_empty() {
-                    self.drop_change(path, ATTRIBUTES);
+                if self.add(change, None) {
+                    self.drop_created_metadata(entry, &inner, 0o700);
                 }
             }
             return self.add_entries(inner.as_fd(), path, stored, (depth + 1, !was_deleted));
@@ -341,7 +372,8 @@ impl Collector<'_> {
         let is_same = self.is_same(path, &now);
         if is_same {
             let old = self.open(path, DIRECTORY).ok().flatten();
-            self.drop_metadata(entry, &now, old.as_ref(), &inner);
+            let changed = (entry.stat.st_mode ^ now.st_mode) & (PERMISSIONS_APPLIED | STICKY);
+            self.drop_metadata(entry, changed, old.as_ref(), &inner);
         }
         self.above.push((path.clone(), now));
         let listed =
@@ -351,15 +383,26 @@ impl Collector<'_> {
         Ok(listed)
     }
 
-    /// Drops changes of permissions and attributes.
+    /// Drops the special bits and attributes of a new entry, and permissions that lack one of the bits `least`.
+    fn drop_created_metadata(&mut self, entry: &Entry<'_>, new: &OwnedFd, least: u32) {
+        let mode = entry.stat.st_mode & 0o7777;
+        if mode & !PERMISSIONS_APPLIED != 0 || mode & least != least {
+            self.drop_change(entry.path, PERMISSIONS);
+        }
+        if !attributes(new).is_empty() {
+            self.drop_change(entry.path, ATTRIBUTES);
+        }
+    }
+
+    /// Drops the `changed` bits of the mode that are not applied, and changed attributes.
     fn drop_metadata(
         &mut self,
         entry: &Entry<'_>,
-        before: &Stat,
+        changed: u32,
         old: Option<&OwnedFd>,
         new: &OwnedFd,
     ) {
-        if (entry.stat.st_mode ^ before.st_mode) & PERMISSION_BITS != 0 {
+        if changed != 0 {
             self.drop_change(entry.path, PERMISSIONS);
         }
         if old.is_some_and(|old| attributes(old) != attributes(new)) {
@@ -425,7 +468,7 @@ impl Collector<'_> {
                 .filter(|_| is_directory)
                 .map(|stat| (entry.path.clone(), identity(stat))),
         );
-        let has_content = !is_directory && kind != ChangeKind::Deleted;
+        let has_content = matches!(kind, ChangeKind::Created | ChangeKind::Changed);
         KeptChange {
             path: entry.path.clone(),
             kind,
@@ -435,7 +478,7 @@ impl Collector<'_> {
             } else {
                 0
             },
-            executable: entry.stat.st_mode & 0o111 != 0,
+            mode: (kind != ChangeKind::Deleted).then_some(entry.stat.st_mode & PERMISSIONS_APPLIED),
             stored: entry.stored.to_owned(),
             directories,
         }
@@ -452,6 +495,31 @@ impl Collector<'_> {
             return true;
         }
         false
+    }
+
+    /// Adds a deletion as [`Collector::add`].
+    fn add_deletion(&mut self, change: KeptChange, before: Option<&Stat>) {
+        if let Some(before) = before {
+            self.moves.note_removed(&change.path, before);
+        }
+        self.add(change, before);
+    }
+
+    /// Drops deletions of files whose new names were dropped, and new names of files whose deletions were dropped.
+    fn drop_halves_of_moves(&mut self) -> Result<(), CallError> {
+        let kept: BTreeSet<VirtualPath> = self
+            .changes
+            .iter()
+            .map(|change| change.path.clone())
+            .collect();
+        let halves = self
+            .moves
+            .halves(&kept, |path| self.open(path, DIRECTORY))?;
+        self.changes.retain(|change| !halves.contains(&change.path));
+        for path in &halves {
+            self.drop_change(path, HALF);
+        }
+        Ok(())
     }
 
     /// Adds the deletion of the entries that a new directory at the same path does not have; `false` if there are too many
@@ -497,10 +565,10 @@ impl Collector<'_> {
                 kind: ChangeKind::Deleted,
                 is_directory,
                 bytes: 0,
-                executable: false,
+                mode: None,
                 stored: String::new(),
             };
-            self.add(change, Some(&before));
+            self.add_deletion(change, Some(&before));
         }
         Ok(true)
     }
@@ -532,13 +600,6 @@ impl Collector<'_> {
             Err(error) => Err(unreadable(path, error)),
         }
     }
-}
-
-/// Whether a file or directory was copied from the root, and not created by the command. A copied file may have been moved
-/// or linked since.
-fn is_copy(file: &OwnedFd) -> bool {
-    let mut none: [u8; 0] = [];
-    rustix::fs::fgetxattr(file, ORIGIN, &mut none).is_ok()
 }
 
 /// The extended attributes and access lists that programs set.

@@ -61,16 +61,39 @@ const fn case(
 const CASES: &[Case] = &[
     case("nothing", "true", &[], &[]),
     case("time only", "touch a d link", &[], &[]),
-    case("file mode", "chmod +x a", &[], &["a"]),
-    case("file mode taken", "chmod -x run", &[], &["run"]),
+    case("file mode", "chmod +x a", &["a"], &[]),
+    case("file mode taken", "chmod -x run", &["run"], &[]),
+    case("private file mode", "chmod 600 a", &["a"], &[]),
+    case("sticky file", "chmod +t a", &[], &["a"]),
+    case(
+        "created with modes",
+        "umask 077; echo x > n; mkdir m; echo x > m/n; echo x > o; chmod 640 o; echo x > p; chmod 755 p",
+        &["m", "m/n", "n", "o", "p"],
+        &[],
+    ),
+    case(
+        "directory that its owner cannot change",
+        "mkdir n; echo x > n/m; chmod 500 n",
+        &["n", "n/m"],
+        &["n"],
+    ),
+    case(
+        "set-id bits",
+        "chmod u+s a; chmod 2755 b; echo x > n; chmod 4755 n",
+        &["n"],
+        &[],
+    ),
+    case("moved with mode", "mv a n; chmod 600 n", &["a", "n"], &[]),
+    case("link deleted", "rm link", &["link"], &[]),
+    case(
+        "link and files deleted",
+        "rm link a; rm -r d",
+        &["a", "d", "link"],
+        &[],
+    ),
     case("file mode and back", "chmod +x a; chmod -x a", &[], &[]),
     case("directory mode", "chmod 700 d", &[], &["d"]),
-    case(
-        "mode and content",
-        "chmod +x a; echo x >> a",
-        &["a"],
-        &["a"],
-    ),
+    case("mode and content", "chmod +x a; echo x >> a", &["a"], &[]),
     case("root mode", "chmod 701 .", &[], &[""]),
     case("unreadable", "chmod 000 a", &[], &["a"]),
     case("content", "echo x >> a; echo x >> run", &["a", "run"], &[]),
@@ -301,6 +324,14 @@ async fn check(case: &'static Case) {
             "{name}"
         );
         stage.worker.call("undo", json!({})).await.unwrap();
+        assert_eq!(stage.tree(), first, "{name}: undone");
+        stage.worker.call("redo", json!({})).await.unwrap();
+        assert_eq!(
+            without_dropped(&stage.tree()),
+            without_dropped(&left),
+            "{name}: redone"
+        );
+        stage.worker.call("undo", json!({})).await.unwrap();
     } else {
         assert_eq!(without_dropped(&first), without_dropped(&left), "{name}");
     }
@@ -308,17 +339,61 @@ async fn check(case: &'static Case) {
 }
 
 #[tokio::test]
-async fn deleted_link_is_applied_and_cannot_be_undone() {
+async fn deleted_links_are_restored_with_their_targets() {
+    use std::os::unix::ffi::OsStrExt as _;
     let stage = Stage::new().await;
-    let (changes, left) = stage.run("rm link").await;
+    let target = std::ffi::OsStr::from_bytes(b"/nowhere/\xff\n");
+    let inner = stage.root.path().join("d/inner");
+    std::os::unix::fs::symlink(target, &inner).unwrap();
+    let changes = stage.run("rm -r link d").await.0;
     let listed = names(changes.files.iter().map(|file| file.path.as_str()));
-    assert_eq!(listed, BTreeSet::from(["link"]));
+    assert_eq!(listed, BTreeSet::from(["d", "link"]));
     apply(&stage.worker, json!({ "id": changes.id }))
         .await
         .unwrap();
-    assert_eq!(stage.tree(), left);
+    assert!(!inner.parent().unwrap().exists());
+    let undone = stage.worker.call("undo", json!({})).await.unwrap();
+    assert_eq!(fs::read_link(&inner).unwrap(), target);
+    assert_eq!(
+        fs::read_link(stage.root.path().join("link")).unwrap(),
+        Path::new("a")
+    );
+    let linked = undone.resources.iter().map(|change| &*change.summary);
+    assert!(linked.clone().any(|it| it == "symbolic link to `a`"));
+    // Another link at the path is not replaced, and nothing else is changed then.
+    stage.worker.call("redo", json!({})).await.unwrap();
+    std::os::unix::fs::symlink("b", stage.root.path().join("link")).unwrap();
     let refused = stage.worker.call("undo", json!({})).await.unwrap_err();
     assert_eq!(refused.code(), bailiwick::Code::Conflict);
+    assert!(!inner.parent().unwrap().exists());
+}
+
+#[tokio::test]
+async fn permissions_that_others_changed_are_not_restored() {
+    let stage = Stage::new().await;
+    let mode = |mode| fs::Permissions::from_mode(mode);
+    let changes = stage.run("chmod 755 a").await.0;
+    apply(&stage.worker, json!({ "id": changes.id }))
+        .await
+        .unwrap();
+    fs::set_permissions(stage.root.path().join("a"), mode(0o700)).unwrap();
+    let refused = stage.worker.call("undo", json!({})).await.unwrap_err();
+    assert_eq!(refused.code(), bailiwick::Code::Conflict);
+    fs::set_permissions(stage.root.path().join("a"), mode(0o755)).unwrap();
+    stage.worker.call("undo", json!({})).await.unwrap();
+}
+
+#[tokio::test]
+async fn permissions_of_a_file_with_other_links_are_not_changed() {
+    let stage = Stage::new().await;
+    let outside = tempfile::tempdir_in(stage.root.path().parent().unwrap()).unwrap();
+    fs::hard_link(stage.root.path().join("a"), outside.path().join("a")).unwrap();
+    let (changes, _) = stage.run("chmod 777 a").await;
+    assert_eq!(changes.total, 0, "{changes:?}");
+    assert_eq!(
+        names(changes.dropped.iter().map(|one| one.path.as_str())),
+        BTreeSet::from(["a"])
+    );
 }
 
 #[tokio::test]
@@ -344,16 +419,35 @@ except OSError: pass";
 }
 
 #[tokio::test]
-async fn reply_about_permissions_names_the_file_and_the_reason() {
+async fn reply_and_question_say_how_permissions_change() {
     let stage = Stage::new().await;
-    let argv = ["sh", "-c", "chmod +x a"];
+    let script = "chmod 755 a; chmod 600 b; echo x >> b; echo x > n; chmod 640 n; chmod 700 d";
+    let argv = ["sh", "-c", script];
     let arguments = json!({ "argv": argv, "cwd": "/repo", "mode": "overlay" });
     let outcome = stage.worker.call("run_command", arguments).await.unwrap();
     let text = outcome.text();
-    assert!(
-        text.contains("/repo/a: changed permissions are not applied"),
-        "{text}"
-    );
+    for line in [
+        "changed permissions of /repo/a (mode 755)",
+        "changed /repo/b (mode 600)",
+        "/repo/d: changed permissions of a directory",
+    ] {
+        assert!(text.contains(line), "{text}");
+    }
+    let output = outcome.output::<bailiwick_exec::CommandOutput>().unwrap();
+    let id = output.changes.as_ref().unwrap().id.clone();
+    let preview = stage.worker.preview("apply_changes", json!({ "id": id }));
+    let preview = preview.await.unwrap();
+    let shown: Vec<_> = preview
+        .resources
+        .iter()
+        .map(|change| (change.resource.as_str(), change.summary.as_str()))
+        .collect();
+    let expected = [
+        ("/repo/a", "mode 644 -> 755"),
+        ("/repo/b", "mode 644 -> 600"),
+        ("/repo/n", "mode 640"),
+    ];
+    assert_eq!(shown, expected);
 }
 
 #[tokio::test]

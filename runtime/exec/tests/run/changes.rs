@@ -460,8 +460,215 @@ async fn file_that_is_moved_while_others_change_its_directory_is_reported() {
         .iter()
         .map(|file| file.path.as_str())
         .collect();
-    assert_eq!(kept, ["/repo/a", "/repo/old/m", "/repo/x"], "{changes:?}");
-    assert_eq!(changes.dropped[0].path, "/repo/n");
+    // The file has a name less than it had in the overlay, so it keeps its old one.
+    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    let mut dropped: Vec<_> = changes
+        .dropped
+        .iter()
+        .map(|one| one.path.as_str())
+        .collect();
+    dropped.sort_unstable();
+    assert_eq!(dropped, ["/repo/a", "/repo/n", "/repo/old/m"]);
+}
+
+#[tokio::test]
+async fn both_halves_of_a_move_are_applied_or_none() {
+    // What is moved, which file others write meanwhile, and what is kept.
+    for (script, written, kept) in [
+        ("mv a n", None, &["/repo/a", "/repo/n", "/repo/x"] as &[_]),
+        ("mv a n", Some("y"), &["/repo/x"]),
+        ("mv a n", Some("a"), &["/repo/x"]),
+        (
+            "mv a n; echo z >> n",
+            None,
+            &["/repo/a", "/repo/n", "/repo/x"],
+        ),
+        ("mv a n; echo z >> n", Some("y"), &["/repo/x"]),
+        ("mv a n.env", None, &["/repo/x"]),
+        ("mv a link", None, &["/repo/x"]),
+        ("mv a $(printf 'n\\377')", None, &["/repo/x"]),
+        ("mkdir $(printf 'n\\377'); mv a n*/a", None, &["/repo/x"]),
+        ("mv old/b n.env; rm -r old", None, &["/repo/x"]),
+        (
+            "mv old/b n; rm -r old",
+            None,
+            &["/repo/n", "/repo/old", "/repo/x"],
+        ),
+        ("mv a n; rm -r gone", Some("y"), &["/repo/gone", "/repo/x"]),
+        ("mv a old/b", None, &["/repo/a", "/repo/old/b", "/repo/x"]),
+        ("mv a old/b", Some("old/b"), &["/repo/x"]),
+        (
+            "echo z > a; rm old/b",
+            Some("y"),
+            &["/repo/a", "/repo/old/b", "/repo/x"],
+        ),
+    ] {
+        let stage = Stage::new().await;
+        std::os::unix::fs::symlink("a", stage.path("link")).unwrap();
+        fs::create_dir(stage.path("gone")).unwrap();
+        for name in ["a", "old/b", "gone/file"] {
+            fs::write(stage.path(name), name).unwrap();
+        }
+        let worker = stage.worker(asks().deny("write:file:/repo/n.env")).await;
+        let changes = meanwhile(&stage, &worker, &format!("{script}; echo x > x"), || {
+            if let Some(name) = written {
+                fs::write(stage.path(name), "theirs").unwrap();
+            }
+        })
+        .await;
+        let listed: Vec<_> = changes
+            .files
+            .iter()
+            .map(|file| file.path.as_str())
+            .collect();
+        assert_eq!(listed, kept, "{script} {written:?}: {changes:?}");
+        apply(&worker, json!({ "id": changes.id })).await.unwrap();
+        let has_old_names = stage.path("a").exists() && stage.path("old/b").exists();
+        assert!(has_old_names || kept.len() > 1, "{script}");
+    }
+}
+
+#[tokio::test]
+async fn directory_that_becomes_a_link_while_the_command_runs_or_is_applied_is_not_followed() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("b"), "outside\n").unwrap();
+    let swap = |from: &Path| {
+        fs::rename(stage.path("old"), stage.path("older")).unwrap();
+        std::os::unix::fs::symlink(from, stage.path("old")).unwrap();
+    };
+    let back = || {
+        fs::remove_file(stage.path("old")).unwrap();
+        fs::rename(stage.path("older"), stage.path("old")).unwrap();
+    };
+    let script = "echo mine >> old/b; echo x > old/new; echo x > x";
+    let changes = meanwhile(&stage, &worker, script, || swap(outside.path())).await;
+    let kept: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    back();
+    let changes = apart(&worker, script).await;
+    assert_eq!(changes.total, 3, "{changes:?}");
+    swap(outside.path());
+    let refused = apply(&worker, json!({ "id": changes.id })).await;
+    assert_eq!(refused.unwrap_err().code(), Code::Conflict);
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    assert_eq!(
+        fs::read_to_string(outside.path().join("b")).unwrap(),
+        "outside\n"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_race_of_a_directory_and_a_link_writes_outside() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let outside = tempfile::tempdir().unwrap();
+    std::os::unix::fs::symlink(outside.path(), stage.path("link")).unwrap();
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let (old, link) = (stage.path("old"), stage.path("link"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            use rustix::fs::{CWD, RenameFlags, renameat_with};
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                renameat_with(CWD, &old, CWD, &link, RenameFlags::EXCHANGE).unwrap();
+            }
+        });
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for _ in 0..10 {
+                    let changes = apart(&worker, "echo x > old/new; rm -f old/b").await;
+                    // Either is right, depending on what the command and the call saw.
+                    let _ = apply(&worker, json!({ "id": changes.id.unwrap_or_default() })).await;
+                }
+            });
+        });
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn too_many_changes_are_dropped_as_a_whole() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let many = |count| format!("rm a; mkdir m; cd m; seq -f %g {count} | xargs touch");
+    let changes = apart(&worker, &many(5_100)).await;
+    assert_eq!((changes.total, changes.id), (0, None));
+    assert_eq!(changes.dropped_total, 1);
+    assert!(changes.dropped[0].reason.contains("5,000"));
+    assert_eq!(stage.text("a"), "text\n");
+    let changes = apart(&worker, &many(900)).await;
+    assert_eq!((changes.total, changes.dropped_total), (902, 0));
+}
+
+#[tokio::test]
+async fn names_that_no_rule_can_judge_are_dropped_and_not_shown_as_they_are() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let script = r"import os
+for name in [b'a\nb', b'c\x1b[2J', b'\xff', b'ok']: open(name, 'w').close()
+os.mkdir(b'd\n'); open(b'd\n/inner', 'w').close()";
+    let arguments = json!({ "argv": ["python3", "-c", script], "cwd": "/repo", "mode": "overlay" });
+    let outcome = worker.call("run_command", arguments).await.unwrap();
+    let output = outcome.output::<CommandOutput>().unwrap();
+    assert_eq!(output.exit_code, Some(0), "{output:?}");
+    let changes = output.changes.as_ref().unwrap();
+    let kept: Vec<_> = changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect();
+    assert_eq!(kept, ["/repo/ok"], "{changes:?}");
+    assert_eq!(changes.dropped_total, 4, "{changes:?}");
+    assert!(!outcome.text().contains('\x1b'));
+    apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    assert!(stage.path("ok").exists());
+}
+
+/// Changes a file while its question is open, and allows the question.
+struct ChangesFirst(std::path::PathBuf);
+
+impl Approver for ChangesFirst {
+    fn decide<'q>(&'q self, _: &'q Question) -> Deciding<'q> {
+        fs::write(&self.0, "theirs\n").unwrap();
+        Box::pin(std::future::ready(Answer::ONCE))
+    }
+
+    fn is_person(&self, _: &Answer) -> bool {
+        true
+    }
+}
+
+#[tokio::test]
+async fn file_that_changes_while_its_question_is_open_is_not_overwritten() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("a");
+    fs::write(&path, "text\n").unwrap();
+    let builder = Runtime::builder()
+        .root("repo", root.path())
+        .tools(commands().tools())
+        .allow("execute:command")
+        .approver(ChangesFirst(path.clone()));
+    let runtime = builder.build().await.unwrap().0;
+    let worker = worker(&runtime, asks()).await;
+    for script in [
+        "echo mine >> a; echo x > b",
+        "chmod 600 a; echo x > b",
+        "rm a; echo x > b",
+    ] {
+        fs::write(&path, "text\n").unwrap();
+        let changes = apart(&worker, script).await;
+        assert_eq!(changes.total, 2, "{script}");
+        let refused = apply(&worker, json!({ "id": changes.id })).await;
+        assert_eq!(refused.unwrap_err().code(), Code::StalePreview, "{script}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "theirs\n");
+        assert!(!root.path().join("b").exists(), "{script}");
+    }
 }
 
 #[tokio::test]
@@ -485,7 +692,7 @@ async fn reply_counts_what_was_applied() {
     let worker = stage.worker(asks()).await;
     let changes = apart(&worker, "chmod +x a; echo x > x").await;
     let applied = apply(&worker, json!({ "id": changes.id })).await.unwrap();
-    assert_eq!((applied.created, applied.changed), (1, 0));
+    assert_eq!((applied.created, applied.changed), (1, 1));
 }
 
 #[tokio::test]

@@ -14,9 +14,10 @@ use crate::changes::{apart, apply};
 use crate::commands::{commands, everything, worker};
 
 const FOLDER: &str = "BAILIWICK_KILL_MERGE_IN";
-/// Creates, changes and deletes files.
+/// Creates, changes and deletes files, changes permissions, and deletes links.
 const SCRIPT: &str = "mkdir new; for n in $(seq 100 399); do echo $n > new/$n; done
-    for n in $(seq 100 199); do echo more >> old/$n; done; rm old/2*";
+    for n in $(seq 100 199); do echo more >> old/$n; done; rm old/2*;
+    chmod 600 old/m*; rm old/l*";
 
 async fn runtime(folder: &Path) -> Runtime {
     let builder = Runtime::builder()
@@ -35,7 +36,7 @@ async fn process_to_be_killed() {
     let runtime = runtime(Path::new(&folder)).await;
     let worker = worker(&runtime, everything()).await;
     let changes = apart(&worker, SCRIPT).await;
-    assert_eq!((changes.total, changes.dropped_total), (501, 0));
+    assert_eq!((changes.total, changes.dropped_total), (601, 0));
     apply(&worker, json!({ "id": changes.id })).await.unwrap();
 }
 
@@ -48,12 +49,17 @@ fn start(folder: &Path) -> Child {
         .unwrap()
 }
 
-/// A folder with a root of 200 files.
+/// A folder with a root of 250 files and 50 links.
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir_all(folder.path().join("repo/old")).unwrap();
     for name in 100..300 {
         fs::write(folder.path().join(format!("repo/old/{name}")), "text\n").unwrap();
+    }
+    for name in 100..150 {
+        let old = folder.path().join("repo/old");
+        fs::write(old.join(format!("m{name}")), "text\n").unwrap();
+        std::os::unix::fs::symlink("m100", old.join(format!("l{name}"))).unwrap();
     }
     folder
 }
