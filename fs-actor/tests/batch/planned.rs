@@ -88,6 +88,39 @@ async fn preview_changes_nothing_and_is_what_is_applied() {
 }
 
 #[tokio::test]
+async fn batch_of_200_asked_changes_is_asked_about_once() {
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let limits = bailiwick::journal::JournalLimits::default();
+    let world = World::with(limits, policy, |builder| builder.approver(Deferred)).await;
+    let write = |n| json!({"tool": "write_file", "path": format!("/r/n{n}"), "content": "x\n"});
+    let writes: Vec<Value> = (0..200).map(write).collect();
+    let call = Call::new("apply_batch", json!({ "operations": writes }));
+    let CallProgress::Pending(pending) = world.worker.begin(call).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+    let request = &pending.question().request;
+    assert_eq!(request.needs.len(), 200);
+    assert_eq!(request.preview.as_ref().unwrap().changes.len(), 200);
+    let covers = request.offered().remove(0).covers;
+    assert!(covers.ends_with("; and 180 more"), "{covers}");
+    let question = pending.question().id;
+    world.grants.answer(question, Answer::ONCE).await.unwrap();
+    let CallProgress::Ended(outcome) = pending.resume().await.unwrap() else {
+        panic!("it was asked about again");
+    };
+    assert_eq!(outcome.changes.len(), 200);
+    assert_eq!(world.read("r/n199").unwrap(), "x\n");
+    // The answer has allowed exactly this batch.
+    let call = Call::new(
+        "apply_batch",
+        json!({ "operations": [write(0), write(200)] }),
+    );
+    let again = world.worker.begin(call).await;
+    assert!(matches!(again, Ok(CallProgress::Pending(_)) | Err(_)));
+    assert_eq!(world.read("r/n200"), None);
+}
+
+#[tokio::test]
 async fn one_question_describes_the_whole_batch() {
     let policy = Policy::new().allow("read:file").ask("write:file");
     let limits = bailiwick::journal::JournalLimits::default();

@@ -75,6 +75,23 @@ pub(crate) fn counted(count: u64, one: &str, several: &str) -> String {
     format!("{count} {noun}")
 }
 
+/// As [`listed`] for the first `most` texts, and how many more there are.
+#[must_use]
+pub(crate) fn listed_first(
+    texts: impl IntoIterator<Item = impl fmt::Display, IntoIter: ExactSizeIterator>,
+    between: &str,
+    most: usize,
+) -> String {
+    let texts = texts.into_iter();
+    let more = texts.len().saturating_sub(most);
+    let first = listed(texts.take(most), between);
+    if more == 0 {
+        first
+    } else {
+        format!("{first} and {more} more")
+    }
+}
+
 /// Returns texts as an escaped list on one line. Each text is quoted if there are several, or if a single text could be
 /// mistaken for several.
 ///

@@ -6,6 +6,9 @@ use super::{Lifetime, Request};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
 
+/// Maximum number of patterns in the sentence of a choice.
+const MOST_TEXTS: usize = 20;
+
 /// Breadth of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -129,6 +132,11 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     } else {
         ""
     };
+    let more = texts.len().saturating_sub(MOST_TEXTS);
+    texts.truncate(MOST_TEXTS);
+    if more > 0 {
+        texts.push(format!("and {more} more"));
+    }
     texts.join("; ") + kept
 }
 

@@ -17,12 +17,19 @@ use crate::permission::{
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
-use crate::text::{abbreviated, escape, listed};
+use crate::text::{abbreviated, escape, listed_first};
 use crate::tool::{Remote, Sentence};
 
-/// Maximum number of permissions in one question, and of bytes of their text. Each is shown in full.
+/// Maximum number of permissions in one question, and of bytes of their text, besides those of planned changes.
 const MOST_NEEDS: usize = 20;
 const MOST_NEED_BYTES: usize = 8 << 10;
+/// How many more there may be for each change that the plan shows.
+const NEEDS_OF_CHANGE: usize = 2;
+const NEED_BYTES_OF_CHANGE: usize = 256;
+/// Maximum number of changes for which there may be more.
+const MOST_CHANGES: usize = 1000;
+/// Maximum number of targets in a sentence.
+const MOST_TARGETS: usize = 20;
 /// Maximum number of characters of a sentence that a function of the tool returns.
 const MOST_SENTENCE: usize = 1024;
 
@@ -89,10 +96,28 @@ impl Shared {
 
     /// Rejects a call that requires approval if there is no approver, the call must not ask, or its needs do not fit
     /// into one question.
-    pub(super) fn may_ask(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
+    pub(super) fn may_ask(
+        &self,
+        waiting: &Step<Waiting>,
+        asks: Asks,
+        preview: Option<&Preview>,
+    ) -> Result<(), CallError> {
+        let changes = preview.map_or(0, |preview| preview.changes.len());
         match asks {
-            Asks::Wait | Asks::WaitAlone if self.core.asks => fits_one_question(waiting.asks()),
+            Asks::Wait | Asks::WaitAlone if self.core.asks => {
+                fits_one_question(waiting.asks(), changes)
+            }
             Asks::Wait | Asks::WaitAlone | Asks::Refuse => Err(waiting.scope_required()),
+        }
+    }
+
+    /// Rejects a call whose needs do not fit into one question, whatever its plan.
+    pub(super) fn may_plan(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
+        match asks {
+            Asks::Wait | Asks::WaitAlone if self.core.asks => {
+                fits_one_question(waiting.asks(), MOST_CHANGES)
+            }
+            Asks::Wait | Asks::WaitAlone | Asks::Refuse => Ok(()),
         }
     }
 
@@ -244,23 +269,26 @@ impl Shared {
         if targets.is_empty() {
             return title.to_owned();
         }
-        format!("{title}: {}", listed(targets, ", "))
+        format!("{title}: {}", listed_first(targets, ", ", MOST_TARGETS))
     }
 }
 
-/// Rejects needs that are too many or too long for one question.
-fn fits_one_question(needs: &[Scope]) -> Result<(), CallError> {
+/// Rejects needs that are too many or too long for one question, whose plan shows this many changes.
+fn fits_one_question(needs: &[Scope], changes: usize) -> Result<(), CallError> {
+    let changes = changes.min(MOST_CHANGES);
+    let most = MOST_NEEDS + NEEDS_OF_CHANGE * changes;
+    let most_bytes = MOST_NEED_BYTES + NEED_BYTES_OF_CHANGE * changes;
     let count = needs.len();
     let bytes = needs
         .iter()
         .map(|need| crate::text::escape(&need.to_string()).len());
     let bytes: usize = bytes.sum();
-    if count <= MOST_NEEDS && bytes <= MOST_NEED_BYTES {
+    if count <= most && bytes <= most_bytes {
         return Ok(());
     }
     let message = format!(
-        "this call needs {count} permissions ({bytes} bytes of text); a person is asked for at most {MOST_NEEDS} \
-         ({MOST_NEED_BYTES} bytes) at once. Name fewer or shorter paths in one call"
+        "this call needs {count} permissions ({bytes} bytes of text); a person is asked for at most {most} \
+         ({most_bytes} bytes) at once. Name fewer or shorter paths in one call"
     );
     Err(CallError::new(Code::TooLarge, message))
 }
@@ -307,14 +335,19 @@ mod tests {
             let need = |n| format!("read:file:{folders}/{n}").parse().unwrap();
             (0..count).map(need).collect()
         };
-        for (count, length, fits) in [
-            (20, 100, true),
-            (21, 100, false),
-            (2, 4000, true),
-            (3, 4000, false),
+        for (count, length, changes, fits) in [
+            (20, 100, 0, true),
+            (21, 100, 0, false),
+            (2, 4000, 0, true),
+            (3, 4000, 0, false),
+            (220, 100, 100, true),
+            (221, 100, 100, false),
+            (20, 4000, 100, false),
+            (2020, 100, 1000, true),
+            (2021, 100, 5000, false),
         ] {
-            let checked = fits_one_question(&needs(count, length));
-            assert_eq!(checked.is_ok(), fits, "{count} of {length}");
+            let checked = fits_one_question(&needs(count, length), changes);
+            assert_eq!(checked.is_ok(), fits, "{count} of {length} for {changes}");
         }
     }
 

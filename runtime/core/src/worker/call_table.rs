@@ -386,6 +386,11 @@ impl CallTable {
         if waiting.early_plan().is_none() {
             return self.question(id, waiting, None, caller);
         }
+        if caller.info.mode != Mode::Preview
+            && let Err(error) = self.shared.may_plan(&waiting, caller.asks)
+        {
+            return self.answer(id, caller, Err(error));
+        }
         match self.take_slot(id, &mut caller) {
             Ok(true) => self.enqueue_planning(id, waiting, caller),
             Ok(false) => self.store(id, Stage::Planning(waiting), caller),
@@ -430,7 +435,7 @@ impl CallTable {
         (caller.deadline_guard, caller.slot) = (None, None);
         let (plan, preview) = plan.unzip();
         let held = plan.as_ref().map_or(0, AnyPlan::weight);
-        let allowed = self.shared.may_ask(&waiting, caller.asks);
+        let allowed = self.shared.may_ask(&waiting, caller.asks, preview.as_ref());
         let asked = allowed.and_then(|()| caller.admitted.hold(held)).map(|()| {
             let (asks, question_tx) = (caller.asks, caller.question_tx.clone());
             self.shared

@@ -593,10 +593,10 @@ async fn no_race_of_a_directory_and_a_link_writes_outside() {
 }
 
 #[tokio::test]
-async fn too_many_changes_are_dropped_as_a_whole() {
+async fn many_changes_are_asked_about_once_and_too_many_are_dropped_as_a_whole() {
     let stage = Stage::new().await;
     let worker = stage.worker(asks()).await;
-    let many = |count| format!("rm a; mkdir m; cd m; seq -f %g {count} | xargs touch");
+    let many = |count| format!("rm -f a; mkdir m{count}; cd m{count}; seq {count} | xargs touch");
     let changes = apart(&worker, &many(5_100)).await;
     assert_eq!((changes.total, changes.id), (0, None));
     assert_eq!(changes.dropped_total, 1);
@@ -604,6 +604,19 @@ async fn too_many_changes_are_dropped_as_a_whole() {
     assert_eq!(stage.text("a"), "text\n");
     let changes = apart(&worker, &many(900)).await;
     assert_eq!((changes.total, changes.dropped_total), (902, 0));
+    // All of them are asked about in one question.
+    stage.person.take();
+    let applied = apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    assert_eq!((applied.created, applied.deleted), (900, 1));
+    let questions = stage.person.take();
+    let [question] = questions.as_slice() else {
+        panic!("{} questions", questions.len());
+    };
+    assert_eq!(question.len(), 902);
+    let changes = apart(&worker, &many(1_000)).await;
+    let refused = apply(&worker, json!({ "id": changes.id })).await;
+    assert_eq!(refused.unwrap_err().code(), Code::TooLarge);
+    assert_eq!(stage.person.take(), [] as [Seen; 0]);
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@
 //! | `ptrace`, `io_uring`, `bpf`, `keyctl`, `userfaultfd`, `TIOCSTI` | `forbidden_system_calls_fail` |
 //! | device nodes | `probes_find_no_hole` |
 //! | a link in place of a directory while changes are collected or applied | `directory_that_becomes_a_link_*`, `no_race_of_a_directory_and_a_link_writes_outside` |
-//! | huge trees, names that are not text | `too_many_changes_are_dropped_as_a_whole`, `names_that_no_rule_can_judge_*` |
+//! | huge trees, names that are not text | `many_changes_are_asked_about_once_*`, `names_that_no_rule_can_judge_*` |
 //! | a file that changes while its question is open | `file_that_changes_while_its_question_is_open_is_not_overwritten` |
 //! | a file in place of a directory, and the reverse; set-id bits and devices in kept changes | `applied_changes_make_the_tree_*` |
 //! | FIFOs and symbolic links in kept changes | `symbolic_links_of_a_command_are_dropped_and_fifos_cannot_be_created` |

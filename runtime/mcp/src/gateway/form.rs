@@ -28,6 +28,8 @@ const MAX_ENTRIES: usize = 10;
 const MAX_PATH: usize = 200;
 /// Maximum bytes of a choice; longer ones are not offered, since people could not read what they cover.
 const MAX_CHOICE: usize = 1000;
+/// Maximum number of needs; there are more only if a plan lists its changes.
+const MAX_NEEDS: usize = 20;
 /// Maximum characters of a note to the agent.
 const MAX_NOTE: usize = 500;
 
@@ -203,14 +205,7 @@ fn message(question: &Question) -> String {
         "Tool: {}",
         bailiwick::text::escape(request.tool.as_str())
     ));
-    line("Needs:".to_owned());
-    for need in &request.needs {
-        // Needs are few and bounded in length, so each is shown in full.
-        line(format!(
-            "  {}",
-            bailiwick::text::escape(&Coverage::of(need).sentence())
-        ));
-    }
+    show_needs(request, &mut line);
     if request.preview.is_none() && request.needs.iter().any(|need| need.verb() != Verb::Read) {
         line("No preview: what would change is not known before it is allowed.".to_owned());
     }
@@ -316,6 +311,19 @@ fn truncated(text: &str, max: usize) -> String {
     let more = text.chars().count() - max;
     let kept: String = text.chars().take(max).collect();
     format!("{kept}… ({more} more characters are not shown)")
+}
+
+/// Adds the first needs, each in full, and how many more there are.
+fn show_needs(request: &Request, mut line: impl FnMut(String)) {
+    line("Needs:".to_owned());
+    for need in request.needs.iter().take(MAX_NEEDS) {
+        let sentence = Coverage::of(need).sentence();
+        line(format!("  {}", bailiwick::text::escape(&sentence)));
+    }
+    let more = request.needs.len().saturating_sub(MAX_NEEDS);
+    if more > 0 {
+        line(format!("  ... and {more} more"));
+    }
 }
 
 /// Adds the changes of resources that are not files.
@@ -464,6 +472,20 @@ mod tests {
             assert!(message.contains(&format!("\n  read {path}\n")), "{need}");
         }
         assert!(message.contains("... and 95 more\n"), "{message}");
+    }
+
+    #[test]
+    fn form_counts_the_needs_of_a_large_plan() {
+        let mut question = question();
+        let needs = (0..1000).map(|n| format!("write:file:/r/{n}").parse().unwrap());
+        question.request.needs = needs.collect();
+        let ceiling = [bailiwick::scope::ScopePattern::ANY];
+        let needs = &question.request.needs;
+        question.request.choices = bailiwick::permission::choices(needs, &ceiling, &[], false);
+        let form = serde_json::to_string(&form(&question, FormKind::Connection).unwrap()).unwrap();
+        assert!(form.len() < 24 << 10, "{}", form.len());
+        let message = message(&question);
+        assert!(message.contains("/r/19\n  ... and 980 more\n"), "{message}");
     }
 
     #[test]
