@@ -11,7 +11,7 @@
 
 use std::fs;
 
-use bailiwick::effect::ExcludedHunks;
+use bailiwick::effect::ExcludedChange;
 use bailiwick::permission::{AuthorityError, Lifetime};
 use bailiwick::worker::{Admission, CallProgress};
 use bailiwick::{
@@ -91,9 +91,9 @@ impl Stage {
     }
 
     async fn answer(&self, pending: &PendingCall, hunks: &[usize]) -> Result<(), AuthorityError> {
-        let left_out = vec![ExcludedHunks {
+        let left_out = vec![ExcludedChange {
             path: VirtualPath::parse("/r/f", None).unwrap(),
-            hunks: hunks.to_vec(),
+            hunks: Some(hunks.to_vec()),
         }];
         let answer = Answer::Allow {
             patterns: Vec::new(),
@@ -151,9 +151,9 @@ async fn hunks_that_the_host_excludes_from_a_preview_are_not_applied() {
     let worker = stage.runtime.spawn(open).await.unwrap();
     let preview = worker.preview("edit_file", three_edits()).await.unwrap();
     let excluded = |hunks: &[usize]| {
-        [ExcludedHunks {
+        [ExcludedChange {
             path: VirtualPath::parse("/r/f", None).unwrap(),
-            hunks: hunks.to_vec(),
+            hunks: Some(hunks.to_vec()),
         }]
     };
     for invalid in [vec![3], vec![0, 1, 2]] {
@@ -171,9 +171,9 @@ async fn hunks_excluded_by_host_and_person_are_both_not_applied() {
     let stage = Stage::new().await;
     let preview = stage.worker.preview("edit_file", three_edits()).await;
     let mut call = preview.unwrap().call().unwrap();
-    call.meta.excluded_hunks = vec![ExcludedHunks {
+    call.meta.excluded = vec![ExcludedChange {
         path: VirtualPath::parse("/r/f", None).unwrap(),
-        hunks: vec![0],
+        hunks: Some(vec![0]),
     }];
     let CallProgress::Pending(pending) = stage.worker.begin(call).await.unwrap() else {
         panic!("nobody was asked");
@@ -200,7 +200,7 @@ async fn unknown_hunks_or_all_hunks_cannot_be_excluded() {
     for wrong in [&[3][..], &[0, 0], &[0, 1, 2]] {
         let refused = stage.answer(&pending, wrong).await;
         assert!(
-            matches!(refused, Err(AuthorityError::DoesNotFit)),
+            matches!(refused, Err(AuthorityError::Excluded(_))),
             "{wrong:?}"
         );
     }
@@ -257,7 +257,7 @@ async fn indivisible_change_cannot_be_approved_in_part() {
         .await;
     assert!(!pending.question().request.divisible);
     let refused = stage.answer(&pending, &[0]).await;
-    assert!(matches!(refused, Err(AuthorityError::DoesNotFit)));
+    assert!(matches!(refused, Err(AuthorityError::Excluded(_))));
     stage.answer(&pending, &[]).await.unwrap();
     outcome(pending).await;
     assert_eq!(stage.read(), "new\n");
@@ -267,9 +267,9 @@ async fn indivisible_change_cannot_be_approved_in_part() {
 async fn partial_approval_is_for_one_call_only() {
     let stage = Stage::new().await;
     let pending = stage.three().await;
-    let left_out = vec![ExcludedHunks {
+    let left_out = vec![ExcludedChange {
         path: VirtualPath::parse("/r/f", None).unwrap(),
-        hunks: vec![1],
+        hunks: Some(vec![1]),
     }];
     let answer = Answer::Allow {
         patterns: Vec::new(),

@@ -136,9 +136,14 @@ fn describe(answer: &Answer) -> String {
                 text += &format!(", everything in {}", listed(patterns, ", "));
             }
             for part in left_out {
-                let hunks = part.hunks.iter().map(|hunk| (hunk + 1).to_string());
-                let hunks = hunks.collect::<Vec<_>>().join(", ");
-                text += &format!(", without hunk {hunks} of {}", part.path);
+                text += &match &part.hunks {
+                    Some(hunks) => {
+                        let hunks = hunks.iter().map(|hunk| (hunk + 1).to_string());
+                        let hunks = hunks.collect::<Vec<_>>().join(", ");
+                        format!(", without hunk {hunks} of {}", part.path)
+                    }
+                    None => format!(", without the change of {}", part.path),
+                };
             }
             text
         }

@@ -151,8 +151,8 @@ pub(crate) async fn excluded_hunk(host: &mut Host, team: &Team) -> Result<(), Bo
     result.check()?;
     let excluded: Vec<usize> = match result.answers.as_slice() {
         [Answer::Allow { left_out, .. }] => {
-            let hunks = left_out.iter().flat_map(|part| &part.hunks);
-            hunks.copied().collect()
+            let hunks = left_out.iter().filter_map(|part| part.hunks.as_ref());
+            hunks.flatten().copied().collect()
         }
         _ => Vec::new(),
     };

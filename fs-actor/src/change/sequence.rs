@@ -124,7 +124,19 @@ pub(crate) struct Sequenced {
     pub(crate) inverse: Option<Vec<Step>>,
     pub(crate) changes: Vec<Change>,
     pub(crate) resources: Vec<ResourceChange>,
-    pub(crate) cost: Cost,
+    /// The number of changes of each step, and its cost.
+    pub(crate) sizes: Vec<(usize, Cost)>,
+}
+
+impl Sequenced {
+    /// The cost of all steps.
+    pub(crate) fn cost(&self) -> Cost {
+        let costs = self.sizes.iter().map(|(_, cost)| cost);
+        costs.fold(Cost::default(), |sum, cost| Cost {
+            bytes: sum.bytes + cost.bytes,
+            files: sum.files + cost.files,
+        })
+    }
 }
 
 impl<'s> Sequence<'s> {
@@ -254,11 +266,14 @@ impl<'s> Sequence<'s> {
             inverse: Some(Vec::new()),
             changes: Vec::new(),
             resources: Vec::new(),
-            cost: Cost::default(),
+            sizes: Vec::new(),
         };
         for planned in planned.into_iter().flatten() {
-            sequenced.cost.bytes += planned.bytes;
-            sequenced.cost.files += planned.files;
+            let cost = Cost {
+                bytes: planned.bytes,
+                files: planned.files,
+            };
+            sequenced.sizes.push((planned.changes.len(), cost));
             let step = std::slice::from_ref(&planned.step);
             target::check_write_modes(permit, step, planned.appends())?;
             sequenced.steps.push(planned.step);

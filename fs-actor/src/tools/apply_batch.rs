@@ -9,7 +9,7 @@ mod reply;
 use std::collections::BTreeSet;
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::{ExcludedHunks, Op};
+use bailiwick::effect::{Cost, ExcludedChange, Op};
 use bailiwick::journal::UndoRecord;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Change, Code, Plan, Scope, ToolSpec, WriteTool};
@@ -133,14 +133,14 @@ pub struct BatchWarning {
     pub warning: String,
 }
 
-/// A change of a file that a person excluded.
+/// A change, or a part of the change of a file, that a person excluded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct BatchExcluded {
-    /// The file.
+    /// The path; the old path of a move or copy.
     pub path: String,
-    /// The change.
+    /// The part of the change of a file; `None` for a whole change.
     #[serde(flatten)]
-    pub edit: ExcludedEdit,
+    pub edit: Option<ExcludedEdit>,
 }
 
 /// Output of `apply_batch`.
@@ -177,6 +177,8 @@ pub(crate) struct BatchSteps {
     change_set: ChangeSet,
     /// The steps that undo each step.
     rollback: Vec<Vec<Step>>,
+    /// The number of changes of each step, and its cost.
+    sizes: Vec<(usize, Cost)>,
 }
 
 impl From<Vec<Step>> for BatchSteps {
@@ -184,6 +186,7 @@ impl From<Vec<Step>> for BatchSteps {
         Self {
             change_set: steps.into(),
             rollback: Vec::new(),
+            sizes: Vec::new(),
         }
     }
 }
@@ -292,13 +295,14 @@ impl WriteTool for ApplyBatch {
             unchanged,
             warnings,
         } = Planner::new(&self.executor, permit).plan(&job.operations)?;
+        let cost = sequenced.cost();
         let Sequenced {
             steps,
             rollback,
             inverse,
             changes,
             resources,
-            cost,
+            sizes,
         } = sequenced;
         check_size(permit, cost.bytes, inverse.as_deref())?;
         let reached =
@@ -319,6 +323,7 @@ impl WriteTool for ApplyBatch {
             steps: BatchSteps {
                 change_set: self.executor.change_set(steps, reached),
                 rollback,
+                sizes,
             },
             inverse: inverse.map(BatchSteps::from),
         })
@@ -329,7 +334,7 @@ impl WriteTool for ApplyBatch {
     fn divide(
         &self,
         plan: Plan<BatchSteps>,
-        left_out: &[ExcludedHunks],
+        left_out: &[ExcludedChange],
     ) -> Result<Plan<BatchSteps>, CallError> {
         divide::divide(plan, left_out)
     }

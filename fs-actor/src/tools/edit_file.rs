@@ -6,7 +6,7 @@ mod errors;
 mod reply;
 
 use bailiwick::config::Namespace;
-use bailiwick::effect::{ContentHash, ExcludedHunks};
+use bailiwick::effect::{ContentHash, ExcludedChange};
 use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
@@ -211,7 +211,7 @@ impl WriteTool for EditFile {
     fn divide(
         &self,
         plan: Plan<ChangeSet>,
-        left_out: &[ExcludedHunks],
+        left_out: &[ExcludedChange],
     ) -> Result<Plan<ChangeSet>, CallError> {
         self.without_hunks(plan, left_out)
     }

@@ -338,14 +338,16 @@ fn plan(
         undoes,
         sweep,
     } = Chosen::of(executor, permit, &entries, chosen)?;
+    let sequenced = sequence.finish()?;
+    let cost = sequenced.cost();
     let Sequenced {
         steps,
         rollback,
         inverse,
         changes,
         resources,
-        cost,
-    } = sequence.finish()?;
+        ..
+    } = sequenced;
     let others = entries.iter().filter(|entry| !chosen.contains(&entry.id));
     let remaining = others.filter(|entry| is_in_effect(entry) && entry.undoes.is_empty());
     let output = UndoOutput {

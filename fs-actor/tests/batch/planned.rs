@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use bailiwick::effect::{ExcludedHunks, Op};
+use bailiwick::effect::{ExcludedChange, Op};
 use bailiwick::journal::ChangeState;
 use bailiwick::permission::DangerKind;
 use bailiwick::worker::CallProgress;
@@ -331,9 +331,9 @@ async fn excluded_hunks_and_files_are_not_applied_and_reported() {
         .preview("apply_batch", arguments)
         .await
         .unwrap();
-    let excluded = |path: &str, hunks: &[usize]| ExcludedHunks {
+    let excluded = |path: &str, hunks: &[usize]| ExcludedChange {
         path: VirtualPath::parse(path, None).unwrap(),
-        hunks: hunks.to_vec(),
+        hunks: Some(hunks.to_vec()),
     };
     // The copy depends on the content of `a`.
     for wrong in [excluded("/r/a", &[0]), excluded("/r/f", &[2])] {
@@ -371,6 +371,115 @@ async fn excluded_hunks_and_files_are_not_applied_and_reported() {
         "{}",
         outcome.text()
     );
+    world.undo().await;
+    assert_eq!(world.tree(), first);
+}
+
+fn without(paths: &[&str]) -> Vec<ExcludedChange> {
+    let path = |path: &&str| VirtualPath::parse(path, None).unwrap();
+    paths.iter().map(path).map(ExcludedChange::whole).collect()
+}
+
+/// What remains of a batch is what the remaining operations do as a batch of their own, and can be undone.
+#[tokio::test]
+async fn every_kind_of_change_can_be_left_out() {
+    let operations = [
+        (
+            "/s/new",
+            json!({"tool": "write_file", "path": "/s/new", "content": "x"}),
+        ),
+        (
+            "/s/folder",
+            json!({"tool": "make_directory", "path": "/s/folder"}),
+        ),
+        (
+            "/r/f",
+            json!({"tool": "edit_file", "path": "/r/f", "edits": [{"old_text": "1", "new_text": "2"}]}),
+        ),
+        (
+            "/r/g",
+            json!({"tool": "move", "from": "/r/g", "to": "/s/g"}),
+        ),
+        (
+            "/r/h",
+            json!({"tool": "copy", "from": "/r/h", "to": "/s/h"}),
+        ),
+        ("/r/i", json!({"tool": "delete", "path": "/r/i"})),
+        (
+            "/r/old",
+            json!({"tool": "delete", "path": "/r/old", "recursive": true}),
+        ),
+    ];
+    async fn prepared() -> World {
+        let world = World::new().await;
+        for name in ["r/f", "r/g", "r/h", "r/i"] {
+            fs::write(world.at(name), "1\n").unwrap();
+        }
+        fs::create_dir(world.at("r/old")).unwrap();
+        fs::write(world.at("r/old/x"), "x\n").unwrap();
+        world
+    }
+    let all: Vec<_> = operations.iter().map(|(_, made)| made).collect();
+    for (path, _) in &operations {
+        let (world, expected) = (prepared().await, prepared().await);
+        let first = world.tree();
+        let arguments = json!({"operations": all});
+        let preview = world.worker.preview("apply_batch", arguments).await;
+        let preview = preview.unwrap();
+        let excluded = without(&[path]);
+        let applied = world.worker.apply_without(&preview, &excluded);
+        let outcome = applied.await.unwrap();
+        let rest = operations.iter().filter(|(other, _)| other != path);
+        let rest: Vec<_> = rest.map(|(_, made)| made).collect();
+        let of_rest = expected.batch(json!(rest)).await.unwrap();
+        assert_eq!(world.tree(), expected.tree(), "without {path}");
+        assert_eq!(outcome.changes, of_rest.changes, "without {path}");
+        let reply = outcome.structured().unwrap();
+        assert_eq!(reply["left_out"], json!([{"path": path}]));
+        world.undo().await;
+        assert_eq!(world.tree(), first, "without {path}");
+    }
+}
+
+#[tokio::test]
+async fn change_on_which_another_depends_is_left_out_only_with_it() {
+    let world = World::new().await;
+    fs::write(world.at("r/f"), "1\n").unwrap();
+    fs::write(world.at("r/g"), "2\n").unwrap();
+    let first = world.tree();
+    let operations = json!([
+        {"tool": "make_directory", "path": "/s/n"},
+        {"tool": "write_file", "path": "/s/n/x", "content": "x"},
+        {"tool": "move", "from": "/r/f", "to": "/r/g", "overwrite": true},
+        {"tool": "write_file", "path": "/s/y", "content": "y"},
+    ]);
+    let arguments = json!({"operations": operations});
+    let preview = world.worker.preview("apply_batch", arguments).await;
+    let preview = preview.unwrap();
+    let all = ["/s/n", "/s/n/x", "/r/f", "/r/g", "/s/y"];
+    for (refused, reason) in [
+        (
+            &["/s/n"][..],
+            "the change of `/s/n/x` depends on that of `/s/n`",
+        ),
+        (&["/r/f"], "the change of `/r/g` depends on that of `/r/f`"),
+        (&["/r/g"], "depends on that of `/r/g`"),
+        (&["/s/z"], "`/s/z` has no such change"),
+        (&all, "no change remains"),
+    ] {
+        let excluded = without(refused);
+        let error = world.worker.apply_without(&preview, &excluded);
+        let error = error.await.unwrap_err();
+        assert_eq!(error.code(), bailiwick::Code::InvalidArguments);
+        assert!(error.message().contains(reason), "{error}");
+        assert_eq!(world.tree(), first);
+    }
+    let excluded = without(&["/s/n", "/s/n/x", "/r/f", "/r/g"]);
+    let applied = world.worker.apply_without(&preview, &excluded);
+    applied.await.unwrap();
+    assert_eq!(world.read("s/y").unwrap(), "y");
+    assert_eq!(world.read("r/g").unwrap(), "2\n");
+    assert!(!world.at("s/n").exists());
     world.undo().await;
     assert_eq!(world.tree(), first);
 }

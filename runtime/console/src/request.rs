@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
-use bailiwick::effect::ExcludedHunks;
+use bailiwick::effect::ExcludedChange;
 use bailiwick::json::read_json;
 use bailiwick::permission::{
     Answer, AuthorityError, Decision, DeniedCalls, GrantFilter, GrantHolder, GrantId,
@@ -84,7 +84,7 @@ pub(super) enum AnswerBody {
         #[serde(default)]
         descendants: bool,
         #[serde(default)]
-        left_out: Vec<ExcludedHunks>,
+        left_out: Vec<ExcludedChange>,
     },
     Deny {
         #[serde(default)]
@@ -355,6 +355,10 @@ mod tests {
             (
                 r#"{"allow":{"lifetime":"once","left_out":[{"path":"/r","hunks":[0],"x":1}]}}"#,
                 false,
+            ),
+            (
+                r#"{"allow":{"lifetime":"once","left_out":[{"path":"/r/a"},{"path":"/r/b","hunks":[0]}]}}"#,
+                true,
             ),
             (r#"{"deny":{}}"#, true),
             (r#"{"deny":{"note":"no","rest_of_session":true}}"#, true),

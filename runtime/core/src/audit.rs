@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::call::Origin;
-use crate::effect::{Change, ContentHash, ExcludedHunks, Op, PreviewToken, ResourceChange};
+use crate::effect::{Change, ContentHash, ExcludedChange, Op, PreviewToken, ResourceChange};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
@@ -309,9 +309,9 @@ pub struct AnsweredStep {
     /// The person's note to a denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The hunks that were excluded from the change.
+    /// The changes and hunks that were excluded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<ExcludedHunks>,
+    pub left_out: Vec<ExcludedChange>,
     /// The grants of the answer, including those shared with other answers of the same batch. Empty for an approval for
     /// once, and in records of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::effect::{ExcludedHunks, PreviewToken};
+use crate::effect::{ExcludedChange, PreviewToken};
 use crate::id::ToolName;
 use crate::requests::CallRequests;
 use crate::text::{abbreviated, escape};
@@ -129,8 +129,9 @@ pub struct CallMeta {
     pub policy: Option<Value>,
     /// The preview that this call applies; it is refused with `STALE_PREVIEW` if the files have changed.
     pub preview_token: Option<PreviewToken>,
-    /// Hunks of the change that are not applied, for tools that can divide their changes, such as `edit_file`.
-    pub excluded_hunks: Vec<ExcludedHunks>,
+    /// Parts of the change that are not applied, for tools that can divide their changes, such as `edit_file` and
+    /// `apply_batch`.
+    pub excluded: Vec<ExcludedChange>,
     /// Time limit of the call, without the time spent waiting for people; at most the runtime's limit, which is the default.
     pub deadline: Option<Duration>,
     /// Reports the progress of the call.

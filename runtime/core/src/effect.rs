@@ -1,12 +1,12 @@
 //! Plans, previews and outcomes of calls.
 
 mod content;
+mod excluded;
 mod hash;
 mod summary;
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
@@ -19,6 +19,7 @@ use crate::error::CallError;
 use crate::path::VirtualPath;
 
 pub use content::{Content, Utf8};
+pub use excluded::{ExcludedChange, ExclusionError};
 pub use hash::{ContentHash, ParseContentHashError};
 
 /// State of a path at one instant.
@@ -262,59 +263,6 @@ impl ResourceChange {
     pub fn detail(mut self, text: impl Into<String>) -> Self {
         self.detail = Some(text.into());
         self
-    }
-}
-
-/// Hunks of one change that a person excludes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct ExcludedHunks {
-    /// The file, as the preview names it.
-    pub path: VirtualPath,
-    /// The excluded hunks, by their index in [`FileDiff::hunks`].
-    pub hunks: Vec<usize>,
-}
-
-impl ExcludedHunks {
-    /// All hunks of `parts` and `others`, each once.
-    pub(crate) fn joined(parts: &[Self], others: &[Self]) -> Vec<Self> {
-        let mut joined: BTreeMap<&VirtualPath, BTreeSet<usize>> = BTreeMap::new();
-        for part in parts.iter().chain(others) {
-            joined.entry(&part.path).or_default().extend(&part.hunks);
-        }
-        let joined = joined.into_iter().map(|(path, hunks)| Self {
-            path: path.clone(),
-            hunks: hunks.into_iter().collect(),
-        });
-        joined.collect()
-    }
-
-    /// Whether `parts` can be excluded from `changes`: each names existing hunks once, and some change remains.
-    pub(crate) fn fits(parts: &[Self], changes: &[Change]) -> bool {
-        let modified = || changes.iter().filter(|change| change.op == Op::Modify);
-        let concerns = |change: &Change, path: &VirtualPath| {
-            let mut paths = std::iter::once(&change.path).chain(&change.to);
-            paths.any(|other| other.starts_with(path) || path.starts_with(other))
-        };
-        // Other changes at, above or beneath the path may depend on its content.
-        let is_alone = |path: &VirtualPath| {
-            let concerned = changes.iter().filter(|change| concerns(change, path));
-            concerned.count() == 1
-        };
-        let hunks_of = |path: &VirtualPath| {
-            let mut same = modified().filter(|change| change.path == *path);
-            let alone = same.next().filter(|_| is_alone(path));
-            alone.map_or(0, |change| change.diff.hunks.len())
-        };
-        let mut seen = BTreeSet::new();
-        let there = parts.iter().all(|part| {
-            let there = hunks_of(&part.path);
-            let mut hunks = part.hunks.iter();
-            hunks.all(|hunk| *hunk < there && seen.insert((&part.path, *hunk)))
-        });
-        let all: usize = modified().map(|change| change.diff.hunks.len()).sum();
-        let others = |change: &Change| change.op != Op::Modify || change.diff.hunks.is_empty();
-        there && (seen.is_empty() || seen.len() < all || changes.iter().any(others))
     }
 }
 

@@ -23,7 +23,7 @@ mod template;
 mod terminal;
 
 use crate::call::Origin;
-use crate::effect::{ContentHash, ExcludedHunks, Preview, PreviewToken};
+use crate::effect::{ContentHash, ExcludedChange, ExclusionError, Preview, PreviewToken};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
@@ -120,7 +120,7 @@ pub struct Request {
     pub protected_because: Vec<&'static str>,
     /// The state of the files when the question was asked.
     pub before: Option<PreviewToken>,
-    /// Whether hunks can be excluded from the change.
+    /// Whether parts of the change can be excluded.
     pub divisible: bool,
     /// The MCP server that provides the tool; `None` for a tool of this runtime.
     pub server: Option<Arc<str>>,
@@ -216,12 +216,17 @@ impl Request {
         denied_sentence(&DeniedCalls::Kind.of(&self.needs))
     }
 
-    /// Returns whether `parts` can be excluded from the change that was shown.
-    #[must_use]
-    pub fn can_leave_out(&self, parts: &[ExcludedHunks]) -> bool {
+    /// Checks that `parts` can be excluded from the change that was shown.
+    ///
+    /// # Errors
+    /// [`ExclusionError`], such as for a change on which a remaining one depends.
+    pub fn check_excluded(&self, parts: &[ExcludedChange]) -> Result<(), ExclusionError> {
+        if parts.is_empty() {
+            return Ok(());
+        }
         let shown = self.preview.as_ref().filter(|_| self.divisible);
-        parts.is_empty()
-            || shown.is_some_and(|preview| ExcludedHunks::fits(parts, &preview.changes))
+        let shown = shown.ok_or(ExclusionError::Indivisible)?;
+        ExcludedChange::check(parts, &shown.changes)
     }
 
     /// Returns what `patterns` would grant, as a sentence for people.
@@ -292,10 +297,10 @@ pub enum Answer {
         /// Whether the worker's descendants may use it, too.
         #[serde(default)]
         descendants: bool,
-        /// Hunks to exclude from the change; the agent is informed. Allowed only if [`Request::divisible`] is set, and
-        /// only for [`Lifetime::Once`] and [`Lifetime::Waiting`].
+        /// Changes, and hunks of changed files, to exclude; the agent is informed. Allowed only if [`Request::divisible`] is
+        /// set, [`Request::check_excluded`] accepts them, and only for [`Lifetime::Once`] and [`Lifetime::Waiting`].
         #[serde(default)]
-        left_out: Vec<ExcludedHunks>,
+        left_out: Vec<ExcludedChange>,
     },
     /// Deny the call.
     Deny {

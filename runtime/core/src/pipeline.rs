@@ -15,7 +15,7 @@ use crate::call::{Mode, Origin};
 use crate::capability::{
     ActPermit, CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
 };
-use crate::effect::{Change, ExcludedHunks, Op, PreviewToken};
+use crate::effect::{Change, ExcludedChange, Op, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::journal::JournalView;
@@ -44,8 +44,8 @@ pub struct CallInfo {
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
     pub(crate) token: Option<PreviewToken>,
-    /// Hunks that the caller excluded from the change.
-    pub(crate) excluded: Vec<ExcludedHunks>,
+    /// What the caller excluded from the change.
+    pub(crate) excluded: Vec<ExcludedChange>,
     /// The key of preview tokens.
     pub(crate) key: PreviewKey,
     /// Whether a person must approve this call in a separate question.
@@ -312,7 +312,7 @@ impl Step<Parsed> {
 }
 
 impl Step<Waiting> {
-    /// Whether hunks can be excluded from the change.
+    /// Whether parts of the change can be excluded.
     pub(crate) fn divisible(&self) -> bool {
         matches!(&self.context.job, Job::Write(job) if job.divisible())
     }
@@ -371,15 +371,13 @@ impl Step<Cleared> {
 }
 
 impl Step<Planned<dyn WriteJob>> {
-    /// Removes the hunks that a person excluded; the plan that they saw was checked as a whole.
-    pub(crate) fn without(mut self, left_out: &[ExcludedHunks]) -> Result<Self, CallError> {
-        let left_out = ExcludedHunks::joined(left_out, &self.info.excluded);
+    /// Removes what a person excluded; the plan that they saw was checked as a whole.
+    pub(crate) fn without(mut self, left_out: &[ExcludedChange]) -> Result<Self, CallError> {
+        let left_out = ExcludedChange::joined(left_out, &self.info.excluded);
         if !left_out.is_empty() {
             let Planned { job, plan, .. } = self.state;
-            if !ExcludedHunks::fits(&left_out, &plan.changes) {
-                let message = "the excluded hunks are not in the change, or no hunk remains";
-                return Err(CallError::new(Code::InvalidArguments, message));
-            }
+            ExcludedChange::check(&left_out, &plan.changes)
+                .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))?;
             let plan = job.divide(plan, &left_out)?;
             let written = |change: &Change| match change.op {
                 Op::Create | Op::Modify => change.after.bytes().unwrap_or_default(),

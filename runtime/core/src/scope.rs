@@ -266,8 +266,10 @@ impl FromStr for Scope {
 
     fn from_str(text: &str) -> Result<Self, ScopeError> {
         let pattern: ScopePattern = text.parse()?;
+        // The name of a file may end like this.
+        let is_path = matches!(pattern.detail, Detail::Path(_));
         match (pattern.verb, pattern.resource) {
-            (Some(verb), Some(resource)) if !text.ends_with(":*") => Ok(Self {
+            (Some(verb), Some(resource)) if is_path || !text.ends_with(":*") => Ok(Self {
                 verb,
                 resource,
                 detail: pattern.detail,
@@ -376,6 +378,21 @@ mod tests {
         assert_eq!(pattern("execute:cli:git:*"), pattern("execute:cli:git"));
         assert_eq!(pattern("write:file:/p/"), pattern("write:file:/p"));
         assert_eq!(pattern("*:file:/p").to_string(), "*:file:/p");
+    }
+
+    #[test]
+    fn name_of_a_file_may_end_like_a_wildcard() {
+        let path = VirtualPath::parse("/e:*", None).unwrap();
+        let need = Scope::file(Verb::Write, path);
+        assert_eq!(need.to_string().parse::<Scope>().as_ref(), Ok(&need));
+        assert!(pattern("write:file:/e:*").covers(&need));
+        check("write:file:/e:*", "write:file:/e:x", false);
+        for wildcard in ["write:file:*", "write:file:/e/*", "execute:cli:git:*"] {
+            assert!(matches!(
+                wildcard.parse::<Scope>(),
+                Err(ScopeError::Star(_))
+            ));
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ mod remote;
 mod schema;
 
 use crate::config::Namespace;
-use crate::effect::{ExcludedHunks, Output, Plan, Reply, ResourceChange};
+use crate::effect::{ExcludedChange, Output, Plan, Reply, ResourceChange};
 use crate::error::{CallError, Code};
 use crate::journal::UndoRecord;
 use crate::scope::Scope;
@@ -432,18 +432,19 @@ pub trait WriteTool: Send + Sync + 'static {
     /// [`Interrupt`], which tells the pipeline why the tool stopped.
     fn plan(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Plan<Self::Steps>, Interrupt>;
 
-    /// Whether hunks can be excluded from this tool's plans.
+    /// Whether parts of this tool's plans can be excluded.
     const DIVISIBLE: bool = false;
 
-    /// Removes excluded hunks from a plan, and mentions them in its reply. It is only called with hunks of the plan,
-    /// and only if [`WriteTool::DIVISIBLE`] is set.
+    /// Removes what was excluded from a plan, and mentions it in its reply. It is only called with changes and hunks of the
+    /// plan of which something remains, never with a change on which a remaining one depends, and only if
+    /// [`WriteTool::DIVISIBLE`] is set.
     ///
     /// # Errors
     /// [`CallError`]
     fn divide(
         &self,
         _plan: Plan<Self::Steps>,
-        _left_out: &[ExcludedHunks],
+        _left_out: &[ExcludedChange],
     ) -> Result<Plan<Self::Steps>, CallError> {
         let message = "what this tool changes cannot be divided";
         Err(CallError::new(Code::InvalidArguments, message))

@@ -31,7 +31,7 @@ mod views;
 
 use crate::artifact::{Artifact, Reader};
 use crate::call::{Call, CallMeta, Mode, Origin};
-use crate::effect::{ArtifactRef, ExcludedHunks, Outcome, Preview};
+use crate::effect::{ArtifactRef, ExcludedChange, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
@@ -319,21 +319,22 @@ impl Worker {
         self.apply_without(preview, &[]).await
     }
 
-    /// Like [`Worker::apply`], but excludes some hunks of the change. The tool must be able to divide its changes.
+    /// Like [`Worker::apply`], but excludes some changes, or hunks of changed files. The tool must be able to divide its
+    /// changes.
     ///
     /// # Errors
-    /// `INVALID_ARGUMENTS` if the hunks are not in the change, no other hunk remains, or the tool cannot divide its
-    /// changes; otherwise as [`Worker::apply`].
+    /// `INVALID_ARGUMENTS` if the preview does not have these changes or hunks, a remaining change depends on an excluded
+    /// one, nothing remains, or the tool cannot divide its changes; otherwise as [`Worker::apply`].
     pub async fn apply_without(
         &self,
         preview: &Preview,
-        excluded: &[ExcludedHunks],
+        excluded: &[ExcludedChange],
     ) -> Result<Outcome, CallError> {
         let Some(mut call) = preview.call() else {
             let message = "this preview belongs to a question or a connection; apply a preview of `Worker::preview`";
             return Err(CallError::new(Code::InvalidArguments, message));
         };
-        call.meta.excluded_hunks = excluded.to_vec();
+        call.meta.excluded = excluded.to_vec();
         self.submit(call).await
     }
 

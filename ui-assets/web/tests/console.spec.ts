@@ -445,6 +445,28 @@ test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   expect(host.to("answer")).toMatchObject([{ answer: { allow: { left_out: [{ path: "/a/b/c.txt", hunks: [1] }] } } }]);
 });
 
+test("whole changes of a batch can be left out, but not all of them", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  const moved = { path: "/a/x", to: "/a/y", op: "move", added: 0, removed: 0, hunks: [] };
+  const both = changes() as { changes: object[] };
+  host.answers.set(`review/${run}-1`, { changes: [...both.changes, { ...both.changes[0], ...moved }] });
+  await host.open(page, site);
+  const tick = (path: string) => page.getByLabel(`Make this change: ${path}`);
+  await tick("/a/x").uncheck();
+  await expect(yes(page)).toHaveText("Allow the ticked changes once");
+  await expect(page.locator(".bar > .counts")).not.toHaveCount(0);
+  await tick("/a/b/c.txt").uncheck();
+  await expect(yes(page)).toBeDisabled();
+  await expect(page.locator(".bar > .counts")).toHaveCount(0);
+  await tick("/a/b/c.txt").check();
+  await press(page, yes(page));
+  await expect(page.getByText("No open questions")).toBeVisible();
+  const answer = host.to("answer") as { answer: { allow: { left_out: unknown } } }[];
+  expect(answer[0]?.answer.allow.left_out).toEqual([{ path: "/a/x" }]);
+});
+
 test("an indivisible change has no checkboxes", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1, { divisible: false })];

@@ -326,13 +326,14 @@ impl<'p> Planner<'p> {
             }
         }
         let from = self.resolve(&job.from, mode == TransferMode::Copy)?;
-        let to = self.resolve(&job.to, false)?;
-        target::reject_nested(&from, &to)?;
         let source = self.sequence.current(&from)?;
         let missing = source.state == State::Absent;
+        // In the order of the tool `copy`, which fails with the same code.
         if missing && mode == TransferMode::Copy {
             return Err(self.not_found(&from).into());
         }
+        let to = self.resolve(&job.to, false)?;
+        target::reject_nested(&from, &to)?;
         let there = self.sequence.current(&to)?;
         let kind = match there.state {
             State::Absent => None,

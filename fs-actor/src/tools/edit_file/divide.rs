@@ -1,6 +1,6 @@
 //! Plans an edit without the hunks that a person excluded.
 
-use bailiwick::effect::{ExcludedHunks, Hunk};
+use bailiwick::effect::{ExcludedChange, Hunk};
 use bailiwick::{CallError, Code, Plan};
 use bytes::Bytes;
 
@@ -13,7 +13,7 @@ impl EditFile {
     pub(super) fn without_hunks(
         &self,
         plan: Plan<ChangeSet>,
-        left_out: &[ExcludedHunks],
+        left_out: &[ExcludedChange],
     ) -> Result<Plan<ChangeSet>, CallError> {
         let not_divisible = || CallError::new(Code::Internal, "the plan cannot be divided");
         let edited = plan.reply.output.as_any().downcast_ref::<EditFileOutput>();
@@ -35,7 +35,7 @@ impl EditFile {
         };
         let is_excluded = |index: usize| {
             let mut parts = left_out.iter().filter(|part| part.path == change.path);
-            parts.any(|part| part.hunks.contains(&index))
+            parts.any(|part| part.includes(index))
         };
         let (mut made, mut not_made) = (Vec::new(), Vec::new());
         for (index, hunk) in change.diff.hunks.iter().enumerate() {

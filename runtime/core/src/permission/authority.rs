@@ -7,6 +7,7 @@ use super::{
     NotBatchable, Question, Run, Silenced, TemplateError,
 };
 use crate::audit::AuditError;
+use crate::effect::ExclusionError;
 use crate::error::{CallError, Code};
 use crate::id::{GrantId, QuestionId, SilencedId};
 use crate::policy::Authority;
@@ -37,6 +38,9 @@ pub enum AuthorityError {
     /// The answer does not cover all needs, or covers more than is grantable here.
     #[error("the answer must cover everything that is asked, and no more than may be granted")]
     DoesNotFit,
+    /// Parts of the change cannot be excluded.
+    #[error(transparent)]
+    Excluded(#[from] ExclusionError),
     /// One question of a batch cannot be answered this way; none of the batch was answered.
     #[error("question {question} of the batch cannot be answered this way")]
     InBatch {

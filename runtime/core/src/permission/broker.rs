@@ -17,7 +17,7 @@ use super::store::{GrantStore, StoreHandle, WallClock};
 use super::{Answer, Approver, DecidedBy, Decision, Question, RevokeCause, Run, millis};
 use crate::audit::{Audit, wall_clock};
 use crate::capability::GRACE;
-use crate::effect::ExcludedHunks;
+use crate::effect::ExcludedChange;
 use crate::id::{GrantId, QuestionId};
 
 /// Monotonic time since the runtime began.
@@ -75,7 +75,7 @@ impl fmt::Debug for BrokerConfig {
 #[doc(hidden)]
 pub enum AskOutcome {
     /// The call is allowed by these grants, without these hunks of the change.
-    Allowed(UsedGrants, Vec<ExcludedHunks>),
+    Allowed(UsedGrants, Vec<ExcludedChange>),
     /// The call is not allowed.
     Refused {
         /// Denied, expired or cancelled.

@@ -18,7 +18,7 @@ use crate::audit::{
 };
 use crate::audit::{End, walk};
 use crate::call::Origin;
-use crate::effect::{ExcludedHunks, Op};
+use crate::effect::{ExcludedChange, Op};
 use crate::id::{GrantId, QuestionId, ToolName, WorkerId};
 use crate::scope::{Coverage, Scope, ScopePattern};
 
@@ -179,9 +179,9 @@ pub struct PastQuestion {
     /// The person's note to a denial.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
-    /// The hunks that were excluded from the change; empty if all or none of it was allowed.
+    /// The changes and hunks that were excluded; empty if all or none of the change was allowed.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub left_out: Vec<ExcludedHunks>,
+    pub left_out: Vec<ExcludedChange>,
     /// The grants of the answer, including those shared with earlier answers.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<GrantId>,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::io::{self, BufRead, BufReader, IsTerminal as _, Read as _, Write};
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::os::fd::AsFd;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
 use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
-use crate::effect::{ExcludedHunks, Preview};
+use crate::effect::{Change, ExcludedChange, Op, Preview};
 use crate::scope::Coverage;
 use crate::text::escape;
 
@@ -240,7 +241,7 @@ impl Console {
     async fn choice(&mut self, question: &Question) -> io::Result<Answer> {
         let prompt = prompt(question, self.coloured);
         let parts = if question.request.divisible {
-            "; `1 without 2 3` leaves out parts [2] and [3]"
+            "; `1 without 2 3` leaves out parts [2] and [3], together with the parts that depend on them"
         } else {
             ""
         };
@@ -257,6 +258,11 @@ impl Console {
         let Some((choice, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
         };
+        if let Err(error) = question.request.check_excluded(&left_out) {
+            self.show(format!("This cannot be left out: {error}.\n"))
+                .await?;
+            return Ok(Answer::DENY);
+        }
         // More equal calls may have come since the question was shown.
         let waiting = question.all_waiting();
         let several = waiting.map_or_else(String::new, |calls| {
@@ -353,8 +359,8 @@ fn read_line(input: &mut dyn BufRead) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&line).trim().to_owned())
 }
 
-/// The choice and the excluded hunks that a line names; `None` if it is unclear.
-fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<ExcludedHunks>)> {
+/// The choice and the excluded parts that a line names; `None` if it is unclear.
+fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<ExcludedChange>)> {
     let (number, parts) = match typed.split_once("without") {
         Some((number, parts)) => (number, parts),
         None => (typed, ""),
@@ -369,34 +375,38 @@ fn choose<'r>(typed: &str, request: &'r Request) -> Option<(&'r Choice, Vec<Excl
     if parts.is_empty() && typed.contains("without") {
         return None;
     }
-    let left_out = left_out(request, &parts)?;
-    request
-        .can_leave_out(&left_out)
-        .then_some((choice, left_out))
+    Some((choice, left_out(request, &parts)?))
 }
 
-/// The hunks with these numbers in the prompt; `None` if one does not exist.
-fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<ExcludedHunks>> {
-    let changes = request.preview.iter().flat_map(|preview| &preview.changes);
-    let mut left_out: Vec<ExcludedHunks> = Vec::new();
-    let (mut number, mut found) = (0, 0);
-    for change in changes {
-        for hunk in 0..change.diff.hunks.len() {
-            number += 1;
-            if !numbers.contains(&number) {
-                continue;
-            }
-            found += 1;
-            match left_out.last_mut().filter(|part| part.path == change.path) {
-                Some(part) => part.hunks.push(hunk),
-                None => left_out.push(ExcludedHunks {
-                    path: change.path.clone(),
-                    hunks: vec![hunk],
-                }),
-            }
-        }
-    }
-    (found == numbers.len()).then_some(left_out)
+/// The parts with these numbers in the prompt; `None` if one does not exist.
+fn left_out(request: &Request, numbers: &BTreeSet<usize>) -> Option<Vec<ExcludedChange>> {
+    let changes = request.preview.as_ref();
+    let changes = changes.map_or(&[][..], |preview| &preview.changes);
+    let parts = changes.iter().flat_map(|change| {
+        let hunks = numbered_hunks(change, changes).map(|hunk| ExcludedChange {
+            path: change.path.clone(),
+            hunks: Some(vec![hunk]),
+        });
+        let whole = is_numbered(changes).then(|| ExcludedChange::whole(change.path.clone()));
+        whole.into_iter().chain(hunks)
+    });
+    let parts = (1..).zip(parts);
+    let left_out: Vec<ExcludedChange> = parts
+        .filter_map(|(number, part)| numbers.contains(&number).then_some(part))
+        .collect();
+    (left_out.len() == numbers.len()).then(|| ExcludedChange::joined(&left_out, &[]))
+}
+
+/// Whether whole changes have numbers: one that is alone cannot be left out.
+fn is_numbered(changes: &[Change]) -> bool {
+    changes.len() > 1
+}
+
+/// The hunks of a change that have numbers of their own.
+fn numbered_hunks(change: &Change, changes: &[Change]) -> Range<usize> {
+    let hunks = change.diff.hunks.len();
+    let divisible = change.op == Op::Modify && (hunks > 1 || !is_numbered(changes));
+    0..if divisible { hunks } else { 0 }
 }
 
 fn lifetime(choice: &str, waiting: Option<NonZeroU32>) -> Option<Lifetime> {
@@ -472,7 +482,7 @@ struct PreviewLines<'o> {
     most: usize,
 }
 
-/// Writes the changes; hunks that can be excluded are numbered.
+/// Writes the changes; parts that can be excluded are numbered.
 fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: bool) {
     let mut lines = PreviewLines {
         out,
@@ -488,20 +498,24 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
         later -= 1;
         (shown + 1).max(MOST_LINES.saturating_sub(reserve * later))
     };
-    let mut number = 0;
+    let mut last = 0;
+    let mut number = |counts: bool| {
+        if !(numbered && counts) {
+            return String::new();
+        }
+        last += 1;
+        format!("[{last}] ")
+    };
     for change in &preview.changes {
         lines.most = most(lines.shown);
-        lines.push(None, &change.summary(MOST_CHARS));
+        let part = number(is_numbered(&preview.changes));
+        lines.push(None, &(part + &change.summary(MOST_CHARS)));
         for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
             lines.push(None, &format!("  {entry}"));
         }
-        for hunk in &change.diff.hunks {
-            number += 1;
-            let part = if numbered {
-                format!("[{number}] ")
-            } else {
-                String::new()
-            };
+        let hunks = numbered_hunks(change, &preview.changes);
+        for (index, hunk) in change.diff.hunks.iter().enumerate() {
+            let part = number(hunks.contains(&index));
             let at = format!(
                 "{part}@@ -{},{} +{},{} @@",
                 hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines
@@ -809,7 +823,11 @@ mod tests {
             let Answer::Allow { left_out, .. } = answer(input).await else {
                 panic!("{input:?}");
             };
-            let hunks: Vec<usize> = left_out.into_iter().flat_map(|part| part.hunks).collect();
+            let hunks: Vec<usize> = left_out
+                .into_iter()
+                .filter_map(|part| part.hunks)
+                .flatten()
+                .collect();
             assert_eq!(hunks, parts, "{input:?}");
         }
         for input in [
@@ -821,6 +839,68 @@ mod tests {
             assert_eq!(answer(input).await, Answer::DENY, "{input:?}");
         }
         assert_eq!(typed("1 without 1\n1\n").await, Answer::DENY);
+    }
+
+    #[tokio::test]
+    async fn changes_are_excluded_by_their_displayed_numbers() {
+        let several = || {
+            let mut request = divisible().request;
+            let changes = &mut request.preview.as_mut().unwrap().changes;
+            let edited = changes.first().cloned().unwrap();
+            let at = |name: &str, op, diff| Change {
+                path: VirtualPath::parse(name, None).unwrap(),
+                op,
+                diff,
+                ..edited.clone()
+            };
+            let one_hunk = FileDiff {
+                hunks: edited.diff.hunks.iter().take(1).cloned().collect(),
+                ..FileDiff::default()
+            };
+            *changes = vec![
+                at("/d", Op::MakeDirectory, FileDiff::default()),
+                at("/d/new", Op::Create, one_hunk),
+                edited,
+            ];
+            question(request)
+        };
+        let answer = |input: &'static str| async move {
+            let screen = Screen::default();
+            let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
+            let answer = terminal.decide(&several()).await;
+            let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
+            for part in ["[1] create", "[2] create", "[3] ", "[4] @@", "[6] @@"] {
+                assert!(shown.contains(part), "{part}: {shown}");
+            }
+            assert!(!shown.contains("[7]"), "{shown}");
+            (answer, shown)
+        };
+        let part = |path: &str, hunks| ExcludedChange {
+            path: VirtualPath::parse(path, None).unwrap(),
+            hunks,
+        };
+        for (input, parts) in [
+            ("1 without 2\n1\n", vec![part("/d/new", None)]),
+            (
+                "1 without 1 2 5\n1\n",
+                vec![
+                    part("/d", None),
+                    part("/d/new", None),
+                    part("/f", Some(vec![1])),
+                ],
+            ),
+            ("1 without 3 5\n1\n", vec![part("/f", None)]),
+        ] {
+            match answer(input).await.0 {
+                Answer::Allow { left_out, .. } => assert_eq!(left_out, parts, "{input:?}"),
+                Answer::Deny { .. } => panic!("{input:?}"),
+            }
+        }
+        let (denied, shown) = answer("1 without 1\n1\n").await;
+        assert_eq!(denied, Answer::DENY);
+        let reason = "the change of `/d/new` depends on that of `/d`; exclude both or neither";
+        assert!(shown.contains(reason), "{shown}");
+        assert_eq!(answer("1 without 1 2 3\n1\n").await.0, Answer::DENY);
     }
 
     fn check_inert(text: &str) {

@@ -7,7 +7,7 @@ use super::{ReadTool, ToolInfo, ToolSpec, WriteTool, schema};
 use crate::call::Origin;
 use crate::capability::{Interrupt, ReadPermit, WritePermit};
 use crate::config::Namespace;
-use crate::effect::{ExcludedHunks, Plan, Reply};
+use crate::effect::{ExcludedChange, Plan, Reply};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::intent::{IntentError, IntentTemplate};
@@ -48,7 +48,7 @@ pub trait WriteJob: Send + Sync + fmt::Debug {
     fn apply(&self, steps: Box<dyn Any + Send>, permit: WritePermit) -> Result<(), CallError>;
     fn undo_record(&self, plan: &AnyPlan) -> UndoRecord;
     fn divisible(&self) -> bool;
-    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError>;
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedChange]) -> Result<AnyPlan, CallError>;
 }
 
 /// A prepared call.
@@ -62,7 +62,7 @@ pub enum Job {
 }
 
 impl Job {
-    /// Whether hunks can be excluded from its change.
+    /// Whether parts of its change can be excluded.
     pub(crate) fn is_divisible(&self) -> bool {
         match self {
             Self::Write(job) => job.divisible(),
@@ -485,7 +485,7 @@ impl<T: WriteTool> WriteJob for Writing<T> {
         T::DIVISIBLE
     }
 
-    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedHunks]) -> Result<AnyPlan, CallError> {
+    fn divide(&self, plan: AnyPlan, left_out: &[ExcludedChange]) -> Result<AnyPlan, CallError> {
         let plan = plan.try_map(own::<T>)?;
         self.tool.divide(plan, left_out)?.try_map(any)
     }

@@ -238,7 +238,7 @@ pub(super) fn admit(
         origin: meta.origin,
         mode: options.mode,
         token: meta.preview_token,
-        excluded: meta.excluded_hunks,
+        excluded: meta.excluded,
         key: shared.core.previews,
         confirm: meta.confirm,
         arguments,

@@ -6,7 +6,7 @@ use super::Shared;
 use super::actor::WorkerMsg;
 use super::future::TaskGuard;
 use crate::call::Asks;
-use crate::effect::{ContentHash, ExcludedHunks, Preview};
+use crate::effect::{ContentHash, ExcludedChange, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
@@ -293,7 +293,7 @@ fn fits_one_question(needs: &[Scope], changes: usize) -> Result<(), CallError> {
     Err(CallError::new(Code::TooLarge, message))
 }
 
-fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedHunks>), CallError> {
+fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedChange>), CallError> {
     let (decision, by, note) = match ruling {
         AskOutcome::Allowed(granted, left_out) => return Ok((granted, left_out)),
         AskOutcome::Refused { decision, by, note } => (decision, by, note),

@@ -25,7 +25,7 @@ use super::tool_slots::ToolSlot;
 use crate::audit::Step as AuditStep;
 use crate::call::{Asks, Mode};
 use crate::capability::{Interrupt, StopReason};
-use crate::effect::{ExcludedHunks, Preview};
+use crate::effect::{ExcludedChange, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::QuestionSender;
@@ -453,7 +453,7 @@ impl CallTable {
     pub(super) fn answered(
         &mut self,
         id: CallId,
-        answer: Result<(Granted, Vec<ExcludedHunks>), CallError>,
+        answer: Result<(Granted, Vec<ExcludedChange>), CallError>,
     ) {
         match (self.calls.remove(&id), answer) {
             (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {

@@ -8,7 +8,7 @@ use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Mode;
 use crate::capability::{BudgetExceeded, Interrupt, OutputStream, ReadPermit, revoked};
-use crate::effect::{ArtifactRef, Cost, ExcludedHunks, Op, Outcome, Preview, PreviewToken, Reply};
+use crate::effect::{ArtifactRef, Cost, ExcludedChange, Op, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::journal::{JournalChange, NewChange, OpenChange};
 use crate::pipeline::{CallInfo, Cleared, Planned, Step, Work, token_of, unplannable};
@@ -95,8 +95,8 @@ pub(super) fn catch_panic<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallEr
 #[derive(Debug)]
 pub(super) struct Approved {
     pub(super) plan: AnyPlan,
-    /// The hunks that they excluded.
-    pub(super) left_out: Vec<ExcludedHunks>,
+    /// What they excluded.
+    pub(super) left_out: Vec<ExcludedChange>,
 }
 
 /// Runs a cleared call, by the approved plan if there is one.

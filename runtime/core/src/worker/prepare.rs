@@ -82,8 +82,7 @@ impl Request {
         let prepared = || Ok(entry.prepare(arguments, &names)?);
         let (needs, job) = catch_tool_panic(prepared).map_err(CallError::from)?;
         if !info.excluded.is_empty() && (info.mode == Mode::Preview || !job.is_divisible()) {
-            let message =
-                "hunks can be excluded only from the call of a tool that can divide its change";
+            let message = "changes can be excluded only from a call that applies them, of a tool that can divide its changes";
             return Err(CallError::new(Code::InvalidArguments, message));
         }
         // The needs of a planned change may be found by its plan, those of an act are never found later.

@@ -1,6 +1,6 @@
 //! Tests of applying a preview.
 
-use bailiwick::effect::ExcludedHunks;
+use bailiwick::effect::ExcludedChange;
 use bailiwick::worker::CallProgress;
 use bailiwick::{Call, CallMeta, Code, Deferred, Policy, VirtualPath};
 use serde_json::json;
@@ -86,9 +86,9 @@ async fn excluding_hunks_of_an_indivisible_change_is_rejected() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
     let preview = worker.preview("post", at("a")).await.unwrap();
-    let excluded = [ExcludedHunks {
+    let excluded = [ExcludedChange {
         path: VirtualPath::parse("/r/a", None).unwrap(),
-        hunks: vec![0],
+        hunks: Some(vec![0]),
     }];
     let refused = worker.apply_without(&preview, &excluded).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArguments);

@@ -4,10 +4,10 @@ import type { Details } from "./block.ts";
 
 export type Time = "once" | "waiting" | "uses" | "hour" | "session" | "agent";
 
-/** Hunks of a file that are excluded, by index. */
+/** An excluded change, or excluded hunks of a file, by index. */
 export interface LeftOut {
   readonly path: string;
-  readonly hunks: readonly number[];
+  readonly hunks?: readonly number[];
 }
 
 export interface Choice {

@@ -17,7 +17,7 @@ const CONFIRM = "Press Enter to allow.";
 /**
  * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
  * host shows a preview of the call (`view`), sets `settled` once it is loaded, and sets `leftOut` to the excluded
- * hunks. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
+ * changes. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
  * after each `failed()`. With `shortcuts`, the keys `a`, `d` and `o` of the document allow, deny and open the options.
  */
 export class PermissionPrompt extends HTMLElement {
@@ -28,7 +28,7 @@ export class PermissionPrompt extends HTMLElement {
   #said: "granted" | "denied" | undefined;
   #why!: string;
   #settled!: boolean;
-  /** Whether at least one hunk is still included. */
+  /** Whether at least one change is still included. */
   #some!: boolean;
   #options = false;
   #since = 0;
@@ -98,7 +98,7 @@ export class PermissionPrompt extends HTMLElement {
     this.#calm();
   }
 
-  /** The excluded hunks; `undefined` if all hunks are excluded. */
+  /** The excluded changes and hunks; `undefined` if nothing is left. */
   set leftOut(out: readonly LeftOut[] | undefined) {
     this.#some = !!out;
     // A broader grant would also allow the excluded hunks, so the answer applies once and to this call only.

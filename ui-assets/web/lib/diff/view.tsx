@@ -3,8 +3,8 @@ import { computed, signal } from "@preact/signals-core";
 import type { ComponentChild } from "preact";
 
 import { counts as summary, listing, reason } from "./contents.ts";
-import { Button } from "../ui.tsx";
-import { visible } from "../visible.ts";
+import { Button, Tick } from "../ui.tsx";
+import { oneLine, visible } from "../visible.ts";
 import { planned } from "../words.ts";
 import type { Change, resources } from "./change.ts";
 import type { Parsed } from "../json.ts";
@@ -30,10 +30,28 @@ export class Diff {
   /** Index of the current change for `n` and `p`, across all files. */
   readonly place = signal(-1);
   readonly places = computed(() => this.files.flatMap((file) => file.layout.value.starts.map((_, at) => ({ file, at }))));
-  /** The excluded hunks by file. */
+  /** The excluded files. */
+  readonly out = signal<ReadonlySet<FileDiff>>(new Set());
+  /** What is excluded: whole changes, or hunks of a file. */
   readonly excluded = computed(() =>
-    this.files.filter(({ excluded }) => excluded.value.size > 0).map(({ change, excluded }) => ({ path: change.path, hunks: [...excluded.value].sort((a, b) => a - b) })),
+    this.files.flatMap((file): { readonly path: string; readonly hunks?: readonly number[] }[] => {
+      const { change: { path }, from, excluded } = file;
+      if (this.out.value.has(file)) return [{ path }, ...(from ? [{ path: from.path }] : [])];
+      return excluded.value.size > 0 ? [{ path, hunks: [...excluded.value].sort((a, b) => a - b) }] : [];
+    }),
   );
+  /** Whether a person can exclude files. */
+  readonly hasTicks = signal(false);
+  /** How many changes there are, and how many are included. */
+  readonly parts = computed(() => {
+    let [all, left] = [0, 0];
+    for (const file of this.files) {
+      const parts = file.divisible.value ? file.hunks.length : 1;
+      all += parts;
+      if (!this.out.value.has(file)) left += parts - file.excluded.value.size;
+    }
+    return { all, left };
+  });
   /** Number of hunks. */
   readonly hunks: number;
   /** Set unless the changes were made: whether they are to be made, or were to be made. */
@@ -43,7 +61,7 @@ export class Diff {
   /** Called when a person excludes or includes a hunk. */
   onExclude: () => void = () => undefined;
   readonly counts = computed(() => {
-    const all = this.files.map(countsOf);
+    const all = this.files.filter((file) => !this.out.value.has(file)).map(countsOf);
     return { added: all.reduce((sum, { added }) => sum + added, 0), removed: all.reduce((sum, { removed }) => sum + removed, 0) };
   });
 
@@ -56,9 +74,18 @@ export class Diff {
     this.hunks = changes.flatMap(({ hunks }) => hunks).length;
   }
 
-  /** Allows a person to exclude hunks of modified files. */
+  /** Allows a person to exclude files, if there are several, and hunks of modified files. */
   set divisible(divisible: boolean) {
+    this.hasTicks.value = divisible && this.files.length > 1;
     for (const file of this.files) file.divisible.value = divisible && this.hunks > 1 && file.change.op === "modify";
+  }
+
+  /** Excludes or includes a file. */
+  toggle(file: FileDiff): void {
+    const out = new Set(this.out.value);
+    if (!out.delete(file)) out.add(file);
+    this.out.value = out;
+    this.onExclude();
   }
 
   setSplit(split: boolean): void {
@@ -106,7 +133,7 @@ function File({ file, diff }: FileProps) {
   const entries = contents ? listing(contents) : [];
   const why = reason(change);
   return (
-    <details class="file" open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
+    <details class={diff.out.value.has(file) ? "file out" : "file"} open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
       <summary>
         <Badge file={file} diff={diff} />
         {path && (
@@ -158,6 +185,7 @@ function Files({ diff }: { readonly diff: Diff }) {
       <ul>
         {files.map((file, at) => (
           <li>
+            {diff.hasTicks.value && <Tick label={`Make this change: ${oneLine(file.change.path)}`} checked={!diff.out.value.has(file)} change={() => diff.toggle(file)} />}
             <Badge file={file} diff={diff} />
             <Button
               class="jump"

@@ -9,7 +9,6 @@ import type { Question, Standing } from "../../lib/console/api.ts";
 import { loadPreview } from "../../lib/console/preview.ts";
 import { state } from "../../lib/console/state.ts";
 import { DiffView } from "../../lib/diff/view.tsx";
-import type { Diff } from "../../lib/diff/view.tsx";
 import { Button, Trouble } from "../../lib/ui.tsx";
 import { message, visible } from "../../lib/visible.ts";
 import { goOn, idOf, remove, takesFocus } from "./inbox.ts";
@@ -21,13 +20,6 @@ const ended = (question: Question, { status, granted }: Standing): object => ({
   status,
   extra: { ...question.extra, grantedPermissions: granted },
 });
-
-/** The excluded hunks, or `undefined` if all are excluded. */
-function excluded(diff: Diff): Diff["excluded"]["value"] | undefined {
-  const hunks = diff.files.filter(({ divisible }) => divisible.value).reduce((sum, file) => sum + file.hunks.length, 0);
-  const out = diff.excluded.value;
-  return out.flatMap((file) => file.hunks).length < hunks ? out : undefined;
-}
 
 /** All arguments of a call, if the question has only their beginning. */
 function Arguments({ question }: { readonly question: Question }) {
@@ -56,7 +48,7 @@ async function preview(question: Question, into: PermissionPrompt, place: HTMLEl
   try {
     const diff = await loadPreview(idOf(question));
     diff.divisible = bailiwick.divisible;
-    diff.onExclude = () => (into.leftOut = excluded(diff));
+    diff.onExclude = () => (into.leftOut = diff.parts.value.left > 0 ? diff.excluded.value : undefined);
     changes.value = diff;
     put(<DiffView diff={diff} />);
     into.settled = true;

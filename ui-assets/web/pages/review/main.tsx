@@ -11,12 +11,12 @@ import { visible } from "../../lib/visible.ts";
 import { asked, changed, listen, none, recheck, review, show, shown } from "./review.ts";
 import type { Review } from "./review.ts";
 
-/** Tells how many hunks are excluded. */
+/** Tells how many changes are excluded. */
 function Excluded({ diff }: { readonly diff: Diff }) {
-  const count = diff.excluded.value.flatMap(({ hunks }) => hunks).length;
+  const { all, left } = diff.parts.value;
   return (
-    <p class="left-out notice" role="status" hidden={!asked.value || count === 0}>
-      {count === diff.hunks ? "No changes are left: deny the call instead." : `${count} of ${diff.hunks} changes are left out.`}
+    <p class="left-out notice" role="status" hidden={!asked.value || left === all}>
+      {left === 0 ? "No changes are left: deny the call instead." : `${all - left} of ${all} changes are left out.`}
     </p>
   );
 }

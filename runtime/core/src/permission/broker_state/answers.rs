@@ -13,7 +13,7 @@ use super::super::{
 };
 use super::{BrokerState, CallRef, Drafts, Waiter};
 use crate::audit::AnsweredStep;
-use crate::effect::ExcludedHunks;
+use crate::effect::ExcludedChange;
 use crate::id::{GrantId, QuestionId};
 use crate::scope::Coverage;
 
@@ -24,7 +24,7 @@ struct Approval {
     patterns: Vec<Coverage>,
     lifetime: Lifetime,
     descendants: bool,
-    left_out: Vec<ExcludedHunks>,
+    left_out: Vec<ExcludedChange>,
 }
 
 impl Approval {
@@ -33,16 +33,14 @@ impl Approval {
         patterns: &[Coverage],
         lifetime: Lifetime,
         descendants: bool,
-        mut left_out: Vec<ExcludedHunks>,
+        mut left_out: Vec<ExcludedChange>,
     ) -> Result<Self, AuthorityError> {
-        left_out.retain(|part| !part.hunks.is_empty());
-        // A grant for later calls would also allow the hunks that were excluded from this call.
+        left_out.retain(|part| !part.is_empty());
+        // A grant for later calls would also allow what was excluded from this call.
         let divides = !left_out.is_empty();
         let request = &question.request;
-        if !request.fits(patterns)
-            || !request.can_leave_out(&left_out)
-            || (divides && lifetime.waiting_calls().is_none())
-        {
+        request.check_excluded(&left_out)?;
+        if !request.fits(patterns) || (divides && lifetime.waiting_calls().is_none()) {
             return Err(AuthorityError::DoesNotFit);
         }
         Ok(Self {

@@ -142,9 +142,9 @@ impl Log {
     /// Asks for `needs` and is allowed a part of the change, which is made.
     pub(crate) fn allowed_in_part(&mut self, agent: &str, question: u64, needs: &[&str]) {
         let call = self.ask(agent, question, needs);
-        let left_out = crate::effect::ExcludedHunks {
+        let left_out = crate::effect::ExcludedChange {
             path: "/r/x".parse_path(),
-            hunks: vec![0],
+            hunks: Some(vec![0]),
         };
         let step = AnsweredStep {
             question: QuestionId(question),
