@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 
 use bailiwick::config::Namespace;
 use bailiwick::effect::ResourceChange;
-use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, Rights};
 use bailiwick::{
     ActTool, Answer, CallError, Code, Config, Policy, Reply, Runtime, Scripted, ToolSet, ToolSpec,
     WorkerSpec,
@@ -60,7 +60,7 @@ impl ActTool for PostOrder {
         Ok(Prepared { needs, job: order })
     }
 
-    fn foresee(&self, order: &Order) -> Foreseen {
+    fn foresee(&self, order: &Order, _: &Rights<'_>) -> Foreseen {
         let change = ResourceChange::new("shop.example/orders", "post an order");
         Foreseen::Changes(vec![change.after(body(order))])
     }

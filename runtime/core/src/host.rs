@@ -5,6 +5,8 @@ mod roots;
 
 use std::sync::{Arc, Weak};
 
+use parking_lot::Mutex;
+
 use crate::activity::{CallLog, EndedQuestion, RecentCall};
 use crate::artifact::{Artifact, Reader};
 use crate::audit::{MemoryAudit, Record};
@@ -24,8 +26,8 @@ struct RuntimeInner {
     core: Arc<Core>,
     /// The default audit.
     memory: Option<MemoryAudit>,
-    /// Keeps the journal locked.
-    journal: Option<Journal>,
+    /// Keeps the journal locked until the shutdown.
+    journal_lock: Mutex<Option<Journal>>,
     /// Changes that an earlier crash interrupted.
     recovered: Vec<Recovered>,
     /// Keeps the servers connected while the runtime exists.
@@ -198,10 +200,10 @@ impl Runtime {
         &self.inner.recovered
     }
 
-    /// Returns the change journal, if there is one.
+    /// Returns the change journal, if there is one. This handle does not keep the journal locked.
     #[must_use]
     pub fn journal(&self) -> Option<&Journal> {
-        self.inner.journal.as_ref()
+        self.inner.core.journal.as_ref()
     }
 
     /// Returns the last 4,096 audit records, the oldest first. Returns `None` if [`RuntimeBuilder::audit`] set another
@@ -219,11 +221,13 @@ impl Runtime {
         self.inner.core.audit.flush().await
     }
 
-    /// Revokes and ends all workers, waits until the audit is written, and closes the grant store. Spawning a worker
-    /// afterwards fails with [`SpawnError::Closed`].
+    /// Revokes and ends all workers, waits until the audit is written, and closes the grant store and the change journal,
+    /// unless the host keeps a handle of its own to the journal. Spawning a worker afterwards fails with
+    /// [`SpawnError::Closed`].
     pub async fn shutdown(&self) -> Revoked {
         let all = self.inner.core.revoke_all().await;
         self.inner.core.broker.close_store().await;
+        self.inner.journal_lock.lock().take();
         // This error was already reported to the callers whose records could not be written.
         let _ = self.flush_audit().await;
         all

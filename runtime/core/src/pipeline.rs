@@ -25,7 +25,7 @@ use crate::policy::{Authority, Explanation, Flag, Limits, Verdict};
 use crate::requests::CallRequests;
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
-use crate::tool::{ActJob, AnyPlan, Job, ReadJob, RemoteJob, WriteJob};
+use crate::tool::{ActJob, AnyPlan, Job, ReadJob, RemoteJob, Rights, WriteJob};
 
 use context::CallContext;
 pub(crate) use token::{PreviewKey, arguments_hash, remote_token, token_of};
@@ -190,9 +190,14 @@ impl<S> Step<S> {
     /// What a call of an act tool may change.
     pub(crate) fn foreseen(&self) -> Option<AnyPlan> {
         match &self.context.job {
-            Job::Act(job) => Some(job.plan()),
+            Job::Act(job) => Some(self.foresee(&**job)),
             Job::Read(_) | Job::Write(_) | Job::Remote(_) => None,
         }
+    }
+
+    /// What a call of an act tool may change.
+    pub(crate) fn foresee(&self, job: &dyn ActJob) -> AnyPlan {
+        job.plan(&Rights::new(&self.context.authority, &self.context.granted))
     }
 
     /// Handles an interrupt of the tool; the call is judged again.

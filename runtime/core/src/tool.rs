@@ -13,7 +13,9 @@ use crate::config::Namespace;
 use crate::effect::{ExcludedChange, Output, Plan, Reply, ResourceChange};
 use crate::error::{CallError, Code};
 use crate::journal::UndoRecord;
-use crate::scope::Scope;
+use crate::path::VirtualPath;
+use crate::policy::{Authority, Verdict};
+use crate::scope::{Coverage, Scope, Verb};
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -464,6 +466,26 @@ pub trait WriteTool: Send + Sync + 'static {
     fn apply(&self, steps: Self::Steps, permit: WritePermit) -> Result<(), CallError>;
 }
 
+/// What the worker of a call may do, before the call is authorised.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights<'c> {
+    authority: &'c Authority,
+    granted: &'c [Coverage],
+}
+
+impl<'c> Rights<'c> {
+    pub(crate) fn new(authority: &'c Authority, granted: &'c [Coverage]) -> Self {
+        Self { authority, granted }
+    }
+
+    /// Returns the verdict on any operation of `verb` on `path`, given all layers and grants.
+    #[must_use]
+    pub fn judge(&self, verb: Verb, path: &VirtualPath) -> Verdict {
+        let need = Scope::file(verb, path.clone());
+        self.authority.judge(&need, self.granted)
+    }
+}
+
 /// What a call of an [`ActTool`] may change, as far as it is known in advance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Foreseen {
@@ -482,7 +504,7 @@ pub enum Foreseen {
 /// ```
 /// use bailiwick::config::Namespace;
 /// use bailiwick::effect::ResourceChange;
-/// use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared};
+/// use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, Rights};
 /// use bailiwick::{ActTool, CallError, Reply, ToolSpec};
 ///
 /// #[derive(serde::Deserialize, schemars::JsonSchema)]
@@ -507,7 +529,7 @@ pub enum Foreseen {
 ///         Ok(Prepared { needs, job: args.text })
 ///     }
 ///
-///     fn foresee(&self, text: &String) -> Foreseen {
+///     fn foresee(&self, text: &String, _: &Rights<'_>) -> Foreseen {
 ///         let message = ResourceChange::new("chat.example.com", "post a message").after(text);
 ///         Foreseen::Changes(vec![message])
 ///     }
@@ -547,8 +569,8 @@ pub trait ActTool: Send + Sync + 'static {
     ) -> Result<Prepared<Self::Job>, CallError>;
 
     /// Returns what the call may change, for its preview. It is called before the call is authorised, so it must use
-    /// nothing but the job.
-    fn foresee(&self, job: &Self::Job) -> Foreseen;
+    /// nothing but the job and what the worker may do.
+    fn foresee(&self, job: &Self::Job, rights: &Rights<'_>) -> Foreseen;
 
     /// Carries out the call. It must call [`ActPermit::begin`] immediately before its effect.
     ///

@@ -5,6 +5,8 @@ mod grants;
 mod servers;
 mod threads;
 
+use parking_lot::Mutex;
+
 use super::roots::ConfiguredRoot;
 use super::{Runtime, RuntimeInner};
 use crate::activity::KeepCalls;
@@ -580,7 +582,7 @@ impl RuntimeBuilder {
         let inner = Arc::new(RuntimeInner {
             core,
             memory: self.memory,
-            journal,
+            journal_lock: Mutex::new(journal),
             recovered,
             _servers: self.servers,
         });

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::registry::{AnyPlan, Job, ToolSet};
-use super::{ActTool, Foreseen, ToolSpec, schema};
+use super::{ActTool, Foreseen, Rights, ToolSpec, schema};
 use crate::capability::ActPermit;
 use crate::effect::{Cost, Plan, Reply, ResourceChange};
 use crate::error::CallError;
@@ -18,7 +18,7 @@ pub(crate) type ActFuture = Pin<Box<dyn Future<Output = Result<Reply, CallError>
 /// A prepared call of an act tool.
 pub trait ActJob: Send + Sync + fmt::Debug {
     /// The changes that the call may make, as a plan without steps.
-    fn plan(&self) -> AnyPlan;
+    fn plan(&self, rights: &Rights<'_>) -> AnyPlan;
     fn act(self: Arc<Self>, permit: ActPermit) -> ActFuture;
 }
 
@@ -35,7 +35,6 @@ impl ToolSet {
         self.add(spec, output_schema, true, move |args, names, _| {
             let prepared = tool.prepare(args, names)?;
             let job = Acting {
-                resources: foreseen(tool.foresee(&prepared.job), &tool.spec()),
                 tool: Arc::clone(&tool),
                 job: prepared.job,
             };
@@ -47,8 +46,6 @@ impl ToolSet {
 struct Acting<T: ActTool> {
     tool: Arc<T>,
     job: T::Job,
-    /// What the call may change.
-    resources: Vec<ResourceChange>,
 }
 
 impl<T: ActTool> fmt::Debug for Acting<T> {
@@ -58,10 +55,11 @@ impl<T: ActTool> fmt::Debug for Acting<T> {
 }
 
 impl<T: ActTool> ActJob for Acting<T> {
-    fn plan(&self) -> AnyPlan {
+    fn plan(&self, rights: &Rights<'_>) -> AnyPlan {
+        let resources = foreseen(self.tool.foresee(&self.job, rights), &self.tool.spec());
         Plan {
             changes: Vec::new(),
-            resources: self.resources.clone(),
+            resources,
             reply: Reply::text("The result is known only after the call.", Map::new()),
             cost: Cost::default(),
             steps: Box::new(()),

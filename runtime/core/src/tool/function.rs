@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{ActTool, Foreseen, Prepared, ReadTool, ToolSet, ToolSpec};
+use super::{ActTool, Foreseen, Prepared, ReadTool, Rights, ToolSet, ToolSpec};
 use crate::capability::{ActPermit, ActProgress, Interrupt, ReadPermit};
 use crate::config::Namespace;
 use crate::effect::Reply;
@@ -155,7 +155,7 @@ where
         self.prepared(args, names)
     }
 
-    fn foresee(&self, _: &Arc<A>) -> Foreseen {
+    fn foresee(&self, _: &Arc<A>, _: &Rights<'_>) -> Foreseen {
         Foreseen::Unknown
     }
 

@@ -20,7 +20,7 @@ impl Shared {
         step: Step<Cleared>,
         job: Arc<dyn ActJob>,
     ) -> Result<Done, CallError> {
-        let plan = job.plan();
+        let plan = step.foresee(&*job);
         let planned = step.planned(job, plan)?;
         let (info, token) = (Arc::clone(planned.info()), planned.token());
         let (job, plan, permit) = planned.permit();

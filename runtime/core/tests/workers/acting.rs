@@ -6,7 +6,7 @@ use std::time::Duration;
 use bailiwick::call::Progress;
 use bailiwick::config::Namespace;
 use bailiwick::effect::ResourceChange;
-use bailiwick::tool::{ActPermit, ActProgress, Foreseen, OutputStream, Prepared};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, OutputStream, Prepared, Rights};
 use bailiwick::{
     ActTool, Answer, Call, CallError, CallMeta, Code, Deferred, Policy, Reply, Scope, Scripted,
     ToolSet, ToolSpec, Verb, VirtualPath, Worker,
@@ -80,7 +80,7 @@ impl ActTool for Send {
         })
     }
 
-    fn foresee(&self, job: &VirtualPath) -> Foreseen {
+    fn foresee(&self, job: &VirtualPath, _: &Rights<'_>) -> Foreseen {
         if job.as_str().ends_with("unknown") {
             return Foreseen::Unknown;
         }
@@ -460,7 +460,7 @@ impl ActTool for Leak {
         Ok(Prepared { needs, job: path })
     }
 
-    fn foresee(&self, _: &VirtualPath) -> Foreseen {
+    fn foresee(&self, _: &VirtualPath, _: &Rights<'_>) -> Foreseen {
         Foreseen::Unknown
     }
 

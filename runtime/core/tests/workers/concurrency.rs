@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use bailiwick::config::Namespace;
 use bailiwick::effect::Cost;
 use bailiwick::tool::{
-    ActPermit, ActProgress, Foreseen, Interrupt, Prepared, ReadPermit, WritePermit,
+    ActPermit, ActProgress, Foreseen, Interrupt, Prepared, ReadPermit, Rights, WritePermit,
 };
 use bailiwick::worker::{Admission, CallProgress, CallState};
 use bailiwick::{
@@ -169,7 +169,7 @@ impl ActTool for Acts {
         prepared(&args, names, Verb::Write)
     }
 
-    fn foresee(&self, _: &VirtualPath) -> Foreseen {
+    fn foresee(&self, _: &VirtualPath, _: &Rights<'_>) -> Foreseen {
         Foreseen::Unknown
     }
 

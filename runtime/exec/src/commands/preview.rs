@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::Commands;
 use super::record::first;
-use super::tool::{Command, Mode};
+use super::tool::Command;
+use crate::view::Changes;
 
 /// Maximum length of a command in a sentence, in characters.
 const MAX_COMMAND: usize = 256;
@@ -47,8 +48,8 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// What a command may read, change and reach. `keeps` tells whether changes can be kept apart.
-pub(super) fn rights(job: &Command, keeps: bool) -> [ResourceChange; 3] {
+/// What a command may read, change and reach.
+pub(super) fn rights(job: &Command, changes: Changes) -> [ResourceChange; 3] {
     let with = |declared: &[String], more: &str| {
         let names = first(declared.iter());
         let omitted = declared.len() - names.len();
@@ -62,16 +63,13 @@ pub(super) fn rights(job: &Command, keeps: bool) -> [ResourceChange; 3] {
         &job.reads,
         "files that the agent may read, and the programs and libraries of this computer",
     );
-    let files = with(
-        &job.writes,
-        "files that the agent may change without asking, which cannot be undone",
-    );
-    let change = match job.mode {
-        Some(Mode::Overlay) => "only a copy; another call must apply its changes".to_owned(),
-        None if keeps => format!(
-            "only a copy if changes in its folder need your answer (another call must apply them); otherwise {files}"
+    let change = match changes {
+        Changes::Apart => "only a copy: your files stay as they are until another call applies its changes, which can be undone"
+            .to_owned(),
+        Changes::Live => with(
+            &job.writes,
+            "files that the agent may change without asking; this cannot be undone",
         ),
-        Some(Mode::Live) | None => files,
     };
     let reach = with(
         &job.network,

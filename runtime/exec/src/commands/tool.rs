@@ -9,7 +9,7 @@ use bailiwick::effect::{ContentHash, ResourceChange};
 use bailiwick::path::VirtualPath;
 use bailiwick::policy::Verdict;
 use bailiwick::scope::Verb;
-use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, ReadPermit};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, Rights};
 use bailiwick::{ActTool, CallError, Code, Reply, Scope, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -70,7 +70,7 @@ pub struct RunCommand {
 }
 
 /// What happens to the changes of a command.
-#[derive(Clone, Copy, Debug, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Mode {
     Live,
@@ -92,6 +92,10 @@ pub struct Command {
     pub(super) reads: Vec<String>,
     pub(super) writes: Vec<String>,
     pub(super) network: Vec<String>,
+    /// Whether the working directory is in one of `writes`.
+    pub(super) writes_cwd: bool,
+    /// What happens to its changes, once that is decided.
+    pub(super) changes: OnceLock<Changes>,
     /// The hash of the program that people see in the preview.
     pub(super) previewed: OnceLock<ContentHash>,
 }
@@ -118,31 +122,11 @@ impl ActTool for Commands {
         let invalid = |message: &str| CallError::new(Code::InvalidArguments, message);
         let name = args.argv.first().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| invalid("`argv` must begin with a program"))?;
-        let texts = || {
-            let env = args.env.iter().flat_map(|(name, value)| [name, value]);
-            args.argv.iter().chain(env)
-        };
-        if texts().count() > MAX_ARGUMENTS
-            || texts().map(String::len).sum::<usize>() > MAX_ARGUMENT_BYTES
-            || args.stdin.len() > MAX_STDIN
-        {
-            return Err(CallError::new(
-                Code::TooLarge,
-                "a command has at most 1,000 arguments and variables with 256 KiB in all, and 1 MiB of input",
-            ));
-        }
-        if texts().any(|text| text.contains('\0')) || args.env.keys().any(|name| name.contains('='))
-        {
+        check_arguments(&args)?;
+        if args.mode == Some(Mode::Overlay) && self.kept.is_none() {
             return Err(invalid(
-                "arguments cannot contain NUL, nor names of variables `=`",
+                "changes cannot be kept apart here, since there is no tool that applies them",
             ));
-        }
-        if [&args.reads, &args.writes, &args.network]
-            .iter()
-            .any(|declared| declared.len() > MAX_DECLARED)
-        {
-            let message = "at most 100 files, directories and hosts can be declared";
-            return Err(CallError::new(Code::TooLarge, message));
         }
         self.require_layers()
             .map_err(|error| CallError::new(Code::Io, format!("no command is run: {error}")))?;
@@ -164,6 +148,8 @@ impl ActTool for Commands {
             DEFAULT_TIMEOUT
         };
         let timeout = args.timeout_ms.map(Duration::from_millis);
+        let mut writes = args.writes.iter().map(|path| names.path(path));
+        let writes_cwd = writes.any(|path| path.is_ok_and(|path| cwd.starts_with(&path)));
         let job = Command {
             program,
             argv: args.argv,
@@ -175,21 +161,26 @@ impl ActTool for Commands {
             reads: args.reads,
             writes: args.writes,
             network: args.network,
+            writes_cwd,
+            changes: OnceLock::new(),
             previewed: OnceLock::new(),
         };
         Ok(Prepared { needs, job })
     }
 
-    fn foresee(&self, job: &Command) -> Foreseen {
-        let sha256 = self.programs.preview(&job.program);
+    fn foresee(&self, job: &Command, rights: &Rights<'_>) -> Foreseen {
+        let sha256 = match job.previewed.get() {
+            Some(sha256) => Some(*sha256),
+            None => self.programs.preview(&job.program),
+        };
         if let Some(sha256) = sha256 {
-            // The same job is previewed once, so none is set.
-            let _ = job.previewed.set(sha256);
+            job.previewed.get_or_init(|| sha256);
         }
+        let changes = self.changes(job, || rights.judge(Verb::Write, &job.cwd));
         let command =
             ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
         let mut all = vec![command.detail(preview::details(self, job, sha256))];
-        all.extend(preview::rights(job, self.kept.is_some()));
+        all.extend(preview::rights(job, changes));
         Foreseen::Changes(all)
     }
 
@@ -199,7 +190,7 @@ impl ActTool for Commands {
         permit: ActPermit,
         progress: ActProgress,
     ) -> Result<Reply, CallError> {
-        let changes = self.changes(job, permit.reading())?;
+        let changes = self.changes(job, || permit.reading().judge(Verb::Write, &job.cwd));
         let (programs, program) = (self.programs.clone(), job.program.clone());
         let read = tokio::task::spawn_blocking(move || {
             let files = view::files(permit.reading(), changes);
@@ -256,18 +247,43 @@ impl ActTool for Commands {
     }
 }
 
+/// The bounds of what a call names.
+fn check_arguments(args: &RunCommand) -> Result<(), CallError> {
+    let texts = || {
+        let env = args.env.iter().flat_map(|(name, value)| [name, value]);
+        args.argv.iter().chain(env)
+    };
+    if texts().count() > MAX_ARGUMENTS
+        || texts().map(String::len).sum::<usize>() > MAX_ARGUMENT_BYTES
+        || args.stdin.len() > MAX_STDIN
+    {
+        return Err(CallError::new(
+            Code::TooLarge,
+            "a command has at most 1,000 arguments and variables with 256 KiB in all, and 1 MiB of input",
+        ));
+    }
+    if texts().any(|text| text.contains('\0')) || args.env.keys().any(|name| name.contains('=')) {
+        let message = "arguments cannot contain NUL, nor names of variables `=`";
+        return Err(CallError::new(Code::InvalidArguments, message));
+    }
+    if [&args.reads, &args.writes, &args.network]
+        .iter()
+        .any(|declared| declared.len() > MAX_DECLARED)
+    {
+        let message = "at most 100 files, directories and hosts can be declared";
+        return Err(CallError::new(Code::TooLarge, message));
+    }
+    Ok(())
+}
+
 impl Commands {
-    /// What happens to the changes of a command.
-    fn changes(&self, job: &Command, permit: &ReadPermit) -> Result<Changes, CallError> {
-        let asks = || permit.judge(Verb::Write, &job.cwd) == Verdict::Ask;
-        match (job.mode, &self.kept) {
-            (Some(Mode::Overlay), None) => Err(CallError::new(
-                Code::InvalidArguments,
-                "changes cannot be kept apart here, since there is no tool that applies them",
-            )),
-            (Some(Mode::Overlay), Some(_)) => Ok(Changes::Apart),
-            (None, Some(_)) if asks() => Ok(Changes::Apart),
-            (Some(Mode::Live) | None, _) => Ok(Changes::Live),
-        }
+    /// What happens to the changes of a command: what people saw, if they were asked. `judge` is the verdict on changes in
+    /// its directory.
+    fn changes(&self, job: &Command, judge: impl FnOnce() -> Verdict) -> Changes {
+        *job.changes.get_or_init(|| match (job.mode, &self.kept) {
+            (Some(Mode::Overlay), _) => Changes::Apart,
+            (None, Some(_)) if !job.writes_cwd && judge() == Verdict::Ask => Changes::Apart,
+            (Some(Mode::Live) | None, _) => Changes::Live,
+        })
     }
 }

@@ -107,6 +107,45 @@ pub(crate) fn asks() -> Policy {
         .allow("execute:command")
 }
 
+#[tokio::test]
+async fn preview_says_whether_a_command_changes_files_or_a_copy() {
+    let stage = Stage::new().await;
+    let copy = "only a copy: ";
+    let live = "files that the agent may change without asking; this cannot be undone";
+    let with_writes = format!("/repo, {live}");
+    let allows = || {
+        let policy = Policy::nothing().allow("read:file").allow("write:file");
+        policy.allow("execute:command")
+    };
+    let script = ["sh", "-c", "echo new > a"];
+    let (kept, changed) = ("text\n", "new\n");
+    for (policy, mode, writes, expected, content) in [
+        (asks(), None, None, copy, kept),
+        (asks(), Some("live"), None, live, kept),
+        (allows(), None, None, live, changed),
+        (allows(), Some("overlay"), None, copy, kept),
+        // Whoever allows this call allows the changes, too.
+        (asks(), None, Some("/repo"), with_writes.as_str(), changed),
+    ] {
+        fs::write(stage.path("a"), kept).unwrap();
+        let worker = stage.worker(policy).await;
+        let mut arguments = json!({"argv": script, "cwd": "/repo"});
+        if let Some(mode) = mode {
+            arguments["mode"] = json!(mode);
+        }
+        if let Some(writes) = writes {
+            arguments["writes"] = json!([writes]);
+        }
+        let preview = worker.preview("run_command", arguments.clone()).await;
+        let resources = preview.unwrap().resources;
+        let mut resources = resources.iter();
+        let shown = resources.find(|one| one.resource == "Can change").unwrap();
+        assert!(shown.summary.starts_with(expected), "{}", shown.summary);
+        run(&worker, arguments).await.unwrap();
+        assert_eq!(stage.text("a"), content, "{}", shown.summary);
+    }
+}
+
 /// Runs a shell script in `/repo` whose changes are kept apart.
 pub(crate) async fn apart(worker: &Worker, script: &str) -> CommandChanges {
     let argv = ["sh", "-c", script];

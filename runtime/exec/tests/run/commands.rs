@@ -360,7 +360,7 @@ async fn preview_describes_the_command_and_runs_nothing() {
         rights.collect::<Vec<_>>(),
         [
             "Can read: /repo/src, files that the agent may read, and the programs and libraries of this computer",
-            "Can change: /repo/target, files that the agent may change without asking, which cannot be undone",
+            "Can change: /repo/target, files that the agent may change without asking; this cannot be undone",
             "Can reach: hosts that the agent may connect to without asking",
         ]
     );
