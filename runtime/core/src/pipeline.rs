@@ -187,15 +187,15 @@ impl<S> Step<S> {
         matches!(self.context.job, Job::Act(_) | Job::Remote(_))
     }
 
-    /// What a call of an act tool may change.
-    pub(crate) fn foreseen(&self) -> Option<AnyPlan> {
+    /// The job of an act tool, if it is a call of one.
+    pub(crate) fn act_job(&self) -> Option<&dyn ActJob> {
         match &self.context.job {
-            Job::Act(job) => Some(self.foresee(&**job)),
+            Job::Act(job) => Some(&**job),
             Job::Read(_) | Job::Write(_) | Job::Remote(_) => None,
         }
     }
 
-    /// What a call of an act tool may change.
+    /// What a call of an act tool may change. Runs code of the tool.
     pub(crate) fn foresee(&self, job: &dyn ActJob) -> AnyPlan {
         job.plan(&Rights::new(&self.context.authority, &self.context.granted))
     }

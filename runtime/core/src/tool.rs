@@ -569,7 +569,7 @@ pub trait ActTool: Send + Sync + 'static {
     ) -> Result<Prepared<Self::Job>, CallError>;
 
     /// Returns what the call may change, for its preview. It is called before the call is authorised, so it must use
-    /// nothing but the job and what the worker may do.
+    /// nothing but the job and what the worker may do, and it must not block. It can be called several times.
     fn foresee(&self, job: &Self::Job, rights: &Rights<'_>) -> Foreseen;
 
     /// Carries out the call. It must call [`ActPermit::begin`] immediately before its effect.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Shared;
 use super::admission::Done;
 use super::future::{passes, while_open};
-use super::jobs::{artifacts, planned_step};
+use super::jobs::{artifacts, catch_tool_panic, planned_step};
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
 use crate::capability::{ActRecords, StopReason};
@@ -20,7 +20,7 @@ impl Shared {
         step: Step<Cleared>,
         job: Arc<dyn ActJob>,
     ) -> Result<Done, CallError> {
-        let plan = step.foresee(&*job);
+        let plan = catch_tool_panic(|| Ok(step.foresee(&*job))).map_err(CallError::from)?;
         let planned = step.planned(job, plan)?;
         let (info, token) = (Arc::clone(planned.info()), planned.token());
         let (job, plan, permit) = planned.permit();

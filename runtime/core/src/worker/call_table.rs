@@ -342,7 +342,7 @@ impl CallTable {
     /// Looks up grants, except for previews of readable targets, which require no approval.
     fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
         caller.deadline_guard = None;
-        let planned = || waiting.foreseen().is_some() || waiting.early_plan().is_some();
+        let planned = || waiting.act_job().is_some() || waiting.early_plan().is_some();
         let shown = caller.info.mode == Mode::Preview && planned();
         if shown || !waiting.has_untried_needs() {
             return self.plan_early(id, waiting, caller);
@@ -379,9 +379,9 @@ impl CallTable {
 
     /// Plans a change before anybody is asked, if its targets may be read or its tool can foresee it.
     fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
-        if let Some(plan) = waiting.foreseen() {
-            let plan = jobs::foreseen(&self.shared, &caller.info, plan);
-            return self.planned_early(id, waiting, plan.map_err(Interrupt::from), caller);
+        if let Some(job) = waiting.act_job() {
+            let plan = jobs::foreseen(&self.shared, &waiting, job);
+            return self.planned_early(id, waiting, plan, caller);
         }
         if waiting.early_plan().is_none() {
             return self.question(id, waiting, None, caller);

@@ -12,7 +12,7 @@ use crate::effect::{ArtifactRef, Cost, ExcludedChange, Op, Outcome, Preview, Pre
 use crate::error::{CallError, Code};
 use crate::journal::{JournalChange, NewChange, OpenChange};
 use crate::pipeline::{CallInfo, Cleared, Planned, Step, Work, token_of, unplannable};
-use crate::tool::{AnyPlan, WriteJob};
+use crate::tool::{ActJob, AnyPlan, WriteJob};
 use bytes::Bytes;
 use serde_json::Value;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,10 +60,10 @@ pub(super) fn outcome(reply: Reply) -> Done {
 pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
     let info = step.info();
     if info.mode == Mode::Preview
-        && let Some(plan) = step.foreseen()
+        && let Some(job) = step.act_job()
     {
-        let preview = foreseen(shared, info, plan).map(|(_, preview)| Done::Preview(preview));
-        return Some(preview.map_err(Interrupt::from));
+        let preview = foreseen(shared, step, job).map(|(_, preview)| Done::Preview(preview));
+        return Some(preview);
     }
     if shared.core.tool_slots.contains_key(info.tool.as_str()) {
         return None;
@@ -182,11 +182,13 @@ pub(super) fn plan(
 }
 
 /// Previews what a call of an act tool may change. It waits for nothing, so it may run on the worker's own task.
-pub(super) fn foreseen(
+pub(super) fn foreseen<S>(
     shared: &Shared,
-    info: &CallInfo,
-    plan: AnyPlan,
-) -> Result<(AnyPlan, Preview), CallError> {
+    step: &Step<S>,
+    job: &dyn ActJob,
+) -> Result<(AnyPlan, Preview), Interrupt> {
+    let info = step.info();
+    let plan = catch_tool_panic(|| Ok(step.foresee(job)))?;
     let token = token_of(info, &plan)?;
     shared.audit(info, planned_step(token, &plan))?;
     shared.audit(info, AuditStep::Previewed { token })?;

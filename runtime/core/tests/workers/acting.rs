@@ -84,6 +84,10 @@ impl ActTool for Send {
         if job.as_str().ends_with("unknown") {
             return Foreseen::Unknown;
         }
+        assert!(
+            !job.as_str().ends_with("unforeseen"),
+            "as a broken tool would"
+        );
         let sent = ResourceChange::new("wire", "send the path").after(job.as_str());
         Foreseen::Changes(vec![sent])
     }
@@ -435,6 +439,22 @@ async fn failed_or_panicking_act_reports_its_progress() {
     }
     worker.call("send", at("now")).await.unwrap();
     assert_eq!(wire.sent(), ["/r/fails", "/r/breaks", "/r/now"]);
+}
+
+#[tokio::test]
+async fn panic_while_changes_are_foreseen_fails_the_call_but_not_the_worker() {
+    let (stage, wire) = acting(|builder| builder.approver(Deferred)).await;
+    let asked = stage.worker(asking()).await;
+    let open = stage.open().await;
+    for (worker, path) in [(&open, "unforeseen"), (&asked, "src/unforeseen")] {
+        let error = worker.call("send", at(path)).await.unwrap_err();
+        check(&error, Code::Internal, false, None);
+        let error = worker.preview("send", at(path)).await.unwrap_err();
+        check(&error, Code::Internal, false, None);
+    }
+    assert!(wire.sent().is_empty());
+    open.call("send", at("now")).await.unwrap();
+    asked.preview("send", at("src/now")).await.unwrap();
 }
 
 /// Hands its permit to the test and ends; with a path, it needs no more than to read it.

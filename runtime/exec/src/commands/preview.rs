@@ -1,6 +1,6 @@
 //! What people see of a command before it runs.
 
-use bailiwick::effect::{ContentHash, ResourceChange};
+use bailiwick::effect::ResourceChange;
 use bailiwick::worker::LayerState;
 use serde_json::Value;
 
@@ -83,7 +83,7 @@ pub(super) fn rights(job: &Command, changes: Changes) -> [ResourceChange; 3] {
 }
 
 /// The details of a command, one per line.
-pub(super) fn details(commands: &Commands, job: &Command, sha256: Option<ContentHash>) -> String {
+pub(super) fn details(commands: &Commands, job: &Command) -> String {
     let mut lines = Vec::new();
     let shown = first(job.argv.iter());
     let omitted = job.argv.len() - shown.len();
@@ -92,7 +92,7 @@ pub(super) fn details(commands: &Commands, job: &Command, sha256: Option<Content
         lines.push(format!("and {omitted} more"));
     }
     lines.push(format!("program: {}", job.program.path()));
-    if let Some(sha256) = sha256 {
+    if let Some(sha256) = job.previewed {
         lines.push(format!("sha256 of the program: {sha256}"));
     }
     lines.push(format!("working directory: {}", job.cwd));

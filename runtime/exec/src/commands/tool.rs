@@ -97,7 +97,7 @@ pub struct Command {
     /// What happens to its changes, once that is decided.
     pub(super) changes: OnceLock<Changes>,
     /// The hash of the program that people see in the preview.
-    pub(super) previewed: OnceLock<ContentHash>,
+    pub(super) previewed: Option<ContentHash>,
 }
 
 impl ActTool for Commands {
@@ -148,6 +148,7 @@ impl ActTool for Commands {
             DEFAULT_TIMEOUT
         };
         let timeout = args.timeout_ms.map(Duration::from_millis);
+        let previewed = self.programs.preview(&program);
         let mut writes = args.writes.iter().map(|path| names.path(path));
         let writes_cwd = writes.any(|path| path.is_ok_and(|path| cwd.starts_with(&path)));
         let job = Command {
@@ -163,23 +164,16 @@ impl ActTool for Commands {
             network: args.network,
             writes_cwd,
             changes: OnceLock::new(),
-            previewed: OnceLock::new(),
+            previewed,
         };
         Ok(Prepared { needs, job })
     }
 
     fn foresee(&self, job: &Command, rights: &Rights<'_>) -> Foreseen {
-        let sha256 = match job.previewed.get() {
-            Some(sha256) => Some(*sha256),
-            None => self.programs.preview(&job.program),
-        };
-        if let Some(sha256) = sha256 {
-            job.previewed.get_or_init(|| sha256);
-        }
         let changes = self.changes(job, || rights.judge(Verb::Write, &job.cwd));
         let command =
             ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
-        let mut all = vec![command.detail(preview::details(self, job, sha256))];
+        let mut all = vec![command.detail(preview::details(self, job))];
         all.extend(preview::rights(job, changes));
         Foreseen::Changes(all)
     }
@@ -201,11 +195,7 @@ impl ActTool for Commands {
             .await
             .map_err(|_| internal("the roots were not read"))?;
         let (files, program) = (files?, program?);
-        if job
-            .previewed
-            .get()
-            .is_some_and(|seen| *seen != program.sha256)
-        {
+        if job.previewed.is_some_and(|seen| seen != program.sha256) {
             let message = "the program was replaced since it was previewed";
             return Err(CallError::new(Code::StalePreview, message));
         }
