@@ -22,6 +22,7 @@ use bailiwick::{
     Verdict, VirtualPath, Worker, WorkerSpec,
 };
 use bailiwick_fs::Durability;
+use bailiwick_test_support::numbers::Numbers;
 use bailiwick_test_support::tools::{Latch, Panics, Said, Target, said};
 use bailiwick_test_support::wait;
 use serde_json::{Value, json};
@@ -60,20 +61,6 @@ impl ReadTool for Stalls {
         let latch = self.0.lock().unwrap().clone();
         latch.wait();
         Ok(said(job))
-    }
-}
-
-/// Numbers that depend on the seed only.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, most: usize) -> usize {
-        // Constants of the generator MMIX.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % most
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::{Command, Stdio};
 use bailiwick::journal::{Journal, JournalLimits, Recovery};
 use bailiwick::permission::Scripted;
 use bailiwick::{Answer, GrantAuthority, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick_test_support::numbers::Numbers;
 use serde_json::{Value, json};
 
 use super::{Tree, plant, run, tree};
@@ -14,67 +15,53 @@ use super::{Tree, plant, run, tree};
 const FOLDER: &str = "BAILIWICK_KILL_UNDO_IN";
 const SEED: &str = "BAILIWICK_KILL_UNDO_SEED";
 
-/// Numbers that depend on the seed only.
-struct Numbers(u64);
+/// A batch that changes, moves, copies and deletes files; most of them succeed.
+fn batch(numbers: &mut Numbers, content: &str) -> Value {
+    let write = |path: String| json!({"tool": "write_file", "path": path, "content": content, "mode": "overwrite"});
+    let mut operations = vec![
+        json!({"tool": "make_directory", "path": "/r/n", "create_parents": true}),
+        write("/r/a".to_owned()),
+        // Its name is protected.
+        write("/r/AGENTS.md".to_owned()),
+        json!({"tool": "copy", "from": "/r/a", "to": "/r/n/copy", "overwrite": true}),
+    ];
+    operations.extend((0..numbers.below(12)).map(|n| write(format!("/r/n/{n}"))));
+    let more = [
+        json!({"tool": "move", "from": "/r/n/copy", "to": "/r/n/moved", "overwrite": true}),
+        json!({"tool": "write_file", "path": "/r/n/moved", "content": "x", "mode": "append"}),
+        json!({"tool": "copy", "from": "/r/n", "to": "/r/m"}),
+        json!({"tool": "delete", "path": "/r/n", "recursive": true}),
+    ];
+    operations.extend(more.into_iter().take(numbers.below(5)));
+    json!({ "operations": operations })
+}
 
-impl Numbers {
-    fn below(&mut self, most: usize) -> usize {
-        // Constants of the generator MMIX.
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        usize::try_from(self.0 >> 33).unwrap() % most
-    }
-
-    /// A batch that changes, moves, copies and deletes files; most of them succeed.
-    fn batch(&mut self, content: &str) -> Value {
-        let write = |path: String| json!({"tool": "write_file", "path": path, "content": content, "mode": "overwrite"});
-        let mut operations = vec![
-            json!({"tool": "make_directory", "path": "/r/n", "create_parents": true}),
-            write("/r/a".to_owned()),
-            // Its name is protected.
-            write("/r/AGENTS.md".to_owned()),
-            json!({"tool": "copy", "from": "/r/a", "to": "/r/n/copy", "overwrite": true}),
-        ];
-        operations.extend((0..self.below(12)).map(|n| write(format!("/r/n/{n}"))));
-        let more = [
-            json!({"tool": "move", "from": "/r/n/copy", "to": "/r/n/moved", "overwrite": true}),
-            json!({"tool": "write_file", "path": "/r/n/moved", "content": "x", "mode": "append"}),
-            json!({"tool": "copy", "from": "/r/n", "to": "/r/m"}),
-            json!({"tool": "delete", "path": "/r/n", "recursive": true}),
-        ];
-        operations.extend(more.into_iter().take(self.below(5)));
-        json!({ "operations": operations })
-    }
-
-    fn call(&mut self) -> (&'static str, Value) {
-        let paths = [
-            "/r/a", "/r/b", "/r/d", "/r/d/a", "/r/d/e/b", "/r/x/y/z", "/r/x",
-        ];
-        let (from, to) = (
-            paths[self.below(paths.len())],
-            paths[self.below(paths.len())],
-        );
-        let content = "line\n".repeat(self.below(3_000));
-        match self.below(13) {
-            10.. => ("apply_batch", self.batch(&content)),
-            0..4 => (
-                "write_file",
-                json!({"path": from, "content": content, "mode": "overwrite", "create_parents": true}),
-            ),
-            4 => (
-                "move",
-                json!({"from": from, "to": to, "overwrite": true, "create_parents": true}),
-            ),
-            5 => (
-                "copy",
-                json!({"from": from, "to": to, "create_parents": true}),
-            ),
-            6 => ("delete", json!({"path": from, "recursive": true})),
-            7 | 8 => ("undo", json!({"last": 1 + self.below(6)})),
-            _ => ("redo", json!({})),
-        }
+fn random_call(numbers: &mut Numbers) -> (&'static str, Value) {
+    let paths = [
+        "/r/a", "/r/b", "/r/d", "/r/d/a", "/r/d/e/b", "/r/x/y/z", "/r/x",
+    ];
+    let (from, to) = (
+        paths[numbers.below(paths.len())],
+        paths[numbers.below(paths.len())],
+    );
+    let content = "line\n".repeat(numbers.below(3_000));
+    match numbers.below(13) {
+        10.. => ("apply_batch", batch(numbers, &content)),
+        0..4 => (
+            "write_file",
+            json!({"path": from, "content": content, "mode": "overwrite", "create_parents": true}),
+        ),
+        4 => (
+            "move",
+            json!({"from": from, "to": to, "overwrite": true, "create_parents": true}),
+        ),
+        5 => (
+            "copy",
+            json!({"from": from, "to": to, "create_parents": true}),
+        ),
+        6 => ("delete", json!({"path": from, "recursive": true})),
+        7 | 8 => ("undo", json!({"last": 1 + numbers.below(6)})),
+        _ => ("redo", json!({})),
     }
 }
 
@@ -100,7 +87,7 @@ fn process_to_be_killed() {
         let worker = worker(&runtime).await;
         let mut numbers = Numbers(seed);
         loop {
-            let (tool, arguments) = numbers.call();
+            let (tool, arguments) = random_call(&mut numbers);
             // Many of them fail.
             let _ = worker.call(tool, arguments).await;
             std::io::stderr().write_all(b"acknowledged\n").unwrap();
@@ -150,11 +137,11 @@ fn expected(seed: u64, calls: usize) -> [Tree; 2] {
         let worker = worker(&runtime).await;
         let mut numbers = Numbers(seed);
         for _ in 0..calls {
-            let (tool, arguments) = numbers.call();
+            let (tool, arguments) = random_call(&mut numbers);
             let _ = worker.call(tool, arguments).await;
         }
         let before = tree(&root);
-        let (tool, arguments) = numbers.call();
+        let (tool, arguments) = random_call(&mut numbers);
         let _ = worker.call(tool, arguments).await;
         [before, tree(&root)]
     })

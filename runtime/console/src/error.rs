@@ -92,9 +92,9 @@ impl From<AuthorityError> for ApiError {
         let (status, code) = match &error {
             AuthorityError::NoQuestion => (StatusCode::NOT_FOUND, "NO_QUESTION"),
             AuthorityError::Ended(_) => (StatusCode::CONFLICT, "ENDED"),
-            AuthorityError::DoesNotFit | AuthorityError::Excluded(_) => {
-                (StatusCode::UNPROCESSABLE_ENTITY, "DOES_NOT_FIT")
-            }
+            AuthorityError::DoesNotFit
+            | AuthorityError::TooManyToLast(_)
+            | AuthorityError::Excluded(_) => (StatusCode::UNPROCESSABLE_ENTITY, "DOES_NOT_FIT"),
             AuthorityError::NotGrantable(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_GRANTABLE"),
             AuthorityError::NotThere(_) => (StatusCode::UNPROCESSABLE_ENTITY, "NOT_THERE"),
             AuthorityError::Wider => (StatusCode::UNPROCESSABLE_ENTITY, "WIDER"),

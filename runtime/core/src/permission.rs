@@ -137,7 +137,8 @@ impl Request {
         self.files = AffectedFiles::of(self);
     }
 
-    /// One sentence on whether the changes can be undone; `None` if no file is known to change.
+    /// One sentence on whether the changes can be undone; `None` for a call that only reads, and for one whose tool
+    /// describes its effects itself and changes no files.
     #[must_use]
     pub fn undo_notice(&self) -> Option<&'static str> {
         match &self.preview {

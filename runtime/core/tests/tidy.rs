@@ -124,7 +124,7 @@ fn deciding_modules_do_no_io() {
 
 #[test]
 fn ambient_authority_is_used_in_one_file() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let top = repository();
     let crates = [
         "runtime/core",
         "runtime/http",

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use bailiwick::scope::{Operation, Scope};
 use bailiwick::{VirtualPath, WorkerId};
+use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -19,6 +20,16 @@ pub use apply::{AppliedChanges, ApplyChanges};
 pub(crate) use collect::collect;
 pub(crate) use directories::{Directories, Identity};
 
+/// Maximum depth of directories.
+const MAX_DEPTH: usize = 256;
+/// Flags that open a directory.
+const DIRECTORY: OFlags = OFlags::DIRECTORY
+    .union(OFlags::NOFOLLOW)
+    .union(OFlags::CLOEXEC);
+/// Flags that open a file, without waiting if it is none.
+const FILE: OFlags = OFlags::NOFOLLOW
+    .union(OFlags::NONBLOCK)
+    .union(OFlags::CLOEXEC);
 /// Maximum number of commands of a worker whose changes are kept, and of all workers.
 const MAX_COMMANDS: (usize, usize) = (16, 256);
 /// Maximum size of the kept changes of a worker, and of all workers, in bytes.

@@ -28,6 +28,7 @@ pub mod firefox;
 pub mod http;
 pub mod invalid_server;
 pub mod npm;
+pub mod numbers;
 pub mod playwright;
 pub mod server;
 #[cfg(feature = "stage")]

@@ -113,6 +113,7 @@ test("disable, enable, update and remove take effect and notify the host", async
   expect((await ask(page, "tools/call", { name: "t" })).error?.message).toContain("not registered");
   expect(await changes(page)).toBe(4);
   await inside(page, "t.remove(); t.enable()");
+  await ask(page, "ping");
   expect(await changes(page)).toBe(4);
 });
 
@@ -176,6 +177,7 @@ test("custom handlers replace registered tools", async ({ page, site }) => {
   expect(await names(page)).toEqual(["own"]);
   expect((await ask(page, "tools/call", { name: "own" })).result?.content).toEqual([{ type: "text", text: "own" }]);
   await inside(page, "b.sendToolListChanged()");
+  await ask(page, "ping");
   expect(await changes(page)).toBe(1);
 });
 

@@ -511,7 +511,7 @@ fn kept_changes(
     most: usize,
 ) -> Option<(Vec<Change>, Vec<ResourceChange>)> {
     let bytes = changes.iter().map(change_bytes).sum::<usize>();
-    let bytes = bytes + resources.iter().map(resource_bytes).sum::<usize>();
+    let bytes = bytes + resources.iter().map(ResourceChange::size).sum::<usize>();
     let copied = || {
         let changes = changes.iter().map(without_old_text).collect();
         (changes, resources.to_vec())
@@ -528,7 +528,13 @@ fn without_old_text(change: &Change) -> Change {
 fn content_bytes(content: &CallContent) -> usize {
     let texts = content.arguments.len() + content.output.as_ref().map_or(0, String::len);
     let changes = content.changes.iter().map(change_bytes).sum::<usize>();
-    texts + changes + content.resources.iter().map(resource_bytes).sum::<usize>()
+    texts
+        + changes
+        + content
+            .resources
+            .iter()
+            .map(ResourceChange::size)
+            .sum::<usize>()
 }
 
 /// Approximate size of a change in memory, without its old text.
@@ -540,10 +546,6 @@ fn change_bytes(change: &Change) -> usize {
     let first = diff.contents.iter().flat_map(|contents| &contents.first);
     let first = first.map(|entry| entry.path.len() + 40).sum::<usize>();
     size_of::<Change>() + size_of::<Entry>() + paths + lines + first
-}
-
-fn resource_bytes(change: &ResourceChange) -> usize {
-    size_of::<ResourceChange>() + change.text_bytes()
 }
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ impl Review {
             )
         });
         let listed: usize = listed.flatten().sum();
-        let resources: usize = self.resources.iter().map(resource_size).sum();
+        let resources: usize = self.resources.iter().map(ResourceChange::size).sum();
         lines
             + listed
             + resources
@@ -306,10 +306,6 @@ impl Review {
     pub fn changes(&self) -> &[Change] {
         &self.changes
     }
-}
-
-fn resource_size(change: &ResourceChange) -> usize {
-    size_of_val(change) + change.text_bytes()
 }
 
 fn item<'r>(change: &'r Change, rows: Vec<Row>, old: Option<&Bytes>, held: bool) -> Item<'r> {

@@ -125,6 +125,11 @@ impl ResourceChange {
         })
     }
 
+    /// Size in memory in bytes.
+    pub(crate) fn size(&self) -> usize {
+        size_of::<Self>() + self.text_bytes()
+    }
+
     /// Size of its texts in bytes.
     pub(crate) fn text_bytes(&self) -> usize {
         let texts = [&self.before, &self.after, &self.detail];

@@ -38,6 +38,11 @@ pub enum AuthorityError {
     /// The answer does not cover all needs, or covers more than is grantable here.
     #[error("the answer must cover everything that is asked, and no more than may be granted")]
     DoesNotFit,
+    /// An answer beyond this call would grant so many patterns that nobody could read them.
+    #[error(
+        "{0} permissions can be allowed only for this call; for longer, allow their folder or project"
+    )]
+    TooManyToLast(usize),
     /// Parts of the change cannot be excluded.
     #[error(transparent)]
     Excluded(#[from] ExclusionError),

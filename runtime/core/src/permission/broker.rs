@@ -74,7 +74,7 @@ impl fmt::Debug for BrokerConfig {
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub enum AskOutcome {
-    /// The call is allowed by these grants, without these hunks of the change.
+    /// The call is allowed by these grants, without these parts of the change.
     Allowed(UsedGrants, Vec<ExcludedChange>),
     /// The call is not allowed.
     Refused {

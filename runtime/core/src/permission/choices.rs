@@ -6,8 +6,9 @@ use super::{Lifetime, Request};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
 
-/// Maximum number of patterns in the sentence of a choice.
-const MOST_TEXTS: usize = 20;
+/// Maximum number of patterns that an answer can grant beyond the call, and in the sentence of a choice: a person must be
+/// able to read what is granted.
+pub(super) const MOST_PATTERNS: usize = 20;
 
 /// Breadth of a choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -44,6 +45,12 @@ impl Choice {
         let lasts = lifetime.waiting_calls().is_none();
         let asked = self.breadth == Breadth::Asked;
         lifetime == Lifetime::Agent || ((lasts || !asked) && self.is_broad())
+    }
+
+    /// Returns whether it can be allowed beyond the call: its sentence names everything that it grants.
+    #[must_use]
+    pub fn may_last(&self) -> bool {
+        self.patterns.len() <= MOST_PATTERNS
     }
 
     /// Returns whether it has to be confirmed for lifetimes beyond the call.
@@ -132,8 +139,8 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     } else {
         ""
     };
-    let more = texts.len().saturating_sub(MOST_TEXTS);
-    texts.truncate(MOST_TEXTS);
+    let more = texts.len().saturating_sub(MOST_PATTERNS);
+    texts.truncate(MOST_PATTERNS);
     if more > 0 {
         texts.push(format!("and {more} more"));
     }

@@ -673,6 +673,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn answer_beyond_a_call_grants_no_more_than_its_sentence_names() {
+        let stage = stage(100).await;
+        let session = |patterns: &[&str]| Answer::Allow {
+            patterns: patterns.iter().map(|text| text.parse().unwrap()).collect(),
+            lifetime: Lifetime::Session,
+            descendants: false,
+            left_out: Vec::new(),
+        };
+        let folder = session(&["write:file:/r"]);
+        for (id, count, answer, refused) in [
+            (1, 20, session(&[]), None),
+            (2, 21, session(&[]), Some(21)),
+            (3, 21, folder, None),
+            (4, 21, Answer::ONCE, None),
+        ] {
+            let needs: Vec<String> = (0..count)
+                .map(|n| format!("write:file:/r/{id}/{n}"))
+                .collect();
+            let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+            let mut asked = request(id, id, &needs);
+            asked.max_grantable = vec!["write:file:/r".parse().unwrap()];
+            let _waiting = stage.asking(vec![asked]).await;
+            let answered = stage.grants.answer(QuestionId(id), answer).await;
+            match (answered, refused) {
+                (Ok(()), None) => {}
+                (Err(AuthorityError::TooManyToLast(most)), Some(expected)) => {
+                    assert_eq!(most, expected);
+                }
+                (other, _) => panic!("{id}: {other:?}"),
+            }
+        }
+    }
+
+    #[tokio::test]
     async fn batch_is_answered_completely_or_not_at_all() {
         let stage = stage(1).await;
         let _waiting = four(&stage).await;

@@ -172,9 +172,10 @@ impl Question {
             let id = format!("{WAITING}{calls}");
             offer(id, 0, Lifetime::Waiting(calls))
         }));
-        let choices = 0..self.request.choices.len();
+        let choices = self.request.choices.iter().enumerate();
+        let lasting = choices.filter(|(_, choice)| choice.may_last());
         offers.extend(
-            choices.map(|index| offer(format!("session-{index}"), index, Lifetime::Session)),
+            lasting.map(|(index, _)| offer(format!("session-{index}"), index, Lifetime::Session)),
         );
         offers
     }
@@ -331,6 +332,23 @@ mod tests {
         let options = crate::fixtures::question(request).options();
         assert!(options[0].name.ends_with(careful), "{options:?}");
         assert!(!options[1].name.contains("Careful"), "{options:?}");
+    }
+
+    #[test]
+    fn needs_that_are_too_many_to_read_are_offered_once() {
+        let offered = |count: usize| -> Vec<String> {
+            let needs = (0..count).map(|n| format!("write:file:/r/a/{n}"));
+            let needs: Vec<String> = needs.collect();
+            let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
+            let mut asked = question(true);
+            asked.request = changing(request(1, 1, &needs));
+            let options = asked.options().into_iter();
+            options.map(|option| option.option_id).collect()
+        };
+        let folder = |id: &String| id == "session-2";
+        assert!(offered(20).contains(&"session-0".to_owned()));
+        assert!(!offered(21).contains(&"session-0".to_owned()));
+        assert!(offered(21).iter().any(folder), "{:?}", offered(21));
     }
 
     #[test]

@@ -223,6 +223,9 @@ const STOP: &str = "stop";
 const EARLY: &str =
     "That did not count, because the request was shown only just before. Enter it again: ";
 
+/// Reply to an answer beyond the call that would grant more than a person can read.
+const TOO_MANY: &str = "So many permissions can be allowed only for this call. It was refused.\n";
+
 /// Reply if the answer is not needed any more.
 const WITHDRAWN: &str = "\nThis request was withdrawn; it needs no answer.\n";
 
@@ -241,7 +244,7 @@ impl Console {
     async fn choice(&mut self, question: &Question) -> io::Result<Answer> {
         let prompt = prompt(question, self.coloured);
         let parts = if question.request.divisible {
-            "; `1 without 2 3` leaves out parts [2] and [3], together with the parts that depend on them"
+            "; `1 without 2 3` leaves out parts [2] and [3]; name the parts that depend on them, too"
         } else {
             ""
         };
@@ -276,6 +279,10 @@ impl Console {
         let Some(lifetime) = lifetime(&time, waiting) else {
             return Ok(Answer::DENY);
         };
+        if lifetime.waiting_calls().is_none() && !choice.may_last() {
+            self.show(TOO_MANY.to_owned()).await?;
+            return Ok(Answer::DENY);
+        }
         if choice.needs_confirmation(lifetime) {
             let sentence = choice.sentence(&question.request.roots);
             self.show(format!(

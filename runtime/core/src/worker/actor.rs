@@ -28,7 +28,7 @@ pub(crate) enum WorkerMsg {
     GrantsChecked(CallId, Result<Option<Granted>, CallError>),
     /// The plan to show with the question is ready.
     Planned(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
-    /// The question of a call was answered; the answer may exclude hunks.
+    /// The question of a call was answered; the answer may exclude changes.
     Answered(CallId, Result<(Granted, Vec<ExcludedChange>), CallError>),
     /// A call has the slot of its tool that it waited for.
     SlotTaken(CallId),

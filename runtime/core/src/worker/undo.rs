@@ -102,8 +102,8 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Vec<Recovered> {
     recovered
 }
 
-/// Undoes an interrupted change. Whoever must be asked about these files has allowed the change, and without an answer
-/// it would stay half made, so nobody is asked again. What the configuration denies is not undone.
+/// Undoes an interrupted change. Nobody is asked: the change was allowed before it began, and nobody may be there to
+/// answer at the start of the program. What the configuration denies is not undone.
 async fn undo_interrupted(worker: &Worker, change: ChangeId) -> Result<Outcome, CallError> {
     let mut granted: Vec<ScopePattern> = Vec::new();
     loop {

@@ -13,20 +13,14 @@ use rustix::io::Errno;
 
 use super::directories::{changed_at, identity};
 use super::moves::{Moves, is_copy};
-use super::{ChangeKind, Directories, DroppedChange, Identity, KeptChange, KeptChanges};
+use super::{
+    ChangeKind, DIRECTORY, Directories, DroppedChange, FILE, Identity, KeptChange, KeptChanges,
+    MAX_DEPTH,
+};
 
 /// Maximum number of changes of a command.
 const MAX_CHANGES: usize = 5_000;
-/// Maximum depth of directories.
-const MAX_DEPTH: usize = 256;
 
-const DIRECTORY: OFlags = OFlags::DIRECTORY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
-/// Flags that open a file, without waiting if it is none.
-const FILE: OFlags = OFlags::NOFOLLOW
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::CLOEXEC);
 /// Maximum size of the names of extended attributes of a file, and of a value; that of Linux.
 const MAX_ATTRIBUTE_BYTES: usize = 64 << 10;
 /// The bits of a mode that are applied.

@@ -8,20 +8,16 @@ use std::time::Duration;
 
 use bailiwick::VirtualPath;
 use bailiwick::tool::ReadPermit;
-use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2};
+use rustix::fs::{Dir, FileType, Mode, ResolveFlags, Stat, fstat, openat, openat2};
 use rustix::io::Errno;
+
+use super::{DIRECTORY, MAX_DEPTH};
 
 /// Device and inode of a directory.
 pub(crate) type Identity = (u64, u64);
 
 /// Maximum number of directories that are recorded.
 const MAX_DIRECTORIES: usize = 100_000;
-/// Maximum depth of directories that are recorded.
-const MAX_DEPTH: usize = 256;
-
-const DIRECTORY: OFlags = OFlags::DIRECTORY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
 
 /// The directories that a command saw.
 ///

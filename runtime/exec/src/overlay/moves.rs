@@ -8,22 +8,15 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use bailiwick::{CallError, VirtualPath};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, openat, statat};
 use rustix::io::Errno;
+
+use super::{DIRECTORY, FILE, MAX_DEPTH};
 
 /// Attribute of an entry that was copied from the root before it was changed.
 const ORIGIN: &str = "user.overlay.origin";
 /// Maximum number of entries that are read to find moved files, in all.
 const MAX_ENTRIES: usize = 100_000;
-/// Maximum depth of directories.
-const MAX_DEPTH: usize = 256;
-
-const DIRECTORY: OFlags = OFlags::DIRECTORY
-    .union(OFlags::NOFOLLOW)
-    .union(OFlags::CLOEXEC);
-const FILE: OFlags = OFlags::NOFOLLOW
-    .union(OFlags::NONBLOCK)
-    .union(OFlags::CLOEXEC);
 
 /// Whether a file or directory was copied from the root, and not created by the command. A copied file may have been moved
 /// or linked since.

@@ -153,6 +153,26 @@ pub(crate) async fn apart(worker: &Worker, script: &str) -> CommandChanges {
     run(worker, arguments).await.unwrap().changes.unwrap()
 }
 
+/// The paths of the changes that are kept, in order.
+fn kept(changes: &CommandChanges) -> Vec<&str> {
+    changes
+        .files
+        .iter()
+        .map(|file| file.path.as_str())
+        .collect()
+}
+
+/// The sorted paths of the changes that are dropped.
+fn dropped(changes: &CommandChanges) -> Vec<&str> {
+    let mut paths: Vec<_> = changes
+        .dropped
+        .iter()
+        .map(|one| one.path.as_str())
+        .collect();
+    paths.sort_unstable();
+    paths
+}
+
 pub(crate) async fn apply(
     worker: &Worker,
     arguments: serde_json::Value,
@@ -254,19 +274,8 @@ async fn changes_that_the_policy_denies_are_dropped() {
         "echo x > a; echo x > b; echo x > b.env; ln -s b link",
     )
     .await;
-    let kept: Vec<_> = changes
-        .files
-        .iter()
-        .map(|file| file.path.as_str())
-        .collect();
-    assert_eq!(kept, ["/repo/b"]);
-    let mut dropped: Vec<_> = changes
-        .dropped
-        .iter()
-        .map(|dropped| dropped.path.as_str())
-        .collect();
-    dropped.sort_unstable();
-    assert_eq!(dropped, ["/repo/b.env", "/repo/link"]);
+    assert_eq!(kept(&changes), ["/repo/b"]);
+    assert_eq!(dropped(&changes), ["/repo/b.env", "/repo/link"]);
     apply(&worker, json!({ "id": changes.id.unwrap() }))
         .await
         .unwrap();
@@ -348,13 +357,7 @@ async fn symbolic_links_of_a_command_are_dropped_and_fifos_cannot_be_created() {
     let worker = stage.worker(asks()).await;
     let script = "mkfifo pipe; ln -s /etc/shadow link; ln -s ../.. up; echo x > x";
     let changes = apart(&worker, script).await;
-    let mut dropped: Vec<&str> = changes
-        .dropped
-        .iter()
-        .map(|one| one.path.as_str())
-        .collect();
-    dropped.sort_unstable();
-    assert_eq!(dropped, ["/repo/link", "/repo/up"]);
+    assert_eq!(dropped(&changes), ["/repo/link", "/repo/up"]);
     apply(&worker, json!({ "id": changes.id })).await.unwrap();
     let expected = vec![(Op::Create, "/repo/x".to_owned(), 1)];
     assert_eq!(stage.person.take(), [expected]);
@@ -440,12 +443,7 @@ async fn directory_that_others_replace_meanwhile_is_not_changed() {
         fs::rename(stage.path("q"), stage.path("p")).unwrap();
     })
     .await;
-    let kept: Vec<_> = changes
-        .files
-        .iter()
-        .map(|file| file.path.as_str())
-        .collect();
-    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    assert_eq!(kept(&changes), ["/repo/x"], "{changes:?}");
     apply(&worker, json!({ "id": changes.id })).await.unwrap();
     assert_eq!(
         (stage.text("p/f"), stage.text("p/d/thesis")),
@@ -477,12 +475,7 @@ async fn file_that_others_delete_meanwhile_is_not_created_again() {
         fs::remove_file(stage.path("a")).unwrap();
     })
     .await;
-    let kept: Vec<_> = changes
-        .files
-        .iter()
-        .map(|file| file.path.as_str())
-        .collect();
-    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    assert_eq!(kept(&changes), ["/repo/x"], "{changes:?}");
     assert_eq!(changes.dropped[0].path, "/repo/a");
 }
 
@@ -494,26 +487,15 @@ async fn file_that_is_moved_while_others_change_its_directory_is_reported() {
         fs::write(stage.path("y"), "theirs\n").unwrap();
     })
     .await;
-    let kept: Vec<_> = changes
-        .files
-        .iter()
-        .map(|file| file.path.as_str())
-        .collect();
     // The file has a name less than it had in the overlay, so it keeps its old one.
-    assert_eq!(kept, ["/repo/x"], "{changes:?}");
-    let mut dropped: Vec<_> = changes
-        .dropped
-        .iter()
-        .map(|one| one.path.as_str())
-        .collect();
-    dropped.sort_unstable();
-    assert_eq!(dropped, ["/repo/a", "/repo/n", "/repo/old/m"]);
+    assert_eq!(kept(&changes), ["/repo/x"], "{changes:?}");
+    assert_eq!(dropped(&changes), ["/repo/a", "/repo/n", "/repo/old/m"]);
 }
 
 #[tokio::test]
 async fn both_halves_of_a_move_are_applied_or_none() {
     // What is moved, which file others write meanwhile, and what is kept.
-    for (script, written, kept) in [
+    for (script, written, expected) in [
         ("mv a n", None, &["/repo/a", "/repo/n", "/repo/x"] as &[_]),
         ("mv a n", Some("y"), &["/repo/x"]),
         ("mv a n", Some("a"), &["/repo/x"]),
@@ -555,15 +537,14 @@ async fn both_halves_of_a_move_are_applied_or_none() {
             }
         })
         .await;
-        let listed: Vec<_> = changes
-            .files
-            .iter()
-            .map(|file| file.path.as_str())
-            .collect();
-        assert_eq!(listed, kept, "{script} {written:?}: {changes:?}");
+        assert_eq!(
+            kept(&changes),
+            expected,
+            "{script} {written:?}: {changes:?}"
+        );
         apply(&worker, json!({ "id": changes.id })).await.unwrap();
         let has_old_names = stage.path("a").exists() && stage.path("old/b").exists();
-        assert!(has_old_names || kept.len() > 1, "{script}");
+        assert!(has_old_names || expected.len() > 1, "{script}");
     }
 }
 
@@ -583,12 +564,7 @@ async fn directory_that_becomes_a_link_while_the_command_runs_or_is_applied_is_n
     };
     let script = "echo mine >> old/b; echo x > old/new; echo x > x";
     let changes = meanwhile(&stage, &worker, script, || swap(outside.path())).await;
-    let kept: Vec<_> = changes
-        .files
-        .iter()
-        .map(|file| file.path.as_str())
-        .collect();
-    assert_eq!(kept, ["/repo/x"], "{changes:?}");
+    assert_eq!(kept(&changes), ["/repo/x"], "{changes:?}");
     back();
     let changes = apart(&worker, script).await;
     assert_eq!(changes.total, 3, "{changes:?}");
@@ -670,12 +646,7 @@ os.mkdir(b'd\n'); open(b'd\n/inner', 'w').close()";
     let output = outcome.output::<CommandOutput>().unwrap();
     assert_eq!(output.exit_code, Some(0), "{output:?}");
     let changes = output.changes.as_ref().unwrap();
-    let kept: Vec<_> = changes
-        .files
-        .iter()
-        .map(|file| file.path.as_str())
-        .collect();
-    assert_eq!(kept, ["/repo/ok"], "{changes:?}");
+    assert_eq!(kept(&changes), ["/repo/ok"], "{changes:?}");
     assert_eq!(changes.dropped_total, 4, "{changes:?}");
     assert!(!outcome.text().contains('\x1b'));
     apply(&worker, json!({ "id": changes.id })).await.unwrap();

@@ -105,6 +105,9 @@ fn allow_answer(question: &Question, kind: FormKind, content: &Value) -> Option<
     if choice.needs_confirmation(lifetime) && !confirmed {
         return None;
     }
+    if lifetime.waiting_calls().is_none() && !choice.may_last() {
+        return None;
+    }
     Some(Answer::Allow {
         patterns,
         lifetime,
@@ -282,9 +285,18 @@ fn add_choices(question: &Question, properties: &mut Map<String, Value>) {
     }
     let names = lifetimes().map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
+    let mut about =
+        "`once` is this call alone; the others hold for this connection's worker.".to_owned();
+    if question
+        .request
+        .choices
+        .first()
+        .is_some_and(|choice| !choice.may_last())
+    {
+        about += " Exactly what the call needs is too much to allow for longer.";
+    }
     let lifetime = json!({
-        "type": "string", "title": "For how long?",
-        "description": "`once` is this call alone; the others hold for this connection's worker.",
+        "type": "string", "title": "For how long?", "description": about,
         "enum": names, "default": "once",
     });
     properties.insert("lifetime".into(), lifetime);

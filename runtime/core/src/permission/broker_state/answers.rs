@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::super::batch::{BatchAnswer, NotBatchable};
 use super::super::broker::AskOutcome;
+use super::super::choices::MOST_PATTERNS;
 use super::super::grants::UsedGrants;
 use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace};
 use super::super::{
@@ -40,12 +41,17 @@ impl Approval {
         let divides = !left_out.is_empty();
         let request = &question.request;
         request.check_excluded(&left_out)?;
-        if !request.fits(patterns) || (divides && lifetime.waiting_calls().is_none()) {
+        let lasts = lifetime.waiting_calls().is_none();
+        if !request.fits(patterns) || (divides && lasts) {
             return Err(AuthorityError::DoesNotFit);
+        }
+        let patterns = request.granted_by(patterns);
+        if lasts && patterns.len() > MOST_PATTERNS {
+            return Err(AuthorityError::TooManyToLast(patterns.len()));
         }
         Ok(Self {
             question: question.id,
-            patterns: request.granted_by(patterns),
+            patterns,
             request: request.clone(),
             lifetime,
             descendants,
