@@ -126,7 +126,7 @@ struct QuestionDetails {
     protected_because: Vec<&'static str>,
     dangers: Vec<Danger>,
     /// Whether the changes can be undone, as a sentence.
-    undo: Option<&'static str>,
+    undo: Option<String>,
     /// The first files.
     files: Vec<AffectedFile>,
     files_total: u64,
@@ -306,7 +306,7 @@ pub(super) fn question_view(
             protected: request.protected.clone(),
             protected_because: request.protected_because.clone(),
             dangers,
-            undo: request.undo_notice(),
+            undo: request.undo_notice("in Activity"),
             files: request.files.first.clone(),
             files_total: request.files.total,
             bytes_total: request.files.bytes,

@@ -137,17 +137,22 @@ impl Request {
         self.files = AffectedFiles::of(self);
     }
 
-    /// One sentence on whether the changes can be undone; `None` for a call that only reads, and for one whose tool
-    /// describes its effects itself and changes no files.
+    /// One sentence on whether the changes can be undone, which says `place`, such as `in Activity`, if they can; `None` for
+    /// a call that only reads, and for one whose tool describes its effects itself and changes no files.
     #[must_use]
-    pub fn undo_notice(&self) -> Option<&'static str> {
+    pub fn undo_notice(&self, place: &str) -> Option<String> {
+        let fixed = |notice: &str| Some(notice.to_owned());
         match &self.preview {
             Some(preview) if !preview.changes.is_empty() && self.server.is_none() => {
-                Some(if preview.undoable {
-                    "You can undo this afterwards."
+                if !preview.undoable {
+                    return fixed("This cannot be undone.");
+                }
+                let limit = if self.protected.is_empty() {
+                    ""
                 } else {
-                    "This cannot be undone."
-                })
+                    ", but not what programs do because of it until then"
+                };
+                Some(format!("You can undo this {place}{limit}."))
             }
             preview => {
                 let changes = |need: &Scope| need.verb() != Verb::Read;
@@ -155,8 +160,8 @@ impl Request {
                     return None;
                 }
                 match (&self.server, preview) {
-                    (Some(_), _) => Some("This cannot be undone here."),
-                    (None, None) => Some("It may be impossible to undo this."),
+                    (Some(_), _) => fixed("This cannot be undone here."),
+                    (None, None) => fixed("It may be impossible to undo this."),
                     (None, Some(_)) => None,
                 }
             }
@@ -611,17 +616,23 @@ mod tests {
             }
             request
         };
-        let notice = Some("You can undo this afterwards.");
-        assert_eq!(changed(true).undo_notice(), notice);
-        assert_eq!(changed(false).undo_notice(), Some("This cannot be undone."));
+        let check = |request: &Request, expected: Option<&str>| {
+            assert_eq!(request.undo_notice("afterwards").as_deref(), expected);
+        };
+        check(&changed(true), Some("You can undo this afterwards."));
+        let mut protected = changed(true);
+        protected.protected = protected.needs.clone();
+        let notice =
+            "You can undo this afterwards, but not what programs do because of it until then.";
+        check(&protected, Some(notice));
+        check(&changed(false), Some("This cannot be undone."));
         let mut unknown = request(1, 1, &["write:file:/r/a"]);
-        let notice = Some("It may be impossible to undo this.");
-        assert_eq!(unknown.undo_notice(), notice);
+        check(&unknown, Some("It may be impossible to undo this."));
         unknown.server = Some("notes".into());
-        assert_eq!(unknown.undo_notice(), Some("This cannot be undone here."));
+        check(&unknown, Some("This cannot be undone here."));
         let mut reads = request(1, 1, &["read:file:/r/a"]);
         reads.server = Some("notes".into());
-        assert_eq!(reads.undo_notice(), None);
+        check(&reads, None);
     }
 
     #[test]

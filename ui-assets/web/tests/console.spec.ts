@@ -31,7 +31,7 @@ test("an answer moves to the next question and shows its result", async ({ page,
   await expect(title(page, numbered(2))).toBeFocused();
   await press(page, yes(page));
   await expect(title(page, numbered(3))).toBeFocused();
-  await expect(page.locator(".result")).toHaveText(`✓ Allowed by you and applied ${numbered(2)}`);
+  await expect(page.locator(".result")).toHaveText(`✓ Allowed by you and applied: ${numbered(2)}`);
   expect(host.to("answer")).toEqual([
     {
       question: `${run}-2`,
@@ -178,6 +178,19 @@ for (const width of [1280, 320]) {
     await expect(page.getByText("Nothing yet.")).toBeVisible();
   });
 }
+
+test("the first changed line is visible without scrolling in a narrow window", async ({ page, site }) => {
+  await page.setViewportSize({ width: 320, height: 640 });
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  await host.open(page, site);
+  await page.getByRole("button", { name: numbered(1) }).click();
+  const removed = page.getByRole("row", { name: /one 1/ }).first();
+  await expect(removed).toBeVisible();
+  const line = await removed.boundingBox();
+  const bar = await page.locator(".answer").boundingBox();
+  expect(line && bar && line.y + line.height <= bar.y, JSON.stringify({ line, bar })).toBe(true);
+});
 
 test("each outcome says what became of the call", async ({ page, site }) => {
   const host = new FakeHost();

@@ -55,7 +55,7 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
       protected: [],
       protected_because: [],
       dangers: [],
-      undo: "You can undo this afterwards.",
+      undo: "You can undo this in Activity.",
       files: [{ path: `/a/b/c${number}.txt`, op: "modify", bytes: 1200 }],
       files_total: 1,
       bytes_total: 1200,

@@ -79,7 +79,7 @@ test("the first view has two answers and no scope syntax", async ({ page, site }
   for (const words of ["worker-3 asks (main › worker-3)", "Replace 3 lines in c1.txt"]) await expect(page.getByText(words)).toBeVisible();
   await expect(page.getByText(/^(9:5\d|10:00) left, then denied$/)).toBeVisible();
   await expect(page.getByRole("button")).toHaveText(["More options", "Deny", "Allow once"]);
-  await expect(page.getByText("Your answer is for this call only. You can undo this afterwards.")).toBeVisible();
+  await expect(page.getByText("Your answer is for this call only. You can undo this in Activity.")).toBeVisible();
   await expect(page.locator("permission-prompt").getByRole("textbox")).toHaveCount(0);
   await expect(page.getByText("write:file").filter({ visible: true })).toHaveCount(0);
 });

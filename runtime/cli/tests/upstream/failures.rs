@@ -207,11 +207,11 @@ async fn questions_mark_server_text_as_third_party() {
     for (arguments, expected) in [
         (
             json!({"who": "a\u{202e}” of the server `b`"}),
-            r#"Use `raise` of the server `h`. Its description, which nobody checked: "Raise “a' of the server `b`”' now""#,
+            r#"Use `raise` of the server `h`, which describes it as "Raise “a' of the server `b`”' now""#,
         ),
         (
             json!({}),
-            r#"Use `raise` of the server `h`. Its description, which nobody checked: "Say 'yes'\u{1b}""#,
+            r#"Use `raise` of the server `h`, which describes it as "Say 'yes'\u{1b}""#,
         ),
     ] {
         worker.call("h__raise", arguments).await.unwrap();

@@ -370,12 +370,12 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
     }
 }
 
-/// Several changes, counted by operation.
+/// Several changes, counted by operation, what is lost first.
 fn of_several(changes: &[&Change]) -> String {
     const VERBS: [(Op, &str); 6] = [
+        (Op::Delete, "delete"),
         (Op::Create, "create"),
         (Op::Modify, "change"),
-        (Op::Delete, "delete"),
         (Op::Move, "move"),
         (Op::Copy, "copy"),
         (Op::MakeDirectory, "create"),
@@ -494,14 +494,14 @@ mod tests {
                 change(Modify, "/r/b", None),
                 change(Delete, "/r/c", None),
             ],
-            "Change 2 files and delete 1 file",
+            "Delete 1 file and change 2 files",
         );
         check(
             vec![
                 deleted_directory("/r/old", 12, 3),
                 change(Create, "/r/c", None),
             ],
-            "Create 1 file and delete 1 folder with everything in it",
+            "Delete 1 folder with everything in it and create 1 file",
         );
         check(
             vec![deleted_directory("/r/old", 12, 3)],

@@ -457,7 +457,7 @@ fn prompt(question: &Question, coloured: bool) -> String {
         Some(preview) => show_preview(&mut out, preview, request.divisible, coloured),
         None => out.push_str("no preview: what would change is not known\n"),
     }
-    if let Some(notice) = request.undo_notice() {
+    if let Some(notice) = request.undo_notice("afterwards") {
         out.push_str(&format!("{notice}\n"));
     }
     if let Some(calls) = question.all_waiting() {

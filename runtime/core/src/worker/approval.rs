@@ -255,7 +255,7 @@ impl Shared {
                 return call;
             }
             let description = crate::text::escape(&description).replace('"', "'");
-            return format!("{call}. Its description, which nobody checked: \"{description}\"");
+            return format!("{call}, which describes it as \"{description}\"");
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
             return sentence;

@@ -187,8 +187,8 @@ fn message(question: &Question) -> String {
             bailiwick::text::escape(&danger.text)
         ));
     }
-    if let Some(notice) = request.undo_notice() {
-        line(notice.to_owned());
+    if let Some(notice) = request.undo_notice("afterwards") {
+        line(notice);
     }
     if let Some(warning) = request.page_warning() {
         line(warning.to_owned());

@@ -167,7 +167,7 @@ export function Toolbar({ diff }: { readonly diff: Diff }) {
   );
   return (
     <div class="bar" role="toolbar" aria-label="View">
-      <Button aria-pressed={split.value} press={() => diff.setSplit(!split.value)}>Side by side</Button>
+      <Button class="side" aria-pressed={split.value} press={() => diff.setSplit(!split.value)}>Side by side</Button>
       <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" press={() => diff.toggleWrap()}>Wrap lines</Button>
       <span class="joined">{move("↑", "p", "Previous change", -1)}{move("↓", "n", "Next change", 1)}</span>
       <span class="where quiet" role="status">{place.value >= 0 && `${place.value + 1} of ${places.value.length}`}</span>
@@ -176,14 +176,16 @@ export function Toolbar({ diff }: { readonly diff: Diff }) {
   );
 }
 
-/** The list of the files, with buttons that scroll to them. */
+/** The list of the changes, deletions first, with buttons that scroll to them. */
 function Files({ diff }: { readonly diff: Diff }) {
   const { files } = diff;
+  const rank = (at: number): number => Number(files[at]?.change.op !== "delete");
+  const sorted = [...files.entries()].sort(([a], [b]) => rank(a) - rank(b));
   return (
     <details class="files" open>
-      <summary>{files.length} files</summary>
+      <summary>{files.length} changes</summary>
       <ul>
-        {files.map((file, at) => (
+        {sorted.map(([at, file]) => (
           <li>
             {diff.hasTicks.value && <Tick label={`Make this change: ${oneLine(file.change.path)}`} checked={!diff.out.value.has(file)} change={() => diff.toggle(file)} />}
             <Badge file={file} diff={diff} />
@@ -192,6 +194,7 @@ function Files({ diff }: { readonly diff: Diff }) {
               press={({ currentTarget }) => (currentTarget as Element).closest(".diff")?.querySelectorAll(".file")[at]?.scrollIntoView()}
             >
               <bdi>{visible(file.change.to || file.change.path)}</bdi>
+              {file.change.contents && ` (${summary(file.change.contents)})`}
             </Button>
             <Counts {...countsOf(file)} />
           </li>

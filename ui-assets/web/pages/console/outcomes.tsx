@@ -35,7 +35,7 @@ export function Result() {
   const outcome = state.value?.outcomes.find(({ question }) => question === last.value);
   return (
     <p class="result" role="status">
-      {outcome ? <><Status outcome={outcome} />{" "}<Name text={outcome.sentence} /></> : last.value && "Sent…"}
+      {outcome ? <><Status outcome={outcome} />: <Name text={outcome.sentence} /></> : last.value && "Sent…"}
     </p>
   );
 }
