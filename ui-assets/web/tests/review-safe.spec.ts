@@ -58,7 +58,9 @@ for (const theme of ["light", "dark"] as const) {
       await expect(page.getByRole("row").first()).toBeVisible();
       expect(await barriers(page)).toEqual([]);
       expect(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth)).toBe(true);
-      await page.getByRole("button", { name: "Side by side" }).click();
+      const side = page.getByRole("button", { name: "Side by side" });
+      if (size === "narrow") await expect(side).toBeHidden();
+      else await side.click();
       expect(await barriers(page)).toEqual([]);
       site.put("/edit", await embedded(samples.edit));
       await page.goto(`${site.origin}/edit`);

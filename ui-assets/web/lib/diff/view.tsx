@@ -166,7 +166,7 @@ export function Toolbar({ diff }: { readonly diff: Diff }) {
     <Button aria-keyshortcuts={key} title={words} aria-label={words} press={() => diff.go(step)}>{sign}</Button>
   );
   return (
-    <div class="bar" role="toolbar" aria-label="View">
+    <div class={places.value.length > 1 ? "bar" : "bar one-change"} role="toolbar" aria-label="View">
       <Button class="side" aria-pressed={split.value} press={() => diff.setSplit(!split.value)}>Side by side</Button>
       <Button aria-pressed={wrap.value} disabled={split.value} aria-keyshortcuts="w" press={() => diff.toggleWrap()}>Wrap lines</Button>
       <span class="joined">{move("↑", "p", "Previous change", -1)}{move("↓", "n", "Next change", 1)}</span>
