@@ -14,6 +14,7 @@ const choice = (breadth: string, covers: string, pattern: string, more: Json = {
   grants: [{ pattern, reach: "beneath", operations: ["create", "change", "delete"] }],
   outside: false,
   confirm: false,
+  may_last: true,
   ...more,
 });
 

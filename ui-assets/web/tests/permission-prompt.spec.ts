@@ -208,6 +208,27 @@ test("scripted events neither answer nor change the choice", async ({ page, site
   expect(await told(page)).toHaveLength(1);
 });
 
+test("more than a person can read is allowed only once", async ({ page, site }) => {
+  const many = { ...choices[0], covers: "change 21 files", may_last: false };
+  await asked(page, site, question(1, { choices: [many, choices[2]] }));
+  await options(page);
+  await calm(page);
+  await page.getByLabel("until the session ends", { exact: true }).check();
+  await expect(page.getByLabel("exactly this")).toBeDisabled();
+  await expect(page.getByLabel("this folder")).toBeChecked();
+  await expect(yes(page)).toHaveText(/^Allow until the session ends: create, change or delete \/a\/b and everything in it/);
+  await page.getByLabel("only this call").check();
+  await yes(page).click();
+  expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
+});
+
+test("only once is offered if nothing that can be allowed for longer can be read", async ({ page, site }) => {
+  await asked(page, site, question(1, { choices: [{ ...choices[0], may_last: false }] }));
+  await options(page);
+  await expect(page.getByRole("radio")).toHaveCount(1);
+  await expect(page.getByLabel("only this call")).toBeChecked();
+});
+
 test("broad, permanent and outside grants need confirmation", async ({ page, site }) => {
   const outside = { ...choices[1], covers: "change /etc/x", outside: true };
   await asked(page, site, question(1, { choices: [...choices, outside] }));
@@ -450,7 +471,7 @@ test("hostile texts are rendered as plain text", async ({ page, site }) => {
       return payloads.flatMap((text, n) => {
         const block = structuredClone(base) as Record<string, Record<string, unknown>>;
         Object.assign(block["tool_call"] ?? {}, { id: `h${n}`, name: text, params: JSON.stringify({ [text]: text }), server_name: text, server_icons: text, server_description: text });
-        const choice = { breadth: "asked", covers: text, grants: [text], outside: false, confirm: false };
+        const choice = { breadth: "asked", covers: text, grants: [text], outside: false, confirm: false, may_last: true };
         const own = { agent: [text], sentence: text, needs: [text], dangers: [{ kind: text, text }], files: [{ path: text, op: text, bytes: 1 }], choices: [choice], preview: null };
         Object.assign(block["bailiwick"] ?? {}, own);
         prompt.block = block;

@@ -93,6 +93,8 @@ pub struct OfferedChoice {
     pub outside: bool,
     /// Whether a person has to confirm it for lifetimes beyond the call.
     pub confirm: bool,
+    /// Whether it can be allowed beyond the call, as [`Choice::may_last`] says.
+    pub may_last: bool,
 }
 
 impl Request {
@@ -110,6 +112,7 @@ impl Request {
             grants: choice.patterns.clone(),
             outside: choice.outside,
             confirm: choice.is_broad(),
+            may_last: choice.may_last(),
         };
         self.choices.iter().map(offered).collect()
     }

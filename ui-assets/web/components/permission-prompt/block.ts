@@ -29,6 +29,8 @@ const details = object({
       outside: flag,
       /** Whether it is broad. */
       confirm: flag,
+      /** Whether it can be allowed beyond the call: more than a person can read cannot. */
+      may_last: flag,
     }),
   ),
   /** Number of equal pending calls. */

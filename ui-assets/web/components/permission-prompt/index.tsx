@@ -133,8 +133,10 @@ export class PermissionPrompt extends HTMLElement {
   #choose(change: Partial<Choice>): void {
     // Any change of the choice clears the confirmation.
     const next = { ...this.#choice, sure: false, ...change };
-    // Only an answer that outlasts the call can allow more than the call.
-    this.#choice = isBrief(next) ? { ...next, reach: 0, descendants: false } : next;
+    // Only an answer that outlasts the call can allow more than the call, and none can allow what nobody could read.
+    const choices = this.#block?.bailiwick?.choices;
+    const reach = choices?.[next.reach]?.may_last === false ? choices.findIndex(({ may_last }) => may_last) : next.reach;
+    this.#choice = isBrief(next) ? { ...next, reach: 0, descendants: false } : { ...next, reach };
     this.#update();
   }
 

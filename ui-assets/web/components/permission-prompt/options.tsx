@@ -41,7 +41,8 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
   };
   const isOffered = (time: Time): boolean => {
     if (!details) return time === "once" || time === "agent";
-    return time === "waiting" ? details.waiting > 1 : time !== "agent" || !details.sensitive;
+    if (time === "waiting") return details.waiting > 1;
+    return time === "once" || (details.choices.some(({ may_last }) => may_last) && (time !== "agent" || !details.sensitive));
   };
   const uses = (
     <input
@@ -61,7 +62,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
     const label = tick(TIMES[time], "time", time, undefined, time === "once" || time === "waiting" || isWhole);
     return time === "uses" ? <div class="line">{label}{uses}</div> : label;
   });
-  const reaches = details?.choices.slice(0, 5).map(({ breadth, covers, outside }, reach) =>
+  const reaches = details?.choices.slice(0, 5).map(({ breadth, covers, outside, may_last }, reach) =>
     tick(
       <>
         {outside ? "⚠ Outside your project" : breadth === "asked" ? "exactly this" : breadth === "file" ? "any change of this file" : `this ${breadth}`}
@@ -69,6 +70,8 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
       </>,
       "reach",
       reach,
+      undefined,
+      may_last,
     ),
   );
   const sure = confirmation(details, choice);
