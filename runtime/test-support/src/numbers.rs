@@ -1,6 +1,7 @@
 //! Pseudo-random numbers.
 
 /// Numbers that depend on the seed only.
+#[derive(Debug)]
 pub struct Numbers(pub u64);
 
 impl Numbers {

@@ -3,7 +3,7 @@
 //! A file that is moved in an overlay is a deletion and a copy of the file with its length and its time of modification. If
 //! the command has also changed the file, its old name is not known; if such a file is dropped, no deletion is applied.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
@@ -54,6 +54,49 @@ struct Removed {
     path: VirtualPath,
     key: Key,
     is_directory: bool,
+}
+
+/// A removed path with the keys of what was there; `None` if any file may have been in it.
+type Pair<'m> = (&'m VirtualPath, Option<BTreeSet<Key>>);
+
+/// What can be dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Node<'m> {
+    Path(&'m VirtualPath),
+    /// All names of the files with this key.
+    Key(Key),
+    /// All directories with too many files to read, and so all names of files that may have been in them.
+    Unread,
+    /// All new names of files whose old name is not known.
+    New,
+    /// All removed names.
+    Removed,
+}
+
+/// What is dropped because of what.
+#[derive(Debug, Default)]
+struct Effects<'m>(BTreeMap<Node<'m>, Vec<Node<'m>>>);
+
+impl<'m> Effects<'m> {
+    fn add(&mut self, cause: Node<'m>, effect: Node<'m>) {
+        self.0.entry(cause).or_default().push(effect);
+    }
+
+    fn tie(&mut self, one: Node<'m>, other: Node<'m>) {
+        self.add(one, other);
+        self.add(other, one);
+    }
+
+    /// `causes` and all that is dropped because of them.
+    fn of(&self, mut causes: Vec<Node<'m>>) -> BTreeSet<Node<'m>> {
+        let mut dropped = BTreeSet::new();
+        while let Some(node) = causes.pop() {
+            if dropped.insert(node) {
+                causes.extend(self.0.get(&node).into_iter().flatten());
+            }
+        }
+        dropped
+    }
 }
 
 /// The files that a command moved, and those that it removed.
@@ -138,60 +181,77 @@ impl Moves {
         kept: &BTreeSet<VirtualPath>,
         open: impl Fn(&VirtualPath) -> Result<Option<OwnedFd>, CallError>,
     ) -> Result<BTreeSet<VirtualPath>, CallError> {
-        let mut halves = BTreeSet::new();
         if self.moved.is_empty() {
-            return Ok(halves);
+            return Ok(BTreeSet::new());
         }
         let pairs = self.pairs(open)?;
-        let is_paired = |moved: &Moved| {
-            let key = moved.key.as_ref();
-            key.is_some_and(|key| pairs.iter().any(|(_, keys)| keys.contains(key)))
-        };
-        let (paired, unpaired): (Vec<&Moved>, Vec<&Moved>) =
-            self.moved.iter().partition(|moved| is_paired(moved));
-        loop {
-            let before = halves.len();
-            let is_kept = |path: &VirtualPath| kept.contains(path) && !halves.contains(path);
-            let is_applied = |moved: &&Moved| moved.path.as_ref().is_some_and(is_kept);
-            let mut dropped: Vec<&VirtualPath> = Vec::new();
-            for (removed, keys) in &pairs {
-                let moved = paired.iter().copied();
-                let moved = moved.filter(|moved| moved.key.is_some_and(|key| keys.contains(&key)));
-                let moved: Vec<&Moved> = moved.collect();
-                if moved.is_empty() {
-                    // It may be the old name of a file that others changed meanwhile.
-                    if !is_kept(removed) {
-                        let new = unpaired.iter().filter(|moved| moved.is_new);
-                        dropped.extend(new.filter_map(|moved| moved.path.as_ref()));
-                    }
-                    continue;
-                }
-                if is_kept(removed) && moved.iter().all(is_applied) {
-                    continue;
-                }
-                dropped.push(removed);
-                dropped.extend(moved.iter().filter_map(|moved| moved.path.as_ref()));
-            }
-            if !unpaired.iter().all(is_applied) {
-                dropped.extend(self.removed.iter().map(|removed| &removed.path));
-            }
-            dropped.retain(|path| is_kept(path));
-            halves.extend(dropped.into_iter().cloned());
-            if halves.len() == before {
-                return Ok(halves);
-            }
-        }
+        let (effects, mut dropped) = self.effects(&pairs);
+        let missing = |node: &Node<'_>| matches!(node, Node::Path(path) if !kept.contains(*path));
+        dropped.extend(effects.0.keys().copied().filter(missing));
+        let all = effects.of(dropped).into_iter();
+        let paths = all.filter_map(|node| match node {
+            Node::Path(path) if kept.contains(path) => Some(path.clone()),
+            Node::Path(_) | Node::Key(_) | Node::Unread | Node::New | Node::Removed => None,
+        });
+        Ok(paths.collect())
     }
 
-    /// Each removed path with the keys of what was there.
+    /// What is dropped because of what, and what is dropped in any case.
+    fn effects<'m>(&'m self, pairs: &[Pair<'m>]) -> (Effects<'m>, Vec<Node<'m>>) {
+        let new_keys: BTreeSet<Key> = self.moved.iter().filter_map(|moved| moved.key).collect();
+        let is_read = pairs.iter().all(|(_, keys)| keys.is_some());
+        let old_keys = pairs.iter().filter_map(|(_, keys)| keys.as_ref()).flatten();
+        let old_keys: BTreeSet<Key> = old_keys.copied().collect();
+        let mut effects = Effects::default();
+        let mut dropped = Vec::new();
+        for key in new_keys.iter().filter(|_| !is_read) {
+            effects.tie(Node::Key(*key), Node::Unread);
+        }
+        for moved in &self.moved {
+            let key = moved.key.filter(|key| !is_read || old_keys.contains(key));
+            let Some(path) = moved.path.as_ref().map(Node::Path) else {
+                dropped.push(key.map_or(Node::Removed, Node::Key));
+                continue;
+            };
+            match key.map(Node::Key) {
+                Some(key) => effects.tie(path, key),
+                None => {
+                    effects.add(path, Node::Removed);
+                    if moved.is_new {
+                        effects.add(Node::New, path);
+                    }
+                }
+            }
+        }
+        for (removed, keys) in pairs {
+            let path = Node::Path(removed);
+            effects.add(Node::Removed, path);
+            let Some(keys) = keys else {
+                effects.tie(path, Node::Unread);
+                effects.add(Node::Unread, Node::New);
+                continue;
+            };
+            if keys.is_disjoint(&new_keys) {
+                // It may be the old name of a file that others changed meanwhile.
+                effects.add(path, Node::New);
+            }
+            for key in keys.intersection(&new_keys).copied() {
+                effects.tie(path, Node::Key(key));
+            }
+        }
+        (effects, dropped)
+    }
+
+    /// All removed paths.
     fn pairs(
         &self,
         open: impl Fn(&VirtualPath) -> Result<Option<OwnedFd>, CallError>,
-    ) -> Result<Vec<(&VirtualPath, BTreeSet<Key>)>, CallError> {
+    ) -> Result<Vec<Pair<'_>>, CallError> {
         let mut budget = MAX_ENTRIES;
         let mut pairs = Vec::new();
         for removed in &self.removed {
             let mut keys = BTreeSet::new();
+            let mut is_read = true;
             if !removed.is_directory {
                 keys.insert(removed.key);
             } else if let Some(directory) = open(&removed.path)? {
@@ -199,13 +259,9 @@ impl Moves {
                     keys.insert(Key::of(stat));
                     Ok(())
                 };
-                let listed = visit(directory.as_fd(), b".", (&mut budget, 0), &mut note);
-                if listed.is_err() {
-                    // Any file may have been in it.
-                    keys = self.moved.iter().filter_map(|moved| moved.key).collect();
-                }
+                is_read = visit(directory.as_fd(), b".", (&mut budget, 0), &mut note).is_ok();
             }
-            pairs.push((&removed.path, keys));
+            pairs.push((&removed.path, is_read.then_some(keys)));
         }
         Ok(pairs)
     }
@@ -245,4 +301,43 @@ fn visit(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files that were moved one place further, such as from `/r/0` to `/r/1`.
+    fn shifted(count: i64) -> (Moves, Vec<VirtualPath>) {
+        let path = |at: i64| VirtualPath::parse(&format!("/r/{at}"), None).unwrap();
+        let began = Duration::from_secs(9);
+        let key = |at: i64| Key(began, at);
+        let mut moves = Moves::new(began);
+        for at in 0..count {
+            moves.removed.push(Removed {
+                path: path(at),
+                key: key(at),
+                is_directory: false,
+            });
+            moves.moved.push(Moved {
+                path: Some(path(at + 1)),
+                key: Some(key(at)),
+                is_new: at + 1 == count,
+            });
+        }
+        (moves, (0..=count).map(path).collect())
+    }
+
+    #[test]
+    fn files_that_took_the_places_of_each_other_are_dropped_together() {
+        let (moves, paths) = shifted(2_000);
+        let halves = |kept: &BTreeSet<VirtualPath>| moves.halves(kept, |_| Ok(None)).unwrap();
+        let all: BTreeSet<VirtualPath> = paths.iter().cloned().collect();
+        assert_eq!(halves(&all), BTreeSet::new());
+        for missing in [0, 1_000, 2_000] {
+            let mut kept = all.clone();
+            kept.remove(&paths[missing]);
+            assert_eq!(halves(&kept), kept);
+        }
+    }
 }

@@ -646,7 +646,7 @@ os.mkdir(b'd\n'); open(b'd\n/inner', 'w').close()";
     let output = outcome.output::<CommandOutput>().unwrap();
     assert_eq!(output.exit_code, Some(0), "{output:?}");
     let changes = output.changes.as_ref().unwrap();
-    assert_eq!(kept(&changes), ["/repo/ok"], "{changes:?}");
+    assert_eq!(kept(changes), ["/repo/ok"], "{changes:?}");
     assert_eq!(changes.dropped_total, 4, "{changes:?}");
     assert!(!outcome.text().contains('\x1b'));
     apply(&worker, json!({ "id": changes.id })).await.unwrap();
