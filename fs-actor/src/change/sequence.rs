@@ -79,7 +79,7 @@ impl Known {
     }
 
     /// Its permission bits; `None` for the default of a new entry.
-    fn file_mode(&self) -> Option<u32> {
+    pub(crate) fn file_mode(&self) -> Option<u32> {
         self.meta.map(|meta| meta.mode & 0o777).or(self.mode)
     }
 

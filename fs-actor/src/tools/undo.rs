@@ -1,5 +1,7 @@
 //! `undo` and `redo`: take back what earlier calls changed, and make it again.
 
+mod progress;
+
 use std::sync::OnceLock;
 
 use bailiwick::config::Namespace;
@@ -406,7 +408,7 @@ impl<'s> Chosen<'s> {
         for change in chosen {
             let mut steps = stored::decode(view.inverse(*change)?)?;
             if interrupted.is_some() {
-                match steps_made(executor, permit, &steps)? {
+                match progress::undone_from(executor, permit, &steps)? {
                     // The change is complete, so nothing is to be undone.
                     Some(0) => {
                         undoes.clear();
@@ -428,22 +430,6 @@ impl<'s> Chosen<'s> {
             sweep: sweep.collect(),
         })
     }
-}
-
-/// How far an interrupted change got: the first of the steps of its inverse whose state is there, 0 if the change is
-/// complete. `None` if the files are in no state between two steps.
-fn steps_made(
-    executor: &StepExecutor,
-    permit: &ReadPermit,
-    inverse: &[Step],
-) -> Result<Option<usize>, Interrupt> {
-    for first in 0..inverse.len() {
-        let steps = inverse.get(first..).unwrap_or_default();
-        if Sequence::new(executor, permit).fits(steps)? {
-            return Ok(Some(first));
-        }
-    }
-    Ok(None)
 }
 
 fn apply(
