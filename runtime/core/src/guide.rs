@@ -1,4 +1,4 @@
-//! Guides: how to embed the library, write policies, work with grants and keep an audit.
+//! Guides: how to embed the library, write policies, work with grants, undo changes and keep an audit.
 
 #[doc = include_str!("guide/embedding.md")]
 pub mod embedding {}
@@ -8,6 +8,9 @@ pub mod policies {}
 
 #[doc = include_str!("guide/grants.md")]
 pub mod grants {}
+
+#[doc = include_str!("guide/changes.md")]
+pub mod changes {}
 
 #[doc = include_str!("guide/audit.md")]
 pub mod audit {}
