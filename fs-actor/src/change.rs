@@ -3,6 +3,7 @@
 mod contents;
 mod execute;
 pub(crate) mod permissions;
+pub(crate) mod progress;
 pub(crate) mod put;
 pub(crate) mod repository;
 pub(crate) mod sequence;
@@ -152,6 +153,36 @@ impl Step {
                 ..
             } => vec![(from, state), (to, existing)],
             Self::Remove { path, state } | Self::SetMode { path, state, .. } => vec![(path, state)],
+        }
+    }
+
+    /// The states that it leaves.
+    fn results(&self) -> Vec<(&VirtualPath, State)> {
+        match self {
+            Self::Write { path, content, .. } => vec![(path, State::of_file(content))],
+            Self::SetMode { path, state, .. } => vec![(path, state.clone())],
+            Self::MakeDirectory { path, .. } => vec![(path, State::empty_directory())],
+            Self::MakeLink { path, target } => vec![(path, State::of_link(target))],
+            Self::Remove { path, .. } => vec![(path, State::Absent)],
+            Self::Transfer {
+                mode,
+                from,
+                to,
+                state,
+                ..
+            } => {
+                let moved = (*mode == TransferMode::Move).then_some((from, State::Absent));
+                moved.into_iter().chain([(to, state.clone())]).collect()
+            }
+        }
+    }
+
+    /// Whether it creates what was deleted before.
+    fn restores(&self) -> bool {
+        match self {
+            Self::Write { existing, .. } => *existing == State::Absent,
+            Self::MakeDirectory { .. } | Self::MakeLink { .. } => true,
+            Self::SetMode { .. } | Self::Transfer { .. } | Self::Remove { .. } => false,
         }
     }
 

@@ -32,6 +32,8 @@ pub(crate) struct Sequence<'s> {
     planned: Vec<Option<PlannedStep>>,
     checks: Vec<Result<(), Interrupt>>,
     conflicts: Vec<VirtualPath>,
+    /// Whether directories are inspected with the temporary files of writers.
+    temporaries: TemporaryFiles,
 }
 
 /// A path after some steps.
@@ -79,7 +81,7 @@ impl Known {
     }
 
     /// Its permission bits; `None` for the default of a new entry.
-    pub(crate) fn file_mode(&self) -> Option<u32> {
+    pub(super) fn file_mode(&self) -> Option<u32> {
         self.meta.map(|meta| meta.mode & 0o777).or(self.mode)
     }
 
@@ -149,6 +151,15 @@ impl<'s> Sequence<'s> {
             planned: Vec::new(),
             checks: Vec::new(),
             conflicts: Vec::new(),
+            temporaries: TemporaryFiles::Included,
+        }
+    }
+
+    /// A sequence that undoes what a crash interrupted, so temporary files are without a writer and will be removed.
+    pub(crate) fn after_crash(executor: &'s StepExecutor, permit: &'s ReadPermit) -> Self {
+        Self {
+            temporaries: TemporaryFiles::Excluded,
+            ..Self::new(executor, permit)
         }
     }
 
@@ -215,8 +226,24 @@ impl<'s> Sequence<'s> {
     ///
     /// # Errors
     /// As [`Sequence::push`].
-    pub(crate) fn fits(mut self, steps: &[Step]) -> Result<bool, Interrupt> {
-        for step in steps {
+    pub(crate) fn fits(self, steps: &[Step]) -> Result<bool, Interrupt> {
+        self.fits_after(0, steps)
+    }
+
+    /// As [`Sequence::fits`], but what the first steps restore may be there already: a directory is deleted entry by entry.
+    ///
+    /// # Errors
+    /// As [`Sequence::push`].
+    pub(crate) fn fits_in_part(self, steps: &[Step]) -> Result<bool, Interrupt> {
+        let restoring = steps.iter().take_while(|step| step.restores()).count();
+        self.fits_after(restoring, steps)
+    }
+
+    fn fits_after(mut self, restoring: usize, steps: &[Step]) -> Result<bool, Interrupt> {
+        for (index, step) in steps.iter().enumerate() {
+            if index < restoring && self.is_restored(step)? {
+                continue;
+            }
             if !self.is_expected(step)? {
                 return Ok(false);
             }
@@ -244,6 +271,21 @@ impl<'s> Sequence<'s> {
             Step::Remove { path, .. } => self.current(path)?.state != State::Absent,
             Step::Transfer { from, .. } => self.current(from)?.state != State::Absent,
         })
+    }
+
+    /// Whether the path of a step that restores something is as the step would leave it.
+    fn is_restored(&self, step: &Step) -> Result<bool, Interrupt> {
+        for (path, state) in step.results() {
+            let current = self.current(path)?;
+            let same = match state {
+                State::Directory { .. } => current.is_directory(),
+                state => current.state == state,
+            };
+            if !same {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// # Errors
@@ -352,7 +394,7 @@ impl<'s> Sequence<'s> {
         let mut inspected = if is_new {
             Inspected::ABSENT
         } else {
-            inspect(self.permit, &disk, TemporaryFiles::Included)?
+            inspect(self.permit, &disk, self.temporaries)?
         };
         if disk != *path {
             for item in &mut inspected.items {
@@ -1331,7 +1373,7 @@ fn denied(path: Option<&VirtualPath>) -> CallError {
 }
 
 /// The error for paths that are in another state than expected. Paths that the call may not read are not named.
-fn conflict(permit: &ReadPermit, paths: &[VirtualPath]) -> CallError {
+pub(super) fn conflict(permit: &ReadPermit, paths: &[VirtualPath]) -> CallError {
     let shown = paths.iter().filter(|path| permit.shows(path));
     let shown: Vec<&str> = shown.take(MAX_NAMED).map(VirtualPath::as_str).collect();
     let names = named(&shown, paths.len());

@@ -1,7 +1,5 @@
 //! `undo` and `redo`: take back what earlier calls changed, and make it again.
 
-mod progress;
-
 use std::sync::OnceLock;
 
 use bailiwick::config::Namespace;
@@ -15,6 +13,7 @@ use bailiwick::{CallError, Code, Plan, Reply, Scope, ToolSpec, VirtualPath, Writ
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::change::progress::{Progress, progress};
 use crate::change::sequence::{Sequence, Sequenced};
 use crate::change::{ChangeSet, Step, StepExecutor, stored};
 
@@ -231,6 +230,11 @@ fn is_in_effect(entry: &JournalEntry) -> bool {
     )
 }
 
+/// Whether only a part of a change may be in effect.
+fn is_partial(entry: &JournalEntry) -> bool {
+    is_in_effect(entry) && entry.state != ChangeState::Applied
+}
+
 impl Choice {
     /// The chosen ones of `entries`, which are the newest first, in the same order.
     fn select(&self, entries: &[JournalEntry]) -> Vec<ChangeId> {
@@ -401,28 +405,32 @@ impl<'s> Chosen<'s> {
         chosen: &[ChangeId],
     ) -> Result<Self, Interrupt> {
         let view = view(permit)?;
-        let interrupted = entries
-            .iter()
-            .find(|entry| chosen == [entry.id] && entry.state == ChangeState::Interrupted);
-        let (mut sequence, mut undoes) = (Sequence::new(executor, permit), chosen.to_vec());
+        let mut partial = entries.iter();
+        let partial = partial.find(|entry| chosen == [entry.id] && is_partial(entry));
+        let mut undoes = chosen.to_vec();
+        let mut sequence = match partial {
+            Some(_) => Sequence::after_crash(executor, permit),
+            None => Sequence::new(executor, permit),
+        };
         for change in chosen {
             let mut steps = stored::decode(view.inverse(*change)?)?;
-            if interrupted.is_some() {
-                match progress::undone_from(executor, permit, &steps)? {
-                    // The change is complete, so nothing is to be undone.
-                    Some(0) => {
+            if let Some(entry) = partial {
+                match progress(executor, permit, &steps)? {
+                    // Nothing is to be undone.
+                    Progress::Complete if entry.state == ChangeState::Interrupted => {
                         undoes.clear();
                         steps.clear();
                     }
-                    Some(first) => drop(steps.drain(..first)),
-                    None => {}
+                    Progress::Complete => {}
+                    Progress::NotMade => steps.clear(),
+                    Progress::Partial(first) => drop(steps.drain(..first)),
                 }
             }
             for step in steps {
                 sequence.push(step)?;
             }
         }
-        let touched = interrupted.iter().flat_map(|entry| &entry.changes);
+        let touched = partial.iter().flat_map(|entry| &entry.changes);
         let sweep = touched.map(|change| change.to.as_ref().unwrap_or(&change.path).clone());
         Ok(Self {
             sequence,

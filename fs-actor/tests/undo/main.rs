@@ -8,6 +8,7 @@
 )]
 
 mod damage;
+mod interrupted;
 mod killed;
 mod recovery;
 

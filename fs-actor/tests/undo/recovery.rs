@@ -1,14 +1,13 @@
 //! What the next runtime makes of changes that a crash interrupted.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use bailiwick::journal::{ChangeState, Journal, JournalLimits, Recovery};
 use bailiwick::{Call, Runtime};
 use serde_json::json;
 
-use super::{Tree, World, plant, run, runtime, tree, undo};
+use super::{World, plant, run, runtime, tree, undo};
 
 /// Makes one call, and removes the record of its end from the journal, as if the program had been killed. `spoil` changes
 /// the files between the crash and the next start.
@@ -23,7 +22,7 @@ fn crashed(tool: &str, arguments: serde_json::Value, spoil: impl Fn(&Path)) -> t
 }
 
 /// Removes the record of the end of the latest change.
-async fn crash(world: World, spoil: impl Fn(&Path)) -> tempfile::TempDir {
+pub(super) async fn crash(world: World, spoil: impl Fn(&Path)) -> tempfile::TempDir {
     world.runtime.shutdown().await;
     let segment = world.temp.path().join("journal/changes.00000001");
     let file = fs::OpenOptions::new().write(true).open(segment).unwrap();
@@ -33,7 +32,7 @@ async fn crash(world: World, spoil: impl Fn(&Path)) -> tempfile::TempDir {
     world.temp
 }
 
-async fn restarted(temp: &tempfile::TempDir) -> (Runtime, Recovery) {
+pub(super) async fn restarted(temp: &tempfile::TempDir) -> (Runtime, Recovery) {
     let (runtime, _grants) = runtime(temp.path(), JournalLimits::default()).await;
     let [recovered] = runtime.recovered() else {
         panic!("{:?}", runtime.recovered());
@@ -111,80 +110,6 @@ fn interrupted_change_is_rolled_back_from_every_step() {
             runtime.shutdown().await;
         });
         assert_eq!(state(&temp), ChangeState::RolledBack);
-    }
-}
-
-/// Replaces everything in `root` by `tree`.
-fn replant(root: &Path, tree: &Tree) {
-    for entry in fs::read_dir(root).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            fs::remove_dir_all(path).unwrap();
-        } else {
-            fs::remove_file(path).unwrap();
-        }
-    }
-    // Directories come before their contents.
-    for (name, (mode, content)) in tree {
-        let path = root.join(name);
-        match content {
-            Some(content) => fs::write(&path, content).unwrap(),
-            None => fs::create_dir(&path).unwrap(),
-        }
-        fs::set_permissions(&path, fs::Permissions::from_mode(*mode)).unwrap();
-    }
-}
-
-#[test]
-fn batch_is_rolled_back_from_between_any_two_of_its_operations() {
-    let write = |path: &str, content: &str| json!({"tool": "write_file", "path": path, "content": content, "mode": "overwrite"});
-    let transfer = |tool: &str, from: &str, to: &str| json!({"tool": tool, "from": from, "to": to, "overwrite": true});
-    let operations = [
-        write("/r/a", "new"),
-        transfer("copy", "/r/a", "/r/b"),
-        transfer("move", "/r/b", "/r/d/a"),
-        json!({"tool": "write_file", "path": "/r/d/a", "content": "more", "mode": "append"}),
-        transfer("move", "/r/d/a", "/r/b"),
-        json!({"tool": "make_directory", "path": "/r/n"}),
-        transfer("copy", "/r/b", "/r/n/b"),
-        json!({"tool": "delete", "path": "/r/b"}),
-    ];
-    let after = |count: usize| {
-        run(async {
-            let world = World::new().await;
-            plant(&world.root());
-            fs::write(world.root().join("b"), "old").unwrap();
-            let worker = world.worker().await;
-            if let Some(done @ [_, ..]) = operations.get(..count) {
-                let batch = json!({ "operations": done });
-                worker.call("apply_batch", batch).await.unwrap();
-            }
-            tree(&world.root())
-        })
-    };
-    let trees: Vec<Tree> = (0..=operations.len()).map(after).collect();
-    for (done, left) in trees.iter().enumerate() {
-        let temp = run(async {
-            let world = World::new().await;
-            replant(&world.root(), &trees[0]);
-            let worker = world.worker().await;
-            let batch = json!({ "operations": operations });
-            worker.call("apply_batch", batch).await.unwrap();
-            crash(world, |root| replant(root, left)).await
-        });
-        run(async {
-            let (runtime, outcome) = restarted(&temp).await;
-            let expected = match done {
-                0 => matches!(outcome, Recovery::NotApplied),
-                _ if done == operations.len() => matches!(outcome, Recovery::Completed),
-                _ => matches!(outcome, Recovery::RolledBack { .. }),
-            };
-            assert!(expected, "after {done} operations: {outcome:?}");
-            let complete = trees.last().filter(|_| done == operations.len());
-            let expected = complete.unwrap_or(&trees[0]);
-            assert_eq!(&tree(&temp.path().join("r")), expected, "{done}");
-            runtime.shutdown().await;
-        });
     }
 }
 
