@@ -135,8 +135,8 @@ mod tests {
                 fired_tx.send(name).unwrap()
             })
         };
-        let _late = arm(40, "late");
-        drop(arm(1, "dropped"));
+        let _late = arm(400, "late");
+        drop(arm(200, "dropped"));
         let _early = arm(20, "early");
         assert_eq!(fired.recv().unwrap(), "early");
         assert_eq!(fired.recv().unwrap(), "late");
