@@ -207,7 +207,7 @@ pub(crate) fn common_bytes(old: &[u8], new: &[u8]) -> (usize, usize) {
 }
 
 /// Bytes that are compared at once.
-const BLOCK: usize = 64;
+const BLOCK: usize = 512;
 
 fn common_prefix(old: &[u8], new: &[u8]) -> usize {
     let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));

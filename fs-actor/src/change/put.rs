@@ -1,6 +1,6 @@
 //! Plans that create a file or replace its content.
 
-use bailiwick::effect::{Cost, Entry, FileDiff, Op};
+use bailiwick::effect::{ContentHash, Cost, Entry, FileDiff, Op};
 use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath};
 use bytes::Bytes;
@@ -65,18 +65,20 @@ impl Put {
         })
     }
 
-    /// The plan, with the reply that `reply` makes of the diff and the durability. [`target::require_put`] checks
-    /// whether the call may execute it.
+    /// The plan, with the reply that `reply` makes of the hash of the new content, the diff and the durability.
+    /// [`target::require_put`] checks whether the call may execute it.
     pub(crate) fn plan(
         self,
         executor: &StepExecutor,
-        reply: impl FnOnce(&Self, &FileDiff, ReachedDurability) -> Reply,
+        reply: impl FnOnce(&Self, ContentHash, &FileDiff, ReachedDurability) -> Reply,
     ) -> Plan<ChangeSet> {
-        let after = State::of_file(&self.content);
+        let hash = ContentHash::of(&self.content);
+        let bytes = self.content.len() as u64;
+        let after = State::File { hash, bytes };
         let unchanged = self.shown && self.before == after;
         let diff = self.diff();
         let reached = ReachedDurability::at_best((!unchanged).then_some(executor.durability()));
-        let reply = reply(&self, &diff, reached.clone());
+        let reply = reply(&self, hash, &diff, reached.clone());
         if unchanged {
             return target::empty_plan(reply);
         }
@@ -112,7 +114,7 @@ impl Put {
             .map(|back| [vec![back], target::undo_directories(&self.parents)].concat())
             .map(ChangeSet::from);
         let cost = Cost {
-            bytes: self.content.len() as u64,
+            bytes,
             files: changes.len() as u64,
         };
         let mut steps = self.parents;

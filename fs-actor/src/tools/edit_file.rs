@@ -244,11 +244,11 @@ impl EditFile {
             parents: Vec::new(),
             shown: true,
         };
-        put.plan(&self.0, |put, diff, durability| {
+        put.plan(&self.0, |put, hash, diff, durability| {
             reply::reply(EditFileOutput {
                 path: put.path.to_string(),
                 bytes: put.content.len() as u64,
-                hash: ContentHash::of(&put.content),
+                hash,
                 added: diff.added,
                 removed: diff.removed,
                 edits,
