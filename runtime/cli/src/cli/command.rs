@@ -238,6 +238,10 @@ pub(super) struct PrintFlags {
 impl PrintFlags {
     /// The text to print, if any, for a server with this rate limit.
     pub(super) fn text(&self, rate: Rate) -> Result<Option<String>, CliError> {
+        let documents = self.ai_help || self.skill || self.registry_entry;
+        if !documents && !self.print_config_schema {
+            return Ok(None);
+        }
         let description = bailiwick_cli::description().rate(rate.to_string());
         let section = self.section.as_deref();
         Ok(if self.print_config_schema {
