@@ -329,6 +329,11 @@ pub trait Output: Any + Send + Sync + fmt::Debug {
     /// # Errors
     /// The serialiser's error, which is a bug in the tool.
     fn to_json(&self) -> Result<Value, serde_json::Error>;
+    /// Appends the value as JSON text.
+    ///
+    /// # Errors
+    /// The serialiser's error, which is a bug in the tool.
+    fn write_json(&self, text: &mut Vec<u8>) -> Result<(), serde_json::Error>;
     /// Returns the value itself, for callers in this process.
     fn as_any(&self) -> &dyn Any;
 }
@@ -336,6 +341,10 @@ pub trait Output: Any + Send + Sync + fmt::Debug {
 impl<T: Serialize + Any + Send + Sync + fmt::Debug> Output for T {
     fn to_json(&self) -> Result<Value, serde_json::Error> {
         serde_json::to_value(self)
+    }
+
+    fn write_json(&self, text: &mut Vec<u8>) -> Result<(), serde_json::Error> {
+        serde_json::to_writer(text, self)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -370,13 +379,21 @@ impl Reply {
     /// # Errors
     /// `INTERNAL` if the tool's output cannot be written as JSON.
     pub fn structured(&self) -> Result<Value, CallError> {
-        self.output.to_json().map_err(|error| {
-            CallError::new(
-                crate::error::Code::Internal,
-                format!("cannot write the tool's output as JSON: {error}"),
-            )
-        })
+        self.output.to_json().map_err(|error| not_json(&error))
     }
+
+    /// Appends the structured output as JSON text, which is `null` if there is none.
+    #[doc(hidden)]
+    pub fn write_structured(&self, text: &mut Vec<u8>) -> Result<(), CallError> {
+        self.output
+            .write_json(text)
+            .map_err(|error| not_json(&error))
+    }
+}
+
+fn not_json(error: &serde_json::Error) -> CallError {
+    let message = format!("cannot write the tool's output as JSON: {error}");
+    CallError::new(crate::error::Code::Internal, message)
 }
 
 /// Identifies a plan; the same files and arguments give the same token.

@@ -306,8 +306,9 @@ impl ToolSpec {
     /// for a thread or for path locks, but not while it waits for a person. [`ReadTool::read_now`] is not called for a
     /// tool with this limit.
     ///
-    /// Writes of one worker run one at a time, and each takes its slot only when it is its turn. If no slot is free then,
-    /// writes of other tools go before it; when it gets a slot, it waits for at most one of them.
+    /// Writes of one worker run one at a time, except those of file tools ([`ToolSet::for_files`]) on different paths. Each
+    /// takes its slot only when it is its turn. If no slot is free then, writes of other tools go before it; when it gets
+    /// a slot, it waits for those of them that run.
     ///
     /// ```
     /// use bailiwick::ToolSpec;

@@ -51,7 +51,7 @@ pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
 pub(crate) use actor::WorkerActor;
 pub use admission::Admission;
 #[doc(hidden)]
-pub use admission::Done;
+pub use admission::{Done, ResultHold};
 pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use confinement::Confinement;
 pub use confinement::{ConfineFiles, LayerState, LayerStatus};

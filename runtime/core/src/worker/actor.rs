@@ -38,6 +38,8 @@ pub(crate) enum WorkerMsg {
     Started(CallId),
     /// The job of a call ended.
     Ended(CallId, Box<Ended>),
+    /// The large result of a call was passed on.
+    PassedOn(CallId),
     /// A call that runs as a future ended.
     FutureEnded(CallId, Box<Ended>),
     /// The server of a call started or stopped waiting for a person.
@@ -92,6 +94,7 @@ impl Actor for WorkerActor {
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
             WorkerMsg::Started(call) => calls.started(call),
             WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
+            WorkerMsg::PassedOn(call) => calls.passed_on(call),
             WorkerMsg::FutureEnded(call, ended) => calls.future_ended(call, *ended),
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
             WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),

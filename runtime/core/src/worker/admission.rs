@@ -2,8 +2,8 @@
 //! are posted.
 
 use std::any::Any;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -147,6 +147,8 @@ pub(super) struct CallOptions {
     pub(super) offered: Vec<ScopePattern>,
     /// Receives each question that the call waits for.
     pub(super) question_tx: Option<QuestionSender>,
+    /// Held by a caller that passes the result on.
+    pub(super) hold: Option<Arc<ResultHold>>,
 }
 
 impl CallOptions {
@@ -156,6 +158,40 @@ impl CallOptions {
             typed: None,
             offered: Vec::new(),
             question_tx: None,
+            hold: None,
+        }
+    }
+}
+
+/// Lets a large result count as a job of its worker until its caller has passed it on, so that a worker does not read
+/// more than its caller can pass on.
+#[derive(Debug)]
+#[doc(hidden)]
+pub struct ResultHold {
+    shared: Arc<Shared>,
+    /// The call, once it has a large result.
+    call: OnceLock<CallId>,
+}
+
+impl ResultHold {
+    pub(super) fn new(shared: &Arc<Shared>) -> Arc<Self> {
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            call: OnceLock::new(),
+        })
+    }
+
+    /// Begins to count the result of a call.
+    pub(super) fn count(&self, call: CallId) {
+        // A call ends once, so none is set yet.
+        let _ = self.call.set(call);
+    }
+}
+
+impl Drop for ResultHold {
+    fn drop(&mut self) {
+        if let Some(call) = self.call.get() {
+            self.shared.post(WorkerMsg::PassedOn(*call));
         }
     }
 }
@@ -169,6 +205,7 @@ pub(crate) struct Incoming {
     pub(super) deadline: Option<Duration>,
     pub(super) asks: Asks,
     pub(super) question_tx: Option<QuestionSender>,
+    pub(super) hold: Option<Arc<ResultHold>>,
     pub(super) admitted: Admitted,
     pub(super) port: ReplySender,
 }
@@ -257,6 +294,7 @@ pub(super) fn admit(
         deadline: meta.deadline,
         asks: meta.asks,
         question_tx: options.question_tx,
+        hold: options.hold,
         admitted,
         port,
     };

@@ -14,7 +14,7 @@ use tracing::field::Empty;
 use super::Shared;
 use super::activity::CallState;
 use super::actor::WorkerMsg;
-use super::admission::{Admitted, Done, Incoming, ReplySender, lost};
+use super::admission::{Admitted, Done, Incoming, ReplySender, ResultHold, lost};
 use super::blocking::Ticket;
 use super::deadline::DeadlineGuard;
 use super::future::TaskGuard;
@@ -127,6 +127,8 @@ struct Caller {
     asks: Asks,
     /// Receives each question that the call waits for.
     question_tx: Option<QuestionSender>,
+    /// Held until the caller has passed the result on.
+    hold: Option<Arc<ResultHold>>,
     admitted: Admitted,
 }
 
@@ -136,14 +138,18 @@ pub(crate) struct CallTable {
     calls: HashMap<CallId, (Stage, Caller), FixedState>,
     /// Calls that wait until the worker is resumed, in the order in which they were received.
     paused: VecDeque<CallId>,
-    /// Mutating calls in the order in which they became ready, without the one whose turn it is.
+    /// Mutating calls in the order in which they became ready, without those whose turn it is.
     writes: VecDeque<CallId>,
-    /// The mutating call whose turn it is: it waits for its path locks or a thread, or runs.
-    writing: Option<CallId>,
+    /// The mutating calls whose turn it is: they wait for their path locks or a thread, or run.
+    writing: HashSet<CallId, FixedState>,
+    /// The one of them beside which no other may run.
+    writing_alone: Option<CallId>,
     /// Calls that wait until this worker may run another job in the pool.
     ready: VecDeque<CallId>,
     /// Calls with a job in the pool, including those whose callers gave up.
     running: HashSet<CallId, FixedState>,
+    /// Calls whose large results their callers have not passed on yet.
+    held: HashSet<CallId, FixedState>,
     /// Calls that wait until their own policies are compiled or evaluated.
     policies: VecDeque<CallId>,
     /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
@@ -161,9 +167,11 @@ impl CallTable {
             calls: HashMap::default(),
             paused: VecDeque::new(),
             writes: VecDeque::new(),
-            writing: None,
+            writing: HashSet::default(),
+            writing_alone: None,
             ready: VecDeque::new(),
             running: HashSet::default(),
+            held: HashSet::default(),
             policies: VecDeque::new(),
             compiling: None,
             last: None,
@@ -188,6 +196,7 @@ impl CallTable {
             deadline,
             asks,
             question_tx,
+            hold,
             admitted,
             port,
         } = incoming;
@@ -233,6 +242,7 @@ impl CallTable {
             asking: None,
             asks,
             question_tx,
+            hold,
             admitted,
         };
         if self.shared.pause.is_paused() {

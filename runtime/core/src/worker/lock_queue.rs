@@ -1,8 +1,8 @@
 //! First-come, first-served queue of path locks.
 //!
 //! A call holds its locks from its plan to the end of its effect. Two calls conflict if a path of one is equal to or an
-//! ancestor of a path of the other. Locks are granted in order, so no call starves. A worker requests locks for one
-//! of its calls at a time, so there are never more requests than workers.
+//! ancestor of a path of the other. Locks are granted in order, so no call starves. A worker requests locks
+//! for as many of its calls as it may run at once, so their number is bounded.
 
 use crate::id::CallId;
 use crate::path::VirtualPath;

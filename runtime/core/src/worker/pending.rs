@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::admission::{self, CallOptions, Done};
+use super::admission::{self, CallOptions, Done, ResultHold};
 use super::{Worker, outcome};
 use crate::call::{Call, Mode};
 use crate::effect::Outcome;
@@ -58,14 +58,17 @@ impl Worker {
     #[must_use]
     pub fn underway(&self, call: Call, mode: Mode) -> RunningCall {
         let (question_tx, questions) = mpsc::unbounded_channel();
+        let hold = ResultHold::new(&self.shared);
         let options = CallOptions {
             question_tx: Some(question_tx),
+            hold: Some(Arc::clone(&hold)),
             ..CallOptions::new(mode)
         };
         let shared = Arc::clone(&self.shared);
         RunningCall {
             call: Box::pin(async move { admission::submit(&shared, call, options).await }),
             questions,
+            hold: Some(hold),
         }
     }
 }
@@ -83,6 +86,7 @@ pub enum CallEvent {
 pub struct RunningCall {
     call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
     questions: mpsc::UnboundedReceiver<Question>,
+    hold: Option<Arc<ResultHold>>,
 }
 
 impl RunningCall {
@@ -94,6 +98,7 @@ impl RunningCall {
         Self {
             call: Box::pin(call),
             questions,
+            hold: None,
         }
     }
 
@@ -105,6 +110,12 @@ impl RunningCall {
             done = &mut self.call => Ok(CallEvent::End(Box::new(done?))),
             Some(question) = self.questions.recv() => Ok(CallEvent::Question(Box::new(question))),
         }
+    }
+
+    /// What lets a large result count as a job of the worker until it is dropped.
+    #[must_use]
+    pub fn into_hold(self) -> Option<Arc<ResultHold>> {
+        self.hold
     }
 
     async fn begun(mut self) -> Result<CallProgress, CallError> {

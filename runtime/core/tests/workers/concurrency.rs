@@ -240,7 +240,7 @@ async fn concurrent_calls_of_a_tool_never_exceed_its_limit() {
             workers.push(stage.open().await);
         }
         let call = |n: usize| begin(&workers[n % 8], tool, &format!("f{n}"));
-        // Of different workers, since the writes of one worker never run at once.
+        // Of different workers, since such writes of one worker never run at once.
         let mut calls: Vec<_> = (0..3).map(call).collect();
         room.wait_for(3).await;
         calls.extend((3..64).map(call));
@@ -298,6 +298,26 @@ async fn queued_writes_of_a_worker_leave_slots_to_other_workers() {
         call.await.unwrap().unwrap();
     }
     assert_eq!(room.seen().most, 2);
+}
+
+#[tokio::test]
+async fn writes_of_a_worker_to_different_files_run_at_once() {
+    for (for_files, most) in [(true, 2), (false, 1)] {
+        let room = Room::new();
+        let tools = ToolSet::new().writer(Writes(room.clone(), 8));
+        let tools = if for_files { tools.for_files() } else { tools };
+        let stage = stage(|builder| builder.tools(tools)).await;
+        let worker = stage.open().await;
+        // Writes of the same file run one at a time.
+        let calls = ["a", "b", "a"].map(|path| begin(&worker, "writes", path));
+        room.wait_for(most).await;
+        received(&worker, 3).await;
+        room.open();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!(room.seen().most, most);
+    }
 }
 
 #[tokio::test]

@@ -31,7 +31,7 @@ use bailiwick::permission::{DecidedBy, GrantAuthority, Question};
 use bailiwick::policy::Verdict;
 use bailiwick::requests::{CallRequests, RequestCapabilities};
 use bailiwick::scope::Scope;
-use bailiwick::worker::{Done, RunningCall};
+use bailiwick::worker::{Done, ResultHold, RunningCall};
 use bailiwick::{CallError, Code};
 
 /// Minimum time between progress notifications of a call.
@@ -61,12 +61,47 @@ struct ToolCall {
     answers: RequestCapabilities,
 }
 
+/// The answer to a call.
+pub(super) enum CallAnswer {
+    /// The call has ended, and its result is not converted yet.
+    Done(DoneCall),
+    /// In rmcp's form.
+    Response(Box<CallToolResponse>),
+}
+
+/// A call that has ended.
+pub(super) struct DoneCall {
+    pub(super) done: Box<Done>,
+    pub(super) links: convert::ResultLinks,
+    /// While it is kept, a large result counts as a job of the worker.
+    pub(super) hold: Option<Arc<ResultHold>>,
+}
+
+impl<T: Into<CallToolResponse>> From<T> for CallAnswer {
+    fn from(response: T) -> Self {
+        Self::Response(Box::new(response.into()))
+    }
+}
+
+impl CallAnswer {
+    /// The answer in rmcp's form.
+    pub(super) fn into_response(self) -> Result<CallToolResponse, ErrorData> {
+        match self {
+            Self::Done(DoneCall { done, links, .. }) => {
+                let result = convert::done(&done, links).map_err(CallFailure::from);
+                result.map_or_else(CallFailure::into_response, |result| Ok(result.into()))
+            }
+            Self::Response(response) => Ok(*response),
+        }
+    }
+}
+
 impl Gateway {
     pub(super) async fn call(
         &self,
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, ErrorData> {
+    ) -> Result<CallAnswer, ErrorData> {
         let answer = self.handle_call(request, &context).await;
         answer.or_else(CallFailure::into_response)
     }
@@ -75,7 +110,7 @@ impl Gateway {
         &self,
         mut request: CallToolRequestParams,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, CallFailure> {
+    ) -> Result<CallAnswer, CallFailure> {
         if let Err(wait) = self.session.rate_limiter.take() {
             let backend = self.backend().await?;
             return Err(backend.worker().refuse_pace(&request.name, wait).into());
@@ -179,7 +214,7 @@ impl Gateway {
         call: &ToolCall,
         context: &RequestContext<RoleServer>,
         resumed: Option<ClientCall>,
-    ) -> Result<CallToolResponse, CallFailure> {
+    ) -> Result<CallAnswer, CallFailure> {
         if !call.options.ignored_grants.is_empty() {
             let worker = call.backend.worker();
             worker.note_ignored_grants(&call.to_call(Asks::Refuse), &call.options.ignored_grants);
@@ -202,7 +237,7 @@ impl Gateway {
             let call = call.clone();
             let task = tokio::spawn(async move { call.run(asks).await });
             let task = AbortOnDropHandle::new(task);
-            return Ok(self.state.tasks.answer(&owner, task).await?);
+            return Ok(self.state.tasks.answer(&owner, task).await?.into());
         }
         let running = call.start(asks, asks_client);
         self.run_asking(call, running, context).await
@@ -214,12 +249,18 @@ impl Gateway {
         call: &ToolCall,
         mut running: ClientCall,
         context: &RequestContext<RoleServer>,
-    ) -> Result<CallToolResponse, CallFailure> {
+    ) -> Result<CallAnswer, CallFailure> {
         let mut forwarded = FuturesUnordered::new();
         let mut event = running.next().await;
         loop {
             let pending = match event.map_err(|error| call.with_hint(error))? {
-                ClientCallEvent::End(done) => return Ok(call.result(&done)?.into()),
+                ClientCallEvent::End(done) => {
+                    return Ok(CallAnswer::Done(DoneCall {
+                        done,
+                        links: call.links,
+                        hold: running.call.into_hold(),
+                    }));
+                }
                 ClientCallEvent::Input(pending) => pending,
             };
             if call.is_stateless {
@@ -489,19 +530,12 @@ impl ToolCall {
         let mut running = self.start(asks, false);
         let result = loop {
             match running.next().await {
-                Ok(ClientCallEvent::End(done)) => break self.result(&done),
+                Ok(ClientCallEvent::End(done)) => break convert::done(&done, self.links),
                 Ok(ClientCallEvent::Input(_)) => {}
                 Err(error) => break Err(self.with_hint(error)),
             }
         };
         result.or_else(|error| convert::failure(&error))
-    }
-
-    fn result(&self, done: &Done) -> Result<CallToolResult, CallError> {
-        match done {
-            Done::Preview(preview) => convert::preview(preview, self.links),
-            Done::Outcome(outcome) => convert::outcome(outcome, self.links),
-        }
     }
 }
 

@@ -4,13 +4,15 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
 use rmcp::model::{
-    Annotations, CallToolResult, ContentBlock, JsonObject, MetaObject, Resource, ResourceContents,
-    Role, Tool, ToolAnnotations,
+    Annotations, CallToolResult, ContentBlock, JsonObject, MetaObject, NumberOrString, Resource,
+    ResourceContents, Role, Tool, ToolAnnotations,
 };
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use bailiwick::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
 use bailiwick::tool::ToolInfo;
+use bailiwick::worker::Done;
 use bailiwick::{CallError, Code, describe};
 
 /// A tool for clients that support views. `files` tells whether the file browser is served.
@@ -159,6 +161,75 @@ impl ResultLinks {
     };
 }
 
+/// Converts the result of a call.
+pub(super) fn done(done: &Done, links: ResultLinks) -> Result<CallToolResult, CallError> {
+    match done {
+        Done::Preview(it) => preview(it, links),
+        Done::Outcome(it) => outcome(it, links),
+    }
+}
+
+/// Whether a result has only text and structured content, as that of most reads.
+pub(super) fn is_plain(done: &Done) -> bool {
+    let Done::Outcome(outcome) = done else {
+        return false;
+    };
+    let mut content = outcome.reply.content.iter();
+    content.all(|content| matches!(content, Content::Text(_)))
+        && outcome.artifacts.is_empty()
+        && outcome.recorded
+        && !outcome.has_changes()
+}
+
+/// The response with a plain result, as rmcp would encode it. No values are built from the text.
+pub(super) fn encode_plain(id: &NumberOrString, done: &Done) -> Result<Vec<u8>, CallError> {
+    #[derive(Serialize)]
+    #[serde(tag = "type", rename = "text")]
+    struct Text<'t> {
+        text: &'t str,
+    }
+    let reply = reply(done);
+    let texts = reply.content.iter().filter_map(|content| match content {
+        Content::Text(text) => Some(Text {
+            text: text.as_str(),
+        }),
+        _ => None,
+    });
+    let texts: Vec<Text<'_>> = texts.collect();
+    let mut response = Vec::with_capacity(encoded_size(done));
+    response.extend_from_slice(br#"{"jsonrpc":"2.0","id":"#);
+    write_json(&mut response, id);
+    response.extend_from_slice(br#","result":{"content":"#);
+    write_json(&mut response, &texts);
+    let end = response.len();
+    response.extend_from_slice(br#","structuredContent":"#);
+    let start = response.len();
+    reply.write_structured(&mut response)?;
+    if response.get(start..) == Some(b"null") {
+        response.truncate(end);
+    }
+    response.extend_from_slice(br#","isError":false}}"#);
+    Ok(response)
+}
+
+/// Appends text or a number, which does not fail.
+fn write_json(text: &mut Vec<u8>, value: &impl Serialize) {
+    let _ = serde_json::to_writer(text, value);
+}
+
+/// About the bytes of a response with this result, which has its text twice.
+pub(super) fn encoded_size(done: &Done) -> usize {
+    let content = reply(done).content.iter().map(Content::len);
+    1024 + content.sum::<usize>().saturating_mul(9) / 4
+}
+
+fn reply(done: &Done) -> &Reply {
+    match done {
+        Done::Preview(preview) => &preview.reply,
+        Done::Outcome(outcome) => &outcome.reply,
+    }
+}
+
 /// Converts the outcome of a call.
 pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = match result(&outcome.reply, &outcome.artifacts, links) {
@@ -177,7 +248,7 @@ pub(crate) fn outcome(outcome: &Outcome, links: ResultLinks) -> Result<CallToolR
 }
 
 /// Converts a preview.
-pub(super) fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolResult, CallError> {
+fn preview(preview: &Preview, links: ResultLinks) -> Result<CallToolResult, CallError> {
     let mut result = result(&preview.reply, &preview.artifacts, links)?;
     let meta = result.meta.get_or_insert_default();
     meta.0.insert("preview".into(), true.into());

@@ -3,22 +3,33 @@
 //! They are handled by the same code as in the loop. What is saved is decoding by trial, and three messages between
 //! tasks per request. All other messages, and those that cannot be decoded here, go through rmcp.
 
+use std::io;
+use std::pin::pin;
+use std::time::Duration;
+
 use futures_util::FutureExt as _;
 use rmcp::RoleServer;
 use rmcp::model::{
-    CallToolRequest, CallToolRequestParams, ClientRequest, GetExtensions, GetMeta, JsonObject,
-    JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0, NumberOrString, PingRequest,
-    RequestMetaObject,
+    CallToolRequest, CallToolRequestParams, CallToolResponse, ClientRequest, ErrorData,
+    GetExtensions, GetMeta, JsonObject, JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0,
+    NumberOrString, PingRequest, RequestMetaObject, ServerResult,
 };
-use rmcp::service::{RequestContext, RxJsonRpcMessage, Service as _};
+use rmcp::service::{RequestContext, RxJsonRpcMessage, Service as _, TxJsonRpcMessage};
 use serde::Deserialize;
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::line_transport::send;
+use super::call::{CallAnswer, DoneCall, is_stateless};
+use super::convert::{self, CallFailure};
+use super::line_transport::{encode, end, end_batched, send};
 use super::outgoing::OutgoingQueue;
 use super::requests::OpenRequests;
 use super::service::GatewayService;
+
+/// How long a large result that cannot be sent counts as a job of its worker. A client that does not read its answers
+/// delays other clients of the worker by no more.
+const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A request that needs no trial of other forms.
 #[derive(Deserialize)]
@@ -134,12 +145,20 @@ impl DirectRequests {
         context.extensions = std::mem::take(request.extensions_mut());
         let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());
         let answering = async move {
-            let answer = match service.handle_request(request, context).await {
-                Ok(result) => JsonRpcMessage::response(result, id),
-                Err(error) => JsonRpcMessage::error(error, Some(id)),
-            };
             // The connection ends if the client no longer reads.
-            let _ = send(answer, outgoing, open).await;
+            let _ = match request {
+                ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
+                    let answer = service.call(call.params, context).await;
+                    answer_call(id, answer, outgoing, open).await
+                }
+                request => {
+                    let answer = match service.handle_request(request, context).await {
+                        Ok(result) => JsonRpcMessage::response(result, id),
+                        Err(error) => JsonRpcMessage::error(error, Some(id)),
+                    };
+                    send(answer, outgoing, open).await
+                }
+            };
         };
         while self.running.try_join_next().is_some() {}
         if is_ping {
@@ -152,6 +171,65 @@ impl DirectRequests {
             self.running.spawn(answering);
         }
         None
+    }
+}
+
+/// Sends the answer to a tool call.
+async fn answer_call(
+    id: NumberOrString,
+    answer: Result<CallAnswer, ErrorData>,
+    outgoing: OutgoingQueue,
+    open: OpenRequests,
+) -> io::Result<()> {
+    match answer {
+        Ok(CallAnswer::Done(call)) if convert::is_plain(&call.done) => {
+            answer_plain(id, call, outgoing, open).await
+        }
+        Ok(answer) => send(message(id, answer.into_response()), outgoing, open).await,
+        Err(error) => send(message(id, Err(error)), outgoing, open).await,
+    }
+}
+
+/// Sends a plain result, which is encoded when there is queue space for it.
+async fn answer_plain(
+    id: NumberOrString,
+    mut call: DoneCall,
+    outgoing: OutgoingQueue,
+    open: OpenRequests,
+) -> io::Result<()> {
+    let encode_result = |call: DoneCall| match convert::encode_plain(&id, &call.done) {
+        Ok(text) => Ok(text),
+        Err(error) => encode(&message(
+            id.clone(),
+            CallFailure::from(error).into_response(),
+        )),
+    };
+    if open.is_batched(&id) {
+        return end_batched(&id, encode_result(call), outgoing, open).await;
+    }
+    let mut reserving = pin!(outgoing.reserve(convert::encoded_size(&call.done)));
+    let permit = match timeout(HOLD_TIMEOUT, reserving.as_mut()).await {
+        Ok(permit) => permit,
+        Err(_) => {
+            call.hold = None;
+            reserving.await
+        }
+    };
+    end(&id, encode_result(call), permit?, &outgoing, &open)
+}
+
+/// The message with the answer to a call of a session with a handshake, which knows no result types.
+fn message(
+    id: NumberOrString,
+    answer: Result<CallToolResponse, ErrorData>,
+) -> TxJsonRpcMessage<RoleServer> {
+    match answer {
+        Ok(CallToolResponse::Complete(mut result)) => {
+            result.result_type = None;
+            JsonRpcMessage::response(ServerResult::CallToolResult(result), id)
+        }
+        Ok(response) => JsonRpcMessage::response(ServerResult::from(response), id),
+        Err(error) => JsonRpcMessage::error(error, Some(id)),
     }
 }
 

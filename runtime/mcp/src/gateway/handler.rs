@@ -142,7 +142,7 @@ impl ServerHandler for Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallToolResponse, ErrorData> {
-        self.call(request, context).await
+        self.call(request, context).await?.into_response()
     }
 
     async fn list_resources(

@@ -11,7 +11,7 @@ use std::io;
 use std::time::Duration;
 
 use rmcp::RoleServer;
-use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, ServerResult};
+use rmcp::model::{ClientRequest, ErrorData, JsonRpcMessage, NumberOrString, ServerResult};
 use rmcp::service::{RxJsonRpcMessage, TxJsonRpcMessage};
 use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
@@ -22,8 +22,8 @@ use tokio_util::sync::CancellationToken;
 use super::decorate::decorate;
 use super::direct::DirectRequests;
 use super::message::{self, IdScanner, Parsed, RejectedMessage};
-use super::outgoing::OutgoingQueue;
-use super::requests::{Batch, OpenRequest, OpenRequests};
+use super::outgoing::{OutgoingQueue, QueuePermit};
+use super::requests::{Batch, OpenRequests};
 
 /// Maximum size of a message, in bytes.
 pub(super) const MAX_LINE: usize = 16 << 20;
@@ -306,30 +306,54 @@ pub(super) async fn send(
     let id = open.answered(&message);
     // A long answer that waits for queue space must not be kept twice.
     drop(message);
-    if let Some(id) = &id
-        && open.is_batched(id)
-    {
-        // Collected answers occupy no queue space; those of a finished batch wait for it together.
-        let ended = open.end_id(id);
-        let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
-            return Ok(());
-        };
-        let _unsent = open.count_unsent();
-        let permit = outgoing.reserve(text.len()).await?;
-        return outgoing.send(text, permit);
+    let bytes = text.as_ref().map_or(0, Vec::len);
+    match id {
+        Some(id) if open.is_batched(&id) => end_batched(&id, text, outgoing, open).await,
+        Some(id) => {
+            let permit = outgoing.reserve(bytes).await?;
+            end(&id, text, permit, &outgoing, &open)
+        }
+        None => {
+            let permit = outgoing.reserve(bytes).await?;
+            outgoing.send(text?, permit)
+        }
     }
-    let permit = outgoing.reserve(text.as_ref().map_or(0, Vec::len)).await;
-    // The id is released before the client can read the answer.
-    let ended = id.map(|id| open.end_id(&id));
-    let is_wanted = |request: Option<OpenRequest>| request.is_some_and(|it| !it.cancelled);
-    if !ended.is_none_or(is_wanted) {
+}
+
+/// Collects the answer to a request of a batch, and sends the answers if it is the last one.
+pub(super) async fn end_batched(
+    id: &NumberOrString,
+    text: io::Result<Vec<u8>>,
+    outgoing: OutgoingQueue,
+    open: OpenRequests,
+) -> io::Result<()> {
+    // Collected answers occupy no queue space; those of a finished batch wait for it together.
+    let ended = open.end_id(id);
+    let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
         return Ok(());
+    };
+    let _unsent = open.count_unsent();
+    let permit = outgoing.reserve(text.len()).await?;
+    outgoing.send(text, permit)
+}
+
+/// Sends the answer to a request that is not in a batch.
+pub(super) fn end(
+    id: &NumberOrString,
+    text: io::Result<Vec<u8>>,
+    permit: QueuePermit,
+    outgoing: &OutgoingQueue,
+    open: &OpenRequests,
+) -> io::Result<()> {
+    // The id is released before the client can read the answer.
+    match open.end_id(id) {
+        Some(request) if !request.cancelled => outgoing.send(text?, permit),
+        _ => Ok(()),
     }
-    outgoing.send(text?, permit?)
 }
 
 /// Serializes a message, decorated if needed.
-fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     let plain = match message {
         JsonRpcMessage::Response(response) => !matches!(
             response.result,

@@ -11,7 +11,7 @@ use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
 
 use super::Gateway;
-use super::call::is_stateless;
+use super::call::{CallAnswer, is_stateless};
 
 /// The severity of a level, from 1.
 pub(super) fn severity(level: LoggingLevel) -> u8 {
@@ -24,7 +24,7 @@ impl Gateway {
         &self,
         context: &RequestContext<RoleServer>,
         tool: &str,
-        answer: &Result<CallToolResponse, ErrorData>,
+        answer: &Result<CallAnswer, ErrorData>,
     ) {
         // Stateless clients set the level in each request.
         let threshold = if is_stateless(context) {
@@ -47,17 +47,20 @@ impl Gateway {
 }
 
 /// Severity of a result, and its error code.
-fn summary(answer: &Result<CallToolResponse, ErrorData>) -> (LoggingLevel, Value) {
-    let code = |data: Option<&Value>| data.and_then(|data| data.get("code").cloned());
+fn summary(answer: &Result<CallAnswer, ErrorData>) -> (LoggingLevel, Value) {
+    let code = |data: Option<&Value>| {
+        let code = data.and_then(|data| data.get("code").cloned());
+        code.unwrap_or_default()
+    };
     match answer {
-        Ok(CallToolResponse::Complete(result)) if result.is_error == Some(true) => {
-            let code = code(result.structured_content.as_ref());
-            (LoggingLevel::Warning, code.unwrap_or_default())
-        }
-        Ok(_) => (LoggingLevel::Info, Value::Null),
-        Err(error) => {
-            let code = code(error.data.as_ref());
-            (LoggingLevel::Error, code.unwrap_or_default())
-        }
+        Ok(CallAnswer::Response(response)) => match &**response {
+            CallToolResponse::Complete(result) if result.is_error == Some(true) => {
+                let data = result.structured_content.as_ref();
+                (LoggingLevel::Warning, code(data))
+            }
+            _ => (LoggingLevel::Info, Value::Null),
+        },
+        Ok(CallAnswer::Done(_)) => (LoggingLevel::Info, Value::Null),
+        Err(error) => (LoggingLevel::Error, code(error.data.as_ref())),
     }
 }

@@ -5,12 +5,13 @@ use std::panic::AssertUnwindSafe;
 
 use futures_util::FutureExt as _;
 use rmcp::model::{
-    ClientNotification, ClientRequest, ErrorData, ProtocolVersion, ServerConfig, ServerResult,
+    CallToolRequestParams, ClientNotification, ClientRequest, ErrorData, ProtocolVersion,
+    ServerConfig, ServerResult,
 };
 use rmcp::service::{NotificationContext, Peer, RequestContext, RoleServer, Service};
 
 use super::Gateway;
-use super::call::is_stateless;
+use super::call::{CallAnswer, is_stateless};
 
 /// A gateway that answers requests whose handlers panic, and starts subscriptions before they are acknowledged.
 ///
@@ -41,6 +42,16 @@ impl GatewayService {
         result
     }
 
+    /// Makes a tool call; the answer is not converted.
+    pub(super) async fn call(
+        &self,
+        call: CallToolRequestParams,
+        context: RequestContext<RoleServer>,
+    ) -> Result<CallAnswer, ErrorData> {
+        let handled = AssertUnwindSafe(self.0.call(call, context)).catch_unwind();
+        handled.await.unwrap_or_else(|_| Err(panicked()))
+    }
+
     /// The client, after the handshake.
     pub(super) fn peer(&self) -> Option<&Peer<RoleServer>> {
         self.0.session.peer.get()
@@ -54,10 +65,7 @@ impl Service<RoleServer> for GatewayService {
         context: RequestContext<RoleServer>,
     ) -> Result<ServerResult, ErrorData> {
         let handled = AssertUnwindSafe(self.handle(request, context)).catch_unwind();
-        handled.await.unwrap_or_else(|_| {
-            let reason = "the request failed by a fault of the server";
-            Err(ErrorData::internal_error(reason, None))
-        })
+        handled.await.unwrap_or_else(|_| Err(panicked()))
     }
 
     async fn handle_notification(
@@ -75,4 +83,8 @@ impl Service<RoleServer> for GatewayService {
     fn supported_protocol_versions(&self) -> Cow<'static, [ProtocolVersion]> {
         Service::supported_protocol_versions(&self.0)
     }
+}
+
+fn panicked() -> ErrorData {
+    ErrorData::internal_error("the request failed by a fault of the server", None)
 }

@@ -14,6 +14,9 @@ use crate::worker::{Shared, jobs};
 use std::collections::HashSet;
 use std::sync::Arc;
 
+/// Bytes of a result that counts as a job until it is passed on.
+const LARGE_RESULT: u64 = 64 << 10;
+
 impl CallTable {
     /// Runs a cleared call once it has a slot of its tool; a write takes its slot when it is its turn.
     pub(super) fn enqueue(
@@ -117,18 +120,29 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// Starts the next queued write unless one runs: the first that has a slot of its tool, or needs none, requests its
-    /// path locks. A write that waits for a slot lets writes of other tools pass, but none of its own tool, so a worker
-    /// has at most one slot of each tool for its queued writes.
+    /// Lets queued writes request their path locks, in order and as many as this worker may run. A write that waits for
+    /// a slot lets writes of other tools pass, but none of its own tool, so a worker has at most one slot of each tool
+    /// for its queued writes.
     fn next_write(&mut self) {
         let (mut index, mut waiting) = (0, HashSet::new());
-        while self.writing.is_none()
+        while self.writing.len() < self.max_jobs()
+            && self.writing_alone.is_none()
             && let Some(id) = self.writes.get(index).copied()
         {
-            let Some((stage, mut caller)) = self.calls.remove(&id) else {
-                self.writes.remove(index);
-                continue;
+            let (step, approved, mut caller) = match self.calls.remove(&id) {
+                Some((Stage::Ready(step, approved), caller)) => (step, approved, caller),
+                other => {
+                    self.reinsert(id, other);
+                    self.writes.remove(index);
+                    continue;
+                }
             };
+            let alone = self.writes_alone(&step, &caller);
+            if alone && !self.writing.is_empty() {
+                self.calls
+                    .insert(id, (Stage::Ready(step, approved), caller));
+                return;
+            }
             let slot = match &caller.slot {
                 _ if waiting.contains(&caller.info.tool) => Ok(false),
                 Some(slot) => Ok(slot.taken),
@@ -137,11 +151,10 @@ impl CallTable {
             match slot {
                 Ok(true) => {
                     self.writes.remove(index);
-                    self.writing = Some(id);
-                    if let Stage::Ready(step, _) = &stage {
-                        let path_locks = &self.shared.core.path_locks;
-                        caller.path_lock = Some(path_locks.lock(id, step.written(), &self.shared));
-                    }
+                    self.writing.insert(id);
+                    self.writing_alone = alone.then_some(id);
+                    let path_locks = &self.shared.core.path_locks;
+                    caller.path_lock = Some(path_locks.lock(id, step.written(), &self.shared));
                 }
                 Ok(false) => {
                     waiting.insert(caller.info.tool.clone());
@@ -153,8 +166,15 @@ impl CallTable {
                     continue;
                 }
             }
-            self.calls.insert(id, (stage, caller));
+            self.calls
+                .insert(id, (Stage::Ready(step, approved), caller));
         }
+    }
+
+    /// Whether a write runs while no other write of its worker does: it may change more than the files that it names.
+    fn writes_alone(&self, step: &Step<Cleared>, caller: &Caller) -> bool {
+        let tool = self.shared.tool(caller.info.tool.as_str());
+        !tool.is_some_and(|entry| entry.spec.for_files) || step.written().is_empty()
     }
 
     pub(in crate::worker) fn paths_locked(&mut self, id: CallId) {
@@ -165,7 +185,7 @@ impl CallTable {
 
     /// Submits ready calls to the pool, as many as this worker may run.
     pub(super) fn start_ready(&mut self) {
-        while self.running.len() < self.max_jobs() {
+        while self.running.len() + self.held.len() < self.max_jobs() {
             let Some(id) = self.ready.pop_front() else {
                 return;
             };
@@ -297,7 +317,14 @@ impl CallTable {
         let call = self.take_finished(id);
         self.dequeue(id);
         match (call, ended) {
-            (Some((_, caller)), Ended::Done(result)) => self.answer(id, caller, result),
+            (Some((_, caller)), Ended::Done(result)) => {
+                let bytes = result.as_ref().map_or(0, Done::bytes);
+                if let Some(hold) = caller.hold.as_ref().filter(|_| bytes >= LARGE_RESULT) {
+                    hold.count(id);
+                    self.held.insert(id);
+                }
+                self.answer(id, caller, result);
+            }
             (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
@@ -308,6 +335,12 @@ impl CallTable {
             }
             (None, _) => {}
         }
+        self.start_ready();
+    }
+
+    /// The large result of a call was passed on.
+    pub(in crate::worker) fn passed_on(&mut self, id: CallId) {
+        self.held.remove(&id);
         self.start_ready();
     }
 
@@ -396,7 +429,8 @@ impl CallTable {
 
     /// Removes a call from the writes; the next one starts.
     pub(super) fn dequeue(&mut self, id: CallId) {
-        self.writing.take_if(|writing| *writing == id);
+        self.writing.remove(&id);
+        self.writing_alone.take_if(|alone| *alone == id);
         self.writes.retain(|waiting| *waiting != id);
         self.next_write();
     }
@@ -448,10 +482,11 @@ mod tests {
     use crate::policy::Policy;
     use crate::tool::{Prepared, ReadPermit};
     use crate::worker::admission::{Admission, CallOptions, admit};
-    use crate::worker::{Worker, WorkerSpec};
+    use crate::worker::{CallEvent, CallState, Worker, WorkerSpec};
     use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
-    struct Look;
+    /// Its reply has that many bytes.
+    struct Look(usize);
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
     struct Nothing {}
@@ -471,18 +506,18 @@ mod tests {
         }
 
         fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
-            Ok(Reply::text("", ()))
+            Ok(Reply::text("x".repeat(self.0), ()))
         }
     }
 
-    /// A worker whose calls wait until they are stopped, with its runtime.
-    async fn worker() -> (Runtime, Worker) {
+    /// A worker that may run that many jobs at once, with its runtime.
+    async fn worker(jobs: u32, look: Look) -> (Runtime, Worker) {
         let bounds = Admission {
-            jobs: 0,
+            jobs,
             ..Admission::default()
         };
         let builder = Runtime::builder().admission(bounds);
-        let built = builder.tools(ToolSet::new().reader(Look)).build().await;
+        let built = builder.tools(ToolSet::new().reader(look)).build().await;
         let (runtime, _) = built.unwrap();
         let spec = WorkerSpec::new("main").policy(Policy::new());
         let worker = runtime.spawn(spec).await.unwrap();
@@ -491,7 +526,8 @@ mod tests {
 
     #[tokio::test]
     async fn aborted_call_leaves_nothing_in_the_queue_for_threads() {
-        let (_runtime, worker) = worker().await;
+        // Its calls wait until they are stopped.
+        let (_runtime, worker) = worker(0, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
         let call = Call::new("look", json!({}));
         let options = CallOptions::new(Mode::Apply);
@@ -502,5 +538,26 @@ mod tests {
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());
         assert!(calls.ready.is_empty() && calls.calls.is_empty());
+    }
+
+    #[tokio::test]
+    async fn large_results_count_as_jobs_until_they_are_passed_on() {
+        let large = usize::try_from(LARGE_RESULT).unwrap();
+        for (bytes, waits) in [(large, true), (large - 1, false)] {
+            let (_runtime, worker) = worker(1, Look(bytes)).await;
+            let start = || worker.underway(Call::new("look", json!({})), Mode::Apply);
+            let (mut first, mut second) = (start(), start());
+            assert!(matches!(first.next().await, Ok(CallEvent::End(_))));
+            let second = tokio::spawn(async move { second.next().await });
+            if waits {
+                while worker.activity().len() < 2 {
+                    tokio::task::yield_now().await;
+                }
+                // Open calls come before those that ended.
+                assert_eq!(worker.activity()[0].state, CallState::Queued);
+                drop(first.into_hold());
+            }
+            assert!(matches!(second.await.unwrap(), Ok(CallEvent::End(_))));
+        }
     }
 }
