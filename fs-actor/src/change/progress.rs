@@ -141,10 +141,12 @@ fn before(inverse: &[Step]) -> Result<BTreeMap<VirtualPath, Before>, Interrupt> 
         };
         let mut moved = Vec::new();
         if let Step::Transfer { from, to, .. } = step {
-            let inside =
-                |path: &VirtualPath, _: &mut Before| path != from && path.starts_with(from);
-            for (path, before) in left.extract_if(.., inside) {
-                moved.push((target::relocated(&path, from, to)?, before));
+            for (path, before) in std::mem::take(&mut left) {
+                if path != *from && path.starts_with(from) {
+                    moved.push((target::relocated(&path, from, to)?, before));
+                } else {
+                    left.insert(path, before);
+                }
             }
         }
         for (path, state) in step.results() {
