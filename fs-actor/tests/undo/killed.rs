@@ -148,10 +148,11 @@ fn expected(seed: u64, calls: usize) -> [Tree; 2] {
 }
 
 /// Undoes everything that agents called `main` changed.
-async fn undo_all(runtime: &Runtime, grants: &GrantAuthority) {
+async fn undo_all(runtime: &Runtime, grants: &GrantAuthority, case: u64) {
     let changes = runtime.journal().unwrap().changes_of_agent("main");
     if !changes.is_empty() {
-        grants.undo(&changes).await.unwrap();
+        let undone = grants.undo(&changes).await;
+        undone.unwrap_or_else(|error| panic!("case {case}: {error}"));
     }
 }
 
@@ -183,7 +184,7 @@ fn killed_process_leaves_whole_calls_that_can_be_undone() {
                 "case {case} after {acknowledged} calls: {:#?}\n{now:#?}",
                 runtime.recovered()
             );
-            undo_all(&runtime, &grants).await;
+            undo_all(&runtime, &grants, case).await;
             assert_eq!(tree(&root), first, "case {case}");
             runtime.shutdown().await;
         });
