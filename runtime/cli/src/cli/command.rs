@@ -238,22 +238,19 @@ pub(super) struct PrintFlags {
 impl PrintFlags {
     /// The text to print, if any, for a server with this rate limit.
     pub(super) fn text(&self, rate: Rate) -> Result<Option<String>, CliError> {
-        let documents = self.ai_help || self.skill || self.registry_entry;
-        if !documents && !self.print_config_schema {
-            return Ok(None);
-        }
-        let description = bailiwick_cli::description().rate(rate.to_string());
+        // It takes a while to make, and most starts print nothing.
+        let description = || bailiwick_cli::description().rate(rate.to_string());
         let section = self.section.as_deref();
         Ok(if self.print_config_schema {
             Some(format!("{:#}", durability::add_to_schema(config_schema())))
         } else if self.ai_help && self.format == "json" {
-            Some(format!("{:#}", description.json(section)?))
+            Some(format!("{:#}", description().json(section)?))
         } else if self.ai_help {
-            Some(description.markdown(section)?)
+            Some(description().markdown(section)?)
         } else if self.skill {
-            Some(description.skill())
+            Some(description().skill())
         } else if self.registry_entry {
-            Some(format!("{:#}", description.registry_entry()))
+            Some(format!("{:#}", description().registry_entry()))
         } else {
             None
         })

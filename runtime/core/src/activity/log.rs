@@ -528,13 +528,8 @@ fn without_old_text(change: &Change) -> Change {
 fn content_bytes(content: &CallContent) -> usize {
     let texts = content.arguments.len() + content.output.as_ref().map_or(0, String::len);
     let changes = content.changes.iter().map(change_bytes).sum::<usize>();
-    texts
-        + changes
-        + content
-            .resources
-            .iter()
-            .map(ResourceChange::size)
-            .sum::<usize>()
+    let resources = content.resources.iter().map(ResourceChange::size);
+    texts + changes + resources.sum::<usize>()
 }
 
 /// Approximate size of a change in memory, without its old text.
