@@ -182,10 +182,13 @@ for (const width of [1280, 320]) {
 test("the first changed line is visible without scrolling in a narrow window", async ({ page, site }) => {
   await page.setViewportSize({ width: 320, height: 640 });
   const host = new FakeHost();
-  host.state.questions = [question(1)];
+  host.state.questions = [question(1, { agent: ["~claude-code"] })];
+  const kept = ["", "/// The sum of all items, in cents.", "pub fn total(items: &[Item]) -> u64 {"].map((text) => ({ op: " ", text: `${text}\n` }));
+  const lines = [...kept, { op: "-", text: "one\n" }, { op: "+", text: "two\n" }];
+  host.answers.set(`review/${run}-1`, changes({ path: "/home/me/projects/shop/src/cart.rs", hunks: [{ old_start: 8, new_start: 8, lines }] }));
   await host.open(page, site);
   await page.getByRole("button", { name: numbered(1) }).click();
-  const removed = page.getByRole("row", { name: /one 1/ }).first();
+  const removed = page.getByRole("row", { name: /one/ }).first();
   await expect(removed).toBeVisible();
   const line = await removed.boundingBox();
   const bar = await page.locator(".answer").boundingBox();
