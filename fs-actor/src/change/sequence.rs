@@ -1373,7 +1373,7 @@ fn denied(path: Option<&VirtualPath>) -> CallError {
 }
 
 /// The error for paths that are in another state than expected. Paths that the call may not read are not named.
-pub(super) fn conflict(permit: &ReadPermit, paths: &[VirtualPath]) -> CallError {
+pub(crate) fn conflict(permit: &ReadPermit, paths: &[VirtualPath]) -> CallError {
     let shown = paths.iter().filter(|path| permit.shows(path));
     let shown: Vec<&str> = shown.take(MAX_NAMED).map(VirtualPath::as_str).collect();
     let names = named(&shown, paths.len());

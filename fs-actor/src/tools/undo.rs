@@ -14,7 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::change::progress::{Progress, progress};
-use crate::change::sequence::{Sequence, Sequenced};
+use crate::change::sequence::{Sequence, Sequenced, conflict};
 use crate::change::{ChangeSet, Step, StepExecutor, stored};
 
 /// Maximum number of changes that one call undoes.
@@ -338,6 +338,10 @@ fn plan(
     };
     if chosen.len() < expected || !chosen.iter().all(current) {
         return Err(nothing(job, view).into());
+    }
+    let later = view.changed_since(chosen);
+    if !later.is_empty() {
+        return Err(conflict(permit, &later).into());
     }
     let Chosen {
         sequence,

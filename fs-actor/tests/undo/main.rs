@@ -123,6 +123,10 @@ async fn undo_takes_back_the_latest_call_and_redo_makes_it_again() {
     assert_eq!(world.read("a"), None);
     worker.call("redo", json!({})).await.unwrap();
     assert_eq!(world.read("a").unwrap(), "two");
+    let error = undo(&worker, json!({"changes": [1]})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Conflict);
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), "one");
 }
 
 #[tokio::test]
@@ -142,6 +146,56 @@ async fn change_that_was_made_again_is_undone_before_those_made_meanwhile() {
     let moved = json!({"from": "/r/d", "to": "/r/e"});
     worker.call("move", moved).await.unwrap();
     undo(&worker, json!({"agent": "main"})).await.unwrap();
+    assert_eq!(tree(&world.root()), Tree::new());
+}
+
+#[tokio::test]
+async fn redo_of_a_path_that_a_newer_change_moved_is_a_conflict() {
+    let world = World::new().await;
+    let (root, worker) = (world.root(), world.worker().await);
+    plant(&root);
+    let first = tree(&root);
+    let delete = json!({"path": "/r/d", "recursive": true});
+    worker.call("delete", delete).await.unwrap();
+    undo(&worker, json!({})).await.unwrap();
+    let moved = json!({"from": "/r/d", "to": "/r/x"});
+    worker.call("move", moved).await.unwrap();
+    undo(&worker, json!({})).await.unwrap();
+
+    worker.call("redo", json!({})).await.unwrap();
+    let then = tree(&root);
+    let error = worker.call("redo", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Conflict);
+    assert_eq!(error.details()["conflicts"][0], "/r/d");
+    assert_eq!(tree(&root), then);
+    undo(&worker, json!({"agent": "main"})).await.unwrap();
+    assert_eq!(tree(&root), first);
+    // What is the latest can still be made again.
+    worker.call("redo", json!({})).await.unwrap();
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(tree(&root), first);
+}
+
+#[tokio::test]
+async fn undo_of_a_file_that_a_newer_change_of_any_agent_deleted_is_a_conflict() {
+    let world = World::new().await;
+    let (one, other) = (
+        world.worker().await,
+        world.spawn("other", Policy::new()).await,
+    );
+    write(&one, "/r/d/a", "a").await;
+    write(&one, "/r/b", "b").await;
+    let delete = json!({"path": "/r/d/a"});
+    other.call("delete", delete).await.unwrap();
+
+    let error = undo(&one, json!({"changes": [1]})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Conflict);
+    assert_eq!(error.details()["conflicts"], json!(["/r/d", "/r/d/a"]));
+    // Nothing that others changed stands above it.
+    undo(&one, json!({"changes": [3]})).await.unwrap();
+    assert_eq!(world.read("b"), None);
+    undo(&other, json!({})).await.unwrap();
+    undo(&one, json!({"changes": [1]})).await.unwrap();
     assert_eq!(tree(&world.root()), Tree::new());
 }
 
@@ -521,8 +575,13 @@ async fn root_that_contains_the_journal_is_rejected() {
     builder.journal(journal()).build().await.unwrap();
 }
 
-/// One call of a file tool.
+/// Calls of file tools.
 fn calls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
+    proptest::collection::vec(call(), 1..12)
+}
+
+/// One call of a file tool.
+fn call() -> impl Strategy<Value = (&'static str, Value)> {
     let path = || {
         proptest::sample::select(vec![
             "a", "b", "d", "d/a", "d/b", "d/e/a", "e", "e/f/a", "x/y",
@@ -533,7 +592,7 @@ fn calls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
         proptest::sample::select(vec!["", "one\n", "two\r\n", "\u{0}\u{1}", "long text\n"]);
     let mode = proptest::sample::select(vec!["create", "overwrite", "append"]);
     let flag = any::<bool>;
-    let call = prop_oneof![
+    prop_oneof![
         3 => (path(), content, mode, flag()).prop_map(|(path, content, mode, parents)| (
             "write_file",
             json!({"path": path, "content": content, "mode": mode, "create_parents": parents})
@@ -558,8 +617,26 @@ fn calls() -> impl Strategy<Value = Vec<(&'static str, Value)>> {
             "delete",
             json!({"path": path, "recursive": recursive})
         )),
+    ]
+}
+
+/// Calls of two workers, some of which undo others.
+fn calls_with_undo() -> impl Strategy<Value = Vec<(bool, (&'static str, Value))>> {
+    let undo = prop_oneof![
+        3 => (1_u32..4).prop_map(|last| ("undo", json!({ "last": last }))),
+        2 => proptest::collection::vec(1_u64..20, 1..3)
+            .prop_map(|changes| ("undo", json!({ "changes": changes }))),
+        3 => (1_u32..3).prop_map(|last| ("redo", json!({ "last": last }))),
     ];
-    proptest::collection::vec(call, 1..12)
+    let calls = proptest::collection::vec((call(), proptest::option::of(undo)), 1..12);
+    let calls = calls.prop_map(|calls| {
+        let calls = calls.into_iter();
+        calls
+            .flat_map(|(call, undo)| std::iter::once(call).chain(undo))
+            .collect::<Vec<_>>()
+    });
+    (calls, proptest::collection::vec(any::<bool>(), 24))
+        .prop_map(|(calls, workers)| workers.into_iter().zip(calls).collect())
 }
 
 /// A tree with unusual modes.
@@ -616,6 +693,27 @@ proptest! {
             while let Some(before) = trees.pop() {
                 undo(&worker, json!({})).await.unwrap();
                 assert_eq!(tree(&root), before);
+            }
+            assert_eq!(tree(&root), first);
+        });
+    }
+
+    #[test]
+    fn everything_can_be_undone_whatever_was_undone_and_redone(
+        calls in calls_with_undo(),
+    ) {
+        run(async {
+            let world = World::new().await;
+            let (root, workers) = (world.root(), [world.worker().await, world.worker().await]);
+            plant(&root);
+            let first = tree(&root);
+            for (worker, (tool, arguments)) in &calls {
+                // Many of them fail.
+                let _ = workers[usize::from(*worker)].call(tool, arguments.clone()).await;
+            }
+            let changes = world.runtime.journal().unwrap().changes_of_agent("main");
+            if !changes.is_empty() {
+                world.grants.undo(&changes).await.unwrap();
             }
             assert_eq!(tree(&root), first);
         });

@@ -9,6 +9,7 @@
 
 mod format;
 mod index;
+mod order;
 mod store;
 mod view;
 

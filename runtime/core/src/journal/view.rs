@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::format::Begin;
-use super::{ChangeId, ChangeState, Journal, JournalEntry};
+use super::{ChangeId, ChangeState, Journal, JournalEntry, order};
 use crate::effect::{Entry, Op};
 use crate::error::{CallError, Code};
 use crate::id::WorkerId;
@@ -48,6 +48,12 @@ impl JournalView {
     #[must_use]
     pub fn entries(&self) -> Vec<JournalEntry> {
         self.journal.select(|begin| self.includes(begin))
+    }
+
+    /// Returns the paths of these changes that other changes, of any worker, changed or restored after them. Undo those first.
+    #[must_use]
+    pub fn changed_since(&self, changes: &[ChangeId]) -> Vec<VirtualPath> {
+        order::changed_since(&self.journal.entries(), changes)
     }
 
     /// Returns whether older changes were dropped since the journal was opened.
