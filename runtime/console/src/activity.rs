@@ -2,7 +2,7 @@
 
 mod view;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::body::Bytes;
@@ -16,12 +16,14 @@ use crate::request::{self, GrantRequest};
 use crate::response;
 use crate::routes::{self, ApiResult, AppState, json_response};
 use crate::state::{ConsoleState, SourceState, now_ms};
-use bailiwick::activity::RecentCall;
-use bailiwick::journal::ChangeId;
+use bailiwick::activity::{CallId, RecentCall};
+use bailiwick::journal::{ChangeId, JournalEntry};
 use bailiwick::permission::{AuthorityError, DecidedBy};
 use bailiwick::{Runtime, Worker};
 
-pub(super) use view::{AgentView, CallResult, CallRow, OutcomeView, agent_view, outcome_view};
+pub(super) use view::{
+    AgentView, CallResult, CallRow, OutcomeView, UndoState, agent_view, outcome_view,
+};
 use view::{CallDetails, ChangedView};
 
 /// Maximum number of calls in one response.
@@ -74,16 +76,18 @@ pub(super) struct StopRequest {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UndoRequest {
-    of: UndoneAgent,
-    /// The changes that the person confirmed; all of the agent and its sub-agents in a preview.
+    of: UndoOf,
+    /// The changes that the person confirmed; all of them in a preview.
     #[serde(default)]
     changes: Vec<ChangeId>,
 }
 
-/// An agent and its sub-agents.
+/// A call, or an agent and its sub-agents.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum UndoneAgent {
+enum UndoOf {
+    /// The name of a call.
+    Call(String),
     /// The name of a live worker.
     Worker(String),
     /// The path of names of workers that may have ended.
@@ -224,35 +228,52 @@ pub(super) async fn activity(State(console): AppState, body: Bytes) -> ApiResult
     let mut matching = shown.iter().filter(|call| {
         worker.is_none_or(|worker| of_worker(call) == worker) && query.admits(&call.call)
     });
-    let page = matching.by_ref().take(limit);
-    let calls: Vec<CallRow> = page
-        .map(|call| {
-            let own = call.source.has_answered(&call.call);
-            CallRow::new(call.source.run, &call.call, own)
-        })
-        .collect();
+    let page: Vec<&SourceCall> = matching.by_ref().take(limit).collect();
+    let more = matching.next().is_some();
+    let calls = rows(&page);
     let undoable = query.agent.clone().map_or(0, |agent| {
-        let found = undoable(&console, &UndoneAgent::Agent(agent));
+        let found = undoable(&console, &UndoOf::Agent(agent));
         found.map_or(0, |(_, changes)| changes.len())
     });
     json_response(&json!({
         "calls": calls,
-        "more": matching.next().is_some(),
+        "more": more,
         "agents": bounded(agents),
         "tools": bounded(tools),
         "undoable": undoable,
     }))
 }
 
+/// The rows of calls.
+fn rows(calls: &[&SourceCall]) -> Vec<CallRow> {
+    let mut undo: BTreeMap<u64, BTreeMap<CallId, UndoState>> = BTreeMap::new();
+    for call in calls {
+        let run = call.source.run.nonce;
+        undo.entry(run).or_insert_with(|| {
+            let of_run = calls.iter().filter(|call| call.source.run.nonce == run);
+            let runtime = call.source.runtime();
+            undo_states(runtime.as_ref(), of_run.map(|call| call.call.call))
+        });
+    }
+    let row = |call: &&SourceCall| {
+        let SourceCall { source, call } = call;
+        let undo = undo.get(&source.run.nonce);
+        let undo = undo.and_then(|states| states.get(&call.call)).copied();
+        CallRow::new(source.run, call, source.has_answered(call), undo)
+    };
+    calls.iter().map(row).collect()
+}
+
 pub(super) async fn call(State(console): AppState, Path(name): Path<String>) -> ApiResult {
     let (source, number) = named(&console, &name, "NO_CALL")?;
     let runtime = source.runtime();
-    let calls = runtime.map(|runtime| runtime.recent_calls());
+    let calls = runtime.as_ref().map(Runtime::recent_calls);
     let mut calls = calls.into_iter().flatten();
     let found = calls.find(|call| call.call.0 == number);
     let found = found.ok_or_else(|| ApiError::missing("NO_CALL"))?;
-    let own = source.has_answered(&found);
-    json_response(&CallDetails::new(source.run, &found, own))
+    let undo = undo_states(runtime.as_ref(), [found.call]).remove(&found.call);
+    let row = CallRow::new(source.run, &found, source.has_answered(&found), undo);
+    json_response(&CallDetails::new(row, &found))
 }
 
 pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) -> ApiResult {
@@ -273,12 +294,12 @@ pub(super) async fn agent(State(console): AppState, Path(name): Path<String>) ->
     }))
 }
 
-/// The changes of a worker and its descendants that are in effect, and what undoing them would do.
+/// The changes of a call or an agent that are in effect, and what undoing them would do.
 pub(super) async fn preview_undo(State(console): AppState, body: Bytes) -> ApiResult {
     let UndoRequest { of, .. } = request::parse(&body)?;
     let (source, changes) = undoable(&console, &of)?;
     let preview = source.grants().preview_undo(&changes).await;
-    let preview = preview.map_err(|error| ApiError::call(&error))?;
+    let preview = preview.map_err(|error| ApiError::undo(&error))?;
     json_response(&json!({ "undoes": changes, "changes": preview.changes }))
 }
 
@@ -290,22 +311,32 @@ pub(super) async fn undo(State(console): AppState, body: Bytes) -> ApiResult {
         return Err(ApiError::missing("NO_CHANGE"));
     }
     let outcome = source.grants().undo(&changes).await;
-    let outcome = outcome.map_err(|error| ApiError::call(&error))?;
+    let outcome = outcome.map_err(|error| ApiError::undo(&error))?;
     console.notify();
     json_response(&json!({ "files": outcome.changes.len() }))
 }
 
-/// The changes of an agent and its sub-agents that are in effect, and a source that can undo them.
+/// The changes of a call or an agent that are in effect, and a source that can undo them.
 fn undoable(
     console: &ConsoleState,
-    of: &UndoneAgent,
+    of: &UndoOf,
 ) -> Result<(Arc<SourceState>, Vec<ChangeId>), ApiError> {
     let found = match of {
-        UndoneAgent::Worker(name) => {
+        UndoOf::Call(name) => {
+            let (source, number) = named(console, name, "NO_CALL")?;
+            let runtime = source.runtime();
+            let changes = changes_of_calls(runtime.as_ref(), [CallId(number)]);
+            let possible = changes.iter();
+            let possible =
+                possible.filter(|change| UndoState::of(change) == Some(UndoState::Possible));
+            let possible = possible.map(|change| change.id).collect();
+            Some((source, possible))
+        }
+        UndoOf::Worker(name) => {
             let (source, runtime, worker) = live_worker(console, name)?;
             Some((source, changes_of(&runtime, &worker)))
         }
-        UndoneAgent::Agent(agent) => {
+        UndoOf::Agent(agent) => {
             let sources = console.sources().into_iter();
             // Sources that have the same journal find the same changes.
             let mut found = sources.filter_map(|source| {
@@ -317,6 +348,27 @@ fn undoable(
     };
     let found = found.filter(|(_, changes)| !changes.is_empty());
     found.ok_or_else(|| ApiError::missing("NO_CHANGE"))
+}
+
+fn changes_of_calls(
+    runtime: Option<&Runtime>,
+    calls: impl IntoIterator<Item = CallId>,
+) -> Vec<JournalEntry> {
+    let journal = runtime.and_then(Runtime::journal);
+    journal.map_or_else(Vec::new, |journal| {
+        journal.changes_of_calls(&calls.into_iter().collect())
+    })
+}
+
+/// Whether what these calls changed can be undone, or was undone.
+pub(super) fn undo_states(
+    runtime: Option<&Runtime>,
+    calls: impl IntoIterator<Item = CallId>,
+) -> BTreeMap<CallId, UndoState> {
+    let changes = changes_of_calls(runtime, calls);
+    let states = changes.iter();
+    let states = states.filter_map(|change| Some((change.call, UndoState::of(change)?)));
+    states.collect()
 }
 
 fn changes_of(runtime: &Runtime, worker: &Worker) -> Vec<ChangeId> {

@@ -71,10 +71,14 @@ impl ApiError {
         Self::new(StatusCode::BAD_REQUEST, "TOO_LONG", message)
     }
 
-    /// A call on behalf of the person failed.
-    pub(super) fn call(error: &CallError) -> Self {
-        let code = error.code().as_str();
-        Self::new(StatusCode::UNPROCESSABLE_ENTITY, code, error.to_string())
+    /// An undo for the person failed.
+    pub(super) fn undo(error: &CallError) -> Self {
+        let message = format!("Not undone: {}", error.message());
+        Self::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            error.code().as_str(),
+            message,
+        )
     }
 
     pub(super) fn internal(message: &str) -> Self {

@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::ConsoleSource;
-use crate::activity::{OutcomeView, agent_view, outcome_view};
+use crate::activity::{OutcomeView, agent_view, outcome_view, undo_states};
 use crate::audit::AuditReader;
 use crate::response::{self, SessionTally, StateResponse};
 use bailiwick::Runtime;
@@ -285,10 +285,12 @@ impl SourceState {
             .extend(agents.map(|worker| agent_view(self.run, worker, questions)));
         let stats = self.stats();
         let ended = runtime.ended_questions();
+        let undo = undo_states(Some(runtime), ended.iter().map(|ended| ended.call));
         outcomes.extend(ended.iter().map(|ended| {
             let own = stats.answered.contains(&ended.question);
             let live = workers.iter().any(|worker| worker.id() == ended.worker);
-            outcome_view(self.run, ended, own, live)
+            let undo = undo.get(&ended.call).copied();
+            outcome_view(self.run, ended, (own, live), undo)
         }));
     }
 }

@@ -13,6 +13,7 @@ mod order;
 mod store;
 mod view;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -212,6 +213,14 @@ pub enum ChangeState {
     },
 }
 
+impl ChangeState {
+    /// Returns whether the change, or a part of it, is in effect.
+    #[must_use]
+    pub fn is_in_effect(&self) -> bool {
+        matches!(self, Self::Applied | Self::Failed | Self::Conflict { .. })
+    }
+}
+
 /// One change: what one call did.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
@@ -325,14 +334,9 @@ pub enum Recovery {
 }
 
 fn in_effect(entries: &[JournalEntry]) -> Vec<ChangeId> {
-    let entries = entries.iter().filter(|entry| {
-        let state = &entry.state;
-        entry.undoes.is_empty()
-            && matches!(
-                state,
-                ChangeState::Applied | ChangeState::Failed | ChangeState::Conflict { .. }
-            )
-    });
+    let entries = entries
+        .iter()
+        .filter(|entry| entry.undoes.is_empty() && entry.state.is_in_effect());
     entries.map(|entry| entry.id).collect()
 }
 
@@ -667,6 +671,15 @@ impl Journal {
     #[must_use]
     pub fn changes_of_agent(&self, agent: &str) -> Vec<ChangeId> {
         in_effect(&self.select(|begin| is_at_or_beneath(&begin.agent, agent)))
+    }
+
+    /// Returns the changes that these calls of this runtime made, the newest first.
+    #[must_use]
+    pub fn changes_of_calls(&self, calls: &BTreeSet<CallId>) -> Vec<JournalEntry> {
+        if calls.is_empty() {
+            return Vec::new();
+        }
+        self.select(|begin| begin.run == self.run && calls.contains(&begin.call))
     }
 
     /// The changes that a crash interrupted, the newest first.

@@ -2,6 +2,7 @@
 
 use bailiwick::activity::KeepCalls;
 use bailiwick::permission::{AskLimits, GrantHolder, Lifetime, NewGrant};
+use bailiwick::worker::CallProgress;
 use bailiwick::{Answer, Deferred, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_console::{Console, ConsoleSource};
 use bailiwick_test_support::console::{ConsoleServer, Page, write};
@@ -513,6 +514,7 @@ async fn with_journal() -> WithJournal {
         .tools(bailiwick_fs::tools())
         .tools(bailiwick_fs::undo_tools(bailiwick_fs::Durability::Visible))
         .journal(bailiwick::journal::Journal::open(temp.path().join("journal")).unwrap())
+        .approver(Deferred)
         .keep_calls(KeepCalls::default())
         .build()
         .await
@@ -619,6 +621,111 @@ async fn changes_of_an_agent_that_has_ended_are_undone() {
         page.post("/api/activity", &of_main).await.json()["undoable"],
         0
     );
+}
+
+#[tokio::test]
+async fn change_of_one_call_is_undone_and_shown_as_undone() {
+    let stage = with_journal().await;
+    let page = &stage.page;
+    let tree = stage.temp.path().join("tree");
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    let main = stage.runtime.spawn(spec).await.unwrap();
+    for (path, text) in [("a.txt", "one\n"), ("b.txt", "two\n"), ("c.txt", "3\n")] {
+        main.submit(write(path, text)).await.unwrap();
+    }
+    let list = bailiwick::Call::new("list_directory", json!({}));
+    main.submit(list).await.unwrap();
+
+    // A call that changed nothing cannot be undone.
+    let undo = shown(page, json!({}), "undo").await;
+    let possible = json!("possible");
+    assert_eq!(undo[0], Value::Null);
+    assert_eq!(undo[1..], [possible.clone(), possible.clone(), possible]);
+    let all = calls(page, json!({})).await;
+    let refused = json!({ "of": { "call": all[0]["call"] } });
+    let refused = page.post("/api/preview-undo", &refused).await;
+    assert_eq!(
+        (refused.status, &refused.json()["code"]),
+        (404, &json!("NO_CHANGE"))
+    );
+
+    let of = json!({ "call": all[2]["call"] });
+    let preview = page.post("/api/preview-undo", &json!({ "of": of })).await;
+    let preview = preview.json();
+    assert_eq!(preview["changes"].as_array().unwrap().len(), 1, "{preview}");
+    assert_eq!(preview["changes"][0]["path"], "/repo/b.txt");
+    assert!(tree.join("b.txt").exists());
+
+    // The change of another call cannot be named.
+    let foreign = json!({ "of": { "call": all[1]["call"] }, "changes": preview["undoes"] });
+    assert_eq!(page.post("/api/undo", &foreign).await.status, 404);
+
+    // What somebody else changed since is named and not overwritten.
+    let confirmed = json!({ "of": of, "changes": preview["undoes"] });
+    std::fs::write(tree.join("b.txt"), "mine\n").unwrap();
+    for (path, body) in [("preview-undo", &json!({ "of": of })), ("undo", &confirmed)] {
+        let refused = page.post(&format!("/api/{path}"), body).await.json();
+        let message = "Not undone: `/repo/b.txt` changed since; nothing was changed now";
+        assert_eq!(
+            (&refused["code"], &refused["message"]),
+            (&json!("CONFLICT"), &json!(message))
+        );
+    }
+    std::fs::write(tree.join("b.txt"), "two\n").unwrap();
+
+    let done = page.post("/api/undo", &confirmed).await;
+    assert_eq!((done.status, done.json()), (200, json!({ "files": 1 })));
+    assert!(!tree.join("b.txt").exists());
+    assert!(tree.join("a.txt").exists() && tree.join("c.txt").exists());
+    let of_main = shown(page, json!({ "agent": "main" }), "undo").await;
+    let (possible, undone) = (json!("possible"), json!("undone"));
+    assert_eq!(of_main[1..], [possible.clone(), undone.clone(), possible]);
+    let details = format!("/api/call/{}", all[2]["call"].as_str().unwrap());
+    assert_eq!(page.get(&details).await.json()["row"]["undo"], undone);
+    assert_eq!(page.post("/api/undo", &confirmed).await.status, 404);
+}
+
+#[tokio::test]
+async fn outcome_of_a_question_says_whether_its_change_can_be_undone() {
+    let stage = with_journal().await;
+    let page = &stage.page;
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let spec = WorkerSpec::new("main").policy(policy);
+    let main = stage.runtime.spawn(spec).await.unwrap();
+    for (path, answer) in [("a.txt", once()), ("b.txt", json!({ "deny": {} }))] {
+        let begun = main.begin(write(path, "one\n")).await.unwrap();
+        let CallProgress::Pending(pending) = begun else {
+            panic!("the write did not wait for approval");
+        };
+        let state = page.state().await;
+        let [question] = state["questions"].as_array().unwrap().as_slice() else {
+            panic!("{state}");
+        };
+        let body = json!({
+            "question": question["tool_call"]["id"],
+            "session": question["bailiwick"]["session"],
+            "answer": answer,
+        });
+        assert_eq!(page.post("/api/answer", &body).await.status, 200);
+        let _ended = pending.resume().await;
+    }
+    let state = page.state().await;
+    let [denied, allowed] = state["outcomes"].as_array().unwrap().as_slice() else {
+        panic!("{state}");
+    };
+    assert_eq!(denied["undo"], Value::Null);
+    assert_eq!(allowed["undo"], "possible");
+    let of = json!({ "call": allowed["call"] });
+    let preview = page.post("/api/preview-undo", &json!({ "of": of })).await;
+    let confirmed = json!({ "of": of, "changes": preview.json()["undoes"] });
+    assert_eq!(page.post("/api/undo", &confirmed).await.status, 200);
+    let outcomes = page.state().await["outcomes"].clone();
+    let of_call = outcomes.as_array().unwrap().iter();
+    let of_call: Vec<&Value> = of_call
+        .filter(|one| one["call"] == allowed["call"])
+        .map(|one| &one["undo"])
+        .collect();
+    assert_eq!(of_call, [&json!("undone")]);
 }
 
 #[tokio::test]

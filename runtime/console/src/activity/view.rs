@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::response::{grant_name, lifetime_text, name_in_run, run_name};
 use bailiwick::activity::{AllowedBy, CallContent, CancelCause, EndedQuestion, RecentCall};
 use bailiwick::effect::{Change, Op, ResourceChange};
+use bailiwick::journal::{ChangeState, JournalEntry};
 use bailiwick::permission::{DecidedBy, Decision, Lifetime, Question, Run};
 use bailiwick::policy::Access;
 use bailiwick::tool::ToolName;
@@ -70,6 +71,7 @@ pub(crate) struct OutcomeView {
     call: String,
     /// `None` if the call did not run.
     result: Option<ResultView>,
+    undo: Option<UndoState>,
 }
 
 #[derive(Debug, Serialize)]
@@ -93,7 +95,12 @@ enum ResultState {
 }
 
 /// An ended question; `own` is true if this console answered it, `live` if its worker has not ended.
-pub(crate) fn outcome_view(run: Run, ended: &EndedQuestion, own: bool, live: bool) -> OutcomeView {
+pub(crate) fn outcome_view(
+    run: Run,
+    ended: &EndedQuestion,
+    (own, live): (bool, bool),
+    undo: Option<UndoState>,
+) -> OutcomeView {
     let result = ended.result.as_ref().map(|result| {
         let code = code_of(result.state);
         ResultView {
@@ -131,6 +138,25 @@ pub(crate) fn outcome_view(run: Run, ended: &EndedQuestion, own: bool, live: boo
         at: ended.at,
         call: name_in_run(run, ended.call.0),
         result,
+        undo,
+    }
+}
+
+/// Whether what a call changed can be undone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum UndoState {
+    Possible,
+    Undone,
+}
+
+impl UndoState {
+    /// `None` if nothing of the change is in effect, or it cannot be undone.
+    pub(crate) fn of(change: &JournalEntry) -> Option<Self> {
+        match change.state {
+            ChangeState::Undone { .. } => Some(Self::Undone),
+            _ => (change.can_be_undone && change.state.is_in_effect()).then_some(Self::Possible),
+        }
     }
 }
 
@@ -243,6 +269,7 @@ pub(crate) struct CallRow {
     removed: usize,
     /// Whether its changes, arguments and output are still kept.
     kept: bool,
+    undo: Option<UndoState>,
 }
 
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -257,7 +284,7 @@ enum StateName {
 
 impl CallRow {
     /// `own` is true if this console answered the call's question.
-    pub(crate) fn new(run: Run, call: &RecentCall, own: bool) -> Self {
+    pub(crate) fn new(run: Run, call: &RecentCall, own: bool, undo: Option<UndoState>) -> Self {
         let kept = |content: &Arc<CallContent>| !content.changes_left_out;
         Self {
             call: name_in_run(run, call.call.0),
@@ -292,6 +319,7 @@ impl CallRow {
             added: call.added,
             removed: call.removed,
             kept: call.content.as_ref().is_some_and(kept),
+            undo,
         }
     }
 }
@@ -372,10 +400,10 @@ pub(crate) struct CallDetails<'a> {
 }
 
 impl<'a> CallDetails<'a> {
-    pub(crate) fn new(run: Run, call: &'a RecentCall, own: bool) -> Self {
+    pub(crate) fn new(row: CallRow, call: &'a RecentCall) -> Self {
         let content = call.content.as_deref();
         Self {
-            row: CallRow::new(run, call, own),
+            row,
             needs: &call.needs,
             needs_omitted: call.needs_omitted,
             arguments: content.map_or("", |content| &content.arguments),

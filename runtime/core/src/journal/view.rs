@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::format::Begin;
-use super::{ChangeId, ChangeState, Journal, JournalEntry, order};
+use super::{ChangeId, Journal, JournalEntry, order};
 use crate::effect::{Entry, Op};
 use crate::error::{CallError, Code};
 use crate::id::WorkerId;
@@ -120,11 +120,7 @@ pub struct ChangedFile {
 pub(crate) fn changed_files(entries: &[JournalEntry]) -> Vec<ChangedFile> {
     let mut files: BTreeMap<VirtualPath, ChangedFile> = BTreeMap::new();
     for entry in entries.iter().rev() {
-        let in_effect = matches!(
-            entry.state,
-            ChangeState::Applied | ChangeState::Failed | ChangeState::Conflict { .. }
-        );
-        if !in_effect || !entry.undoes.is_empty() {
+        if !entry.state.is_in_effect() || !entry.undoes.is_empty() {
             continue;
         }
         for change in &entry.changes {
