@@ -338,14 +338,14 @@ test("changes of an agent are undone after they are shown", async ({ page, site 
   await host.open(page, site, "activity");
   await aside(page).getByRole("button", { name: "main" }).click();
   await expect(page.getByText("What it may do now")).toBeVisible();
-  await expect(page.getByRole("button", { name: "Undo changes…" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Undo…" })).toHaveCount(0);
 
   host.answers.set(`agent/${RUN}-1`, { ...found, undoable: 2 });
   host.answers.set("preview-undo", { undoes: [4, 2], changes: [CHANGE] });
   host.answers.set("undo", { files: 1 });
   host.changed();
-  await press(page, page.getByRole("button", { name: "Undo changes…" }));
-  const section = page.getByRole("region", { name: "Undo changes" });
+  await press(page, page.getByRole("button", { name: "Undo…" }));
+  const section = page.getByRole("region", { name: "Undo" });
   await expect(section).toContainText("Undoing the changes of main and 2 sub-agents does this:");
   await expect(section.locator(".file")).toHaveCount(1);
   expect(host.to("undo")).toEqual([]);
@@ -353,6 +353,116 @@ test("changes of an agent are undone after they are shown", async ({ page, site 
   await press(page, section.getByRole("button", { name: "Undo 2 changes" }));
   await expect.poll(() => host.to("undo")).toEqual([{ of: { worker: `${RUN}-1` }, changes: [4, 2] }]);
   await expect(page.getByText("1 file restored to before the changes of main and 2 sub-agents.")).toBeVisible();
+});
+
+test("one call is undone after that is shown, and its row says so", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.calls = [call(3, { undo: "possible" }), call(2, { undo: "undone" }), call(1, { tool: "read_file", files: 0 })];
+  host.answers.set("preview-undo", { undoes: [7], changes: [{ ...CHANGE, op: "delete" }] });
+  host.answers.set("undo", { files: 1 });
+  await host.open(page, site, "activity");
+  await loaded(page, "Edit file 3");
+  await expect(rows(page).getByText("Undone", { exact: true })).toHaveCount(1);
+  // A call that changed nothing, and one that was undone, offer no undo.
+  const undo = page.getByRole("button", { name: "Undo…" });
+  for (const text of ["Edit file 1", "Edit file 2"]) {
+    await row(page, text).click();
+    await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
+    if (text === "Edit file 2") await expect(page.getByText("These changes were made, and undone later.")).toBeVisible();
+    await expect(undo).toHaveCount(0);
+    await row(page, text).click();
+  }
+  await row(page, "Edit file 3").click();
+  await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
+  await press(page, undo);
+  const section = page.getByRole("region", { name: "Undo" });
+  await expect(section).toContainText("Undoing this call does this:");
+  await expect(section.locator(".file .badge")).toHaveText("Will delete");
+  await expectAccessible(page);
+  await press(page, section.getByRole("button", { name: "Cancel" }));
+  await press(page, undo);
+  expect(host.to("undo")).toEqual([]);
+  host.calls = host.calls.map((one) => ({ ...one, ...(one["undo"] === "possible" && { undo: "undone" }) }));
+  await press(page, section.getByRole("button", { name: "Undo 1 change" }));
+  const of = { call: `${RUN}-3` };
+  await expect.poll(() => host.to("undo")).toEqual([{ of, changes: [7] }]);
+  expect(host.to("preview-undo")).toEqual([{ of }, { of }]);
+  // The page looks the call up by itself.
+  await expect(row(page, "Edit file 3")).toContainText("Undone");
+  await expect(page.getByText("1 file restored to before this call.")).toBeVisible();
+  await expect(section).toBeFocused();
+  await expect(undo).toHaveCount(0);
+});
+
+test("the second press of a double press does not undo", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.calls = [call(1, { undo: "possible" })];
+  host.answers.set("preview-undo", { undoes: [7], changes: [CHANGE] });
+  host.answers.set("undo", { files: 1 });
+  await host.open(page, site, "activity");
+  await row(page, "Edit file 1").click();
+  await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
+  await calm(page);
+  await stopClock(page);
+  await page.getByRole("button", { name: "Undo…" }).click();
+  const undo = page.getByRole("button", { name: "Undo 1 change" });
+  await undo.click();
+  await expect(undo).toHaveAttribute("data-early");
+  expect(host.to("undo")).toEqual([]);
+  await page.clock.resume();
+  await press(page, undo);
+  await expect.poll(() => host.to("undo").length).toBe(1);
+});
+
+test("an undo that conflicts says which file changed since", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.calls = [call(1, { undo: "possible" })];
+  host.answers.set("preview-undo", new Error("Not undone: `/a/b/c.txt` changed since; nothing was changed now"));
+  await host.open(page, site, "activity");
+  await row(page, "Edit file 1").click();
+  await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
+  await press(page, page.getByRole("button", { name: "Undo…" }));
+  await expect(page.getByRole("alert")).toHaveText("Not undone: `/a/b/c.txt` changed since; nothing was changed now");
+  await expect(row(page, "Edit file 1")).not.toContainText("Undone");
+  await press(page, page.getByRole("button", { name: "Cancel" }));
+  await expect(page.getByRole("alert")).toHaveCount(0);
+});
+
+test("a call is undone with the keyboard alone", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.calls = [call(1, { undo: "possible" })];
+  host.answers.set("preview-undo", { undoes: [7], changes: [CHANGE] });
+  host.answers.set("undo", { files: 1 });
+  await host.open(page, site, "activity");
+  await row(page, "Edit file 1").focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
+  await calm(page);
+  await page.keyboard.press("Tab");
+  await expect(page.getByRole("button", { name: "Undo…" })).toBeFocused();
+  await page.keyboard.press("Enter");
+  const undo = page.getByRole("button", { name: "Undo 1 change" });
+  await expect(undo).toBeVisible();
+  await calm(page);
+  for (let n = 0; n < 12 && !(await undo.evaluate((one) => one === document.activeElement)); n += 1) await page.keyboard.press("Tab");
+  await expect(undo).toBeFocused();
+  await page.keyboard.press("Enter");
+  await expect.poll(() => host.to("undo")).toEqual([{ of: { call: `${RUN}-1` }, changes: [7] }]);
+});
+
+test("a row looks as if it can be opened", async ({ page, site }) => {
+  const host = new ConsoleFake();
+  host.calls = [call(1)];
+  await host.open(page, site, "activity");
+  const look = () => row(page, "Edit file 1").evaluate((one) => ({ sign: getComputedStyle(one, "::before").content, cursor: getComputedStyle(one).cursor }));
+  await loaded(page, "Edit file 1");
+  expect(await look()).toEqual({ sign: '"▸" / ""', cursor: "pointer" });
+  await row(page, "Edit file 1").click();
+  expect(await look()).toEqual({ sign: '"▾" / ""', cursor: "pointer" });
 });
 
 test("changes of an agent that has ended are undone", async ({ page, site }) => {
@@ -363,14 +473,14 @@ test("changes of an agent that has ended are undone", async ({ page, site }) => 
   await host.open(page, site, "activity");
   await aside(page).getByRole("button", { name: "main" }).click();
   await expect(page.getByText("This agent has ended.")).toBeVisible();
-  await expect(page.getByRole("button", { name: "Undo changes…" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Undo…" })).toHaveCount(0);
 
   host.answers.set("activity", { ...calls, undoable: 2 });
   host.answers.set("preview-undo", { undoes: [4, 2], changes: [CHANGE] });
   host.answers.set("undo", { files: 1 });
   host.changed();
-  await press(page, page.getByRole("button", { name: "Undo changes…" }));
-  const section = page.getByRole("region", { name: "Undo changes" });
+  await press(page, page.getByRole("button", { name: "Undo…" }));
+  const section = page.getByRole("region", { name: "Undo" });
   await expect(section.locator(".file")).toHaveCount(1);
   await press(page, section.getByRole("button", { name: "Undo 2 changes" }));
   await expect.poll(() => host.to("undo")).toEqual([{ of: { agent: "main" }, changes: [4, 2] }]);

@@ -57,6 +57,7 @@ export function call(number: number, more: Json = {}): Json {
     added: 2,
     removed: 1,
     kept: true,
+    undo: null,
     ...more,
   };
 }

@@ -31,7 +31,8 @@ test("an answer moves to the next question and shows its result", async ({ page,
   await expect(title(page, numbered(2))).toBeFocused();
   await press(page, yes(page));
   await expect(title(page, numbered(3))).toBeFocused();
-  await expect(page.locator(".result")).toHaveText(`✓ Allowed by you and applied: ${numbered(2)}`);
+  await expect(page.getByRole("status").filter({ hasText: `✓ Allowed by you and applied: ${numbered(2)} 2 waiting.` })).toHaveCount(1);
+  await expect(page.getByRole("button", { name: "Answered ✓" })).toBeVisible();
   expect(host.to("answer")).toEqual([
     {
       question: `${run}-2`,
@@ -231,6 +232,38 @@ test("each outcome says what became of the call", async ({ page, site }) => {
   await expect(page.getByRole("alert")).toHaveText("this call is no longer kept");
 });
 
+test("an answered question can be undone, and says so then", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  const denied = { status: "denied", call: null, result: null };
+  host.state.outcomes = [outcome(1, { undo: "possible" }), outcome(2, denied), outcome(3)];
+  for (const n of [1, 3]) host.answers.set(`call/${run}-9${n}`, { ...changes(), row: {} });
+  host.answers.set("preview-undo", { undoes: [4], ...changes({ op: "delete" }) });
+  host.answers.set("undo", { files: 1 });
+  await host.open(page, site);
+  await page.getByRole("button", { name: /^Answered/ }).click();
+  const undo = page.getByRole("button", { name: "Undo…" });
+  for (const n of [2, 3]) {
+    await page.locator(".row", { hasText: numbered(n) }).click();
+    await expect(title(page, numbered(n))).toBeFocused();
+    await expect(undo).toHaveCount(0);
+  }
+  await page.locator(".row", { hasText: numbered(1) }).click();
+  await press(page, undo);
+  const section = page.getByRole("region", { name: "Undo" });
+  await expect(section.locator(".file .badge")).toHaveText("Will delete");
+  expect(await barriers(page)).toEqual([]);
+  expect(host.to("undo")).toEqual([]);
+  await press(page, section.getByRole("button", { name: "Undo 1 change" }));
+  const of = { call: `${run}-91` };
+  await expect.poll(() => host.to("undo")).toEqual([{ of, changes: [4] }]);
+  await expect(page.getByText("1 file restored to before this call.")).toBeVisible();
+  host.state.outcomes = [outcome(1, { undo: "undone" }), outcome(2, denied), outcome(3)];
+  host.changed();
+  await expect(page.locator(".row .status").first()).toHaveText("Allowed by you and applied; undone later");
+  await expect(undo).toHaveCount(0);
+});
+
 test("a denial for a session is listed and can be withdrawn", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
@@ -242,42 +275,51 @@ test("a denial for a session is listed and can be withdrawn", async ({ page, sit
   await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
 });
 
-test("questions can be answered together, without the dangerous ones", async ({ page, site }) => {
+test("questions can be answered together, but a dangerous one is only denied with others", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
-  host.state.questions = [question(1), dangerous(2) as never, question(3, { session: "other" })];
+  host.state.questions = [question(1), dangerous(2) as never, question(3, { session: "other" }), question(4)];
   await host.open(page, site);
-  await press(page, page.getByRole("button", { name: "Allow or deny all 3…" }));
-  await expect(title(page, "3 questions")).toBeFocused();
+  await press(page, page.getByRole("button", { name: "Allow or deny all 4…" }));
+  await expect(title(page, "4 questions")).toBeFocused();
+  // Nothing is ticked that a person has not ticked.
+  await expect(page.locator(".together input:checked")).toHaveCount(0);
+  await expect(page.getByRole("button", { name: "Allow 0 ticked once" })).toBeDisabled();
+  await expect(page.getByRole("button", { name: "Deny 0 ticked" })).toBeDisabled();
   await expect(page.getByText("old/.env looks like a secret")).toBeVisible();
-  await expect(page.getByLabel(/old2/)).toBeEnabled();
-  await expect(page.getByLabel(/old2/)).not.toBeChecked();
-  await press(page, page.getByRole("button", { name: "Allow 2 ticked once" }));
+  await page.getByLabel("Select all").check();
+  await expect(page.locator(".together input:checked")).toHaveCount(5);
+  await expect(page.getByRole("button", { name: "Deny 4 ticked" })).toBeEnabled();
+  await page.getByLabel(/c4\.txt/).uncheck();
+  await expect(page.getByLabel("Select all")).not.toBeChecked();
+  await press(page, page.getByRole("button", { name: "Allow 2 of 3 ticked once" }));
   await expect(page.getByText("granted", { exact: true })).toHaveCount(2);
   const once = { allow: { lifetime: "once" } };
   expect(host.to("answer-batch")).toEqual([
     { answers: [{ question: `${run}-1`, session: "main", answer: once }, { question: `${run}-3`, session: "other", answer: once }] },
   ]);
-  await press(page, page.getByRole("button", { name: "Deny it" }));
-  await expect(page.getByText("denied", { exact: true })).toBeVisible();
+  // Only the ticked one is denied, not all that are open.
+  await press(page, page.getByRole("button", { name: "Deny 1 ticked" }));
+  await expect(page.getByText("denied", { exact: true })).toHaveCount(1);
   expect(host.to("answer-batch").at(-1)).toEqual({ answers: [{ question: `${run}-2`, session: "main", answer: { deny: {} } }] });
   await page.getByRole("button", { name: "One by one" }).click();
-  await expect(title(page, "No open questions")).toBeFocused();
+  await expect(title(page, numbered(4))).toBeFocused();
 });
 
-test("a question cannot be ticked before its preview is loaded, or if it must be answered alone", async ({ page, site }) => {
+test("a question is not allowed with others before its preview is loaded, or if it must be answered alone", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2), question(3, { batchable: false }), question(4, { preview: null })];
   host.answers.set(`review/${run}-1`, new Error("gone"));
   await host.open(page, site);
   await press(page, page.getByRole("button", { name: "Allow or deny all 4…" }));
-  await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
-  for (const name of [/c1\.txt/, /c3\.txt/, /c4\.txt/]) await expect(page.getByLabel(name)).toBeDisabled();
   await expect(page.getByText("gone")).toBeVisible();
-  await expect(page.getByRole("button", { name: "Allow 1 ticked once" })).toBeEnabled();
-  await press(page, page.getByRole("button", { name: "Deny all 4", exact: true }));
+  await page.getByLabel("Select all").check();
+  await expect(page.getByRole("button", { name: "Allow 1 of 4 ticked once" })).toBeEnabled();
+  await expect(page.getByRole("button", { name: "Open: it can be allowed only alone" })).toHaveCount(2);
+  await press(page, page.getByRole("button", { name: "Deny 4 ticked", exact: true }));
   await expect(page.getByText("denied", { exact: true })).toHaveCount(4);
+  await expect(page.getByLabel("Select all")).toBeDisabled();
 });
 
 test("answering together ignores presses after a layout change and can be retried", async ({ page, site }) => {
@@ -289,10 +331,10 @@ test("answering together ignores presses after a layout change and can be retrie
   let there: (value: unknown) => void = () => undefined;
   host.answers.set(`review/${run}-1`, new Promise((resolve) => (there = resolve)));
   await press(page, page.getByRole("button", { name: "Allow or deny all 2…" }));
-  await expect(page.getByLabel(/c2\.txt/)).toBeEnabled();
+  await page.getByLabel("Select all").check();
+  await expect(page.getByRole("button", { name: "Allow 1 of 2 ticked once" })).toBeEnabled();
   await calm(page);
   there(changes());
-  await expect(page.getByLabel(/c1\.txt/)).toBeEnabled();
   const allow = page.getByRole("button", { name: /^Allow 2 ticked once/ });
   await allow.click();
   expect(host.to("answer-batch")).toEqual([]);

@@ -83,7 +83,7 @@ export function agent(number: number, more: Json = {}): Json {
 /** A question that ended; `more` overrides its fields. */
 export function outcome(number: number, more: Json = {}): Json {
   const one = { question: `${RUN}-${number}`, run: RUN, worker: `${RUN}-3`, agent: "main/worker-3", sentence: `Replace 3 lines in c${number}.txt`, status: "granted", by: "you" };
-  return { ...one, at: 1_700_000_000_000, call: `${RUN}-9${number}`, result: { state: "applied", code: null, message: null, files: 1 }, ...more };
+  return { ...one, at: 1_700_000_000_000, call: `${RUN}-9${number}`, result: { state: "applied", code: null, message: null, files: 1 }, undo: null, ...more };
 }
 
 const hunk = (line: number): Json => ({

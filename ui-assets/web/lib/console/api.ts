@@ -59,6 +59,9 @@ export interface Agent {
   readonly started_at: number;
 }
 
+/** Whether the changes of a call can be undone, or were. */
+export type UndoState = "possible" | "undone";
+
 /** A question that ended. */
 export interface Outcome {
   readonly question: string;
@@ -78,6 +81,7 @@ export interface Outcome {
     readonly message: string | null;
     readonly files: number;
   } | null;
+  readonly undo: UndoState | null;
 }
 
 export interface Grant {

@@ -2,7 +2,7 @@
 import { computed } from "@preact/signals-core";
 
 import { counted } from "../words.ts";
-import type { Agent } from "./api.ts";
+import type { Agent, UndoState } from "./api.ts";
 import { second, state } from "./state.ts";
 
 /** What allowed a call. */
@@ -42,6 +42,8 @@ export interface CallRow {
   readonly removed: number;
   /** Whether its changes are still kept. */
   readonly kept: boolean;
+  /** Whether its changes can be undone, or were. */
+  readonly undo: UndoState | null;
 }
 
 /** What an agent may do, or may not, and why. */

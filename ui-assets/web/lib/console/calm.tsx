@@ -23,7 +23,7 @@ const element = (node: Node): Element | null => (node instanceof Element ? node 
 export function watchLayout(place: HTMLElement): void {
   let focused: Element | undefined;
   place.addEventListener("focusin", ({ target }) => (focused = target as Element));
-  const moves = ({ type, target }: MutationRecord): boolean => !element(target)?.closest(APART) && (type === "childList" || !!element(target)?.closest("button"));
+  const moves = ({ type, target }: MutationRecord): boolean => !element(target)?.closest(".undo, " + APART)?.matches(APART) && (type === "childList" || !!element(target)?.closest("button"));
   new MutationObserver((records) => {
     if (records.some(moves)) changed = performance.now();
     if (focused?.isConnected === false && document.activeElement === document.body) place.querySelector("section")?.focus();

@@ -38,7 +38,7 @@ const facts = {
   hidden: no,
 };
 
-const paged = object({
+const paged = /* @__PURE__ */ (() => object({
   ...facts,
   // Old start, old line count, new start, new line count, followed by repeated run lengths of kept, removed and added
   // lines.
@@ -47,7 +47,7 @@ const paged = object({
   old_lines: zero,
   rows,
   around: rows,
-});
+}))();
 const whole = object({
   ...facts,
   hunks: items(object({ old_start: zero, new_start: zero, lines: items(object({ op: oneOf(" ", "-", "+"), text })) })),

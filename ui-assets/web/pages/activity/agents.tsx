@@ -13,7 +13,7 @@ import type { AgentDetails } from "../../lib/console/calls.ts";
 import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
 import { Statements } from "../../lib/console/statements.tsx";
-import { Undo, undoing } from "./undo.tsx";
+import { Undo } from "../../lib/console/undo.tsx";
 import { callers, reload, subject, undoable } from "./calls.ts";
 
 const ACCESS = { read: "Reads only", interact: "Reads and changes", full: "Reads, changes and runs" } as const;
@@ -67,7 +67,6 @@ function choose(next: typeof subject.value): void {
   isBusy = isDue = false;
   subject.value = next;
   details.value = undefined;
-  undoing.close();
   actions.error.value = detailsFailure.error.value = undefined;
   done.value = confirming.value = "";
   refreshAgent();
@@ -193,7 +192,7 @@ function Live({ agent }: { readonly agent: Agent }) {
               <Changed found={found} worker={worker} />
             </details>
           )}
-          {(found.undoable > 0 || undoing.isOpen) && <Undo of={{ worker }} agent={agent.agent} others={all} done={(words) => void ((done.value = words), refreshAgent())} />}
+          <Undo of={{ worker }} what={`the changes of ${oneLine(agent.agent)}${all}`} may={found.undoable > 0} done={refreshAgent} />
         </>
       ) : (
         detailsFailure.error.value === undefined && <p class="quiet">Loading…</p>
@@ -211,9 +210,7 @@ export function AgentCard() {
     <div class="card agent-card">
       <h2><AgentName name={name ?? ""} /></h2>
       {agent ? <Live key={agent.worker} agent={agent} /> : <p>This agent has ended. Its calls are below.</p>}
-      {!agent && name !== undefined && (undoable.value > 0 || undoing.isOpen) && (
-        <Undo of={{ agent: name }} agent={name} others=" and its sub-agents" done={(words) => void ((done.value = words), reload())} />
-      )}
+      {!agent && name !== undefined && <Undo key={name} of={{ agent: name }} what={`the changes of ${oneLine(name)} and its sub-agents`} may={undoable.value > 0} done={reload} />}
       <p role="status" class={done.value ? "notice" : undefined}>{done.value}</p>
     </div>
   );

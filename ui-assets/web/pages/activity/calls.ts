@@ -102,13 +102,18 @@ function join(came: Answer): void {
   calls.value = [...came.calls, ...older];
 }
 
-/** Looks up shown calls that were open and are not among the newest. */
-async function followOpen(came: Answer): Promise<void> {
-  const known = new Set(came.calls.map(({ call }) => call));
-  const open = calls.value?.filter(({ call, state }) => state !== "ended" && !known.has(call)).slice(0, MOST_OPEN) ?? [];
+/** Looks up shown calls. */
+export async function renew(open: readonly CallRow[]): Promise<void> {
   const found = await Promise.allSettled(open.map(({ call }) => host<{ row: CallRow }>(`call/${call}`)));
   const rows = found.flatMap((one) => (one.status === "fulfilled" ? [one.value.row] : []));
   if (rows.length > 0) put(new Map(rows.map((row) => [row.call, row])));
+}
+
+/** Looks up shown calls that were open and are not among the newest. */
+function followOpen(came: Answer): void {
+  const known = new Set(came.calls.map(({ call }) => call));
+  const open = calls.value?.filter(({ call, state }) => state !== "ended" && !known.has(call)) ?? [];
+  void renew(open.slice(0, MOST_OPEN));
 }
 
 async function load(): Promise<void> {
@@ -122,7 +127,7 @@ async function load(): Promise<void> {
     newest.value = came;
     if (!calls.value || !isHeld()) join(came);
     else put(new Map(came.calls.map((row) => [row.call, row])));
-    void followOpen(came);
+    followOpen(came);
   } catch (error) {
     if (now === turn) failure.error.value = error;
   }

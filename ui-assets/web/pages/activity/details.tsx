@@ -5,11 +5,13 @@ import { host } from "../../lib/console/api.ts";
 import { allowedBy, when } from "../../lib/console/calls.ts";
 import type { CallRow } from "../../lib/console/calls.ts";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
+import { Undo } from "../../lib/console/undo.tsx";
 import { planned, resources } from "../../lib/diff/change.ts";
 import { Diff, DiffView } from "../../lib/diff/view.tsx";
 import { items } from "../../lib/json.ts";
 import { Agent, Button, Code, Marked, Name } from "../../lib/ui.tsx";
 import { counted } from "../../lib/words.ts";
+import { renew } from "./calls.ts";
 
 interface Answer {
   readonly row: CallRow;
@@ -37,8 +39,8 @@ export class Opened {
   }
 
   /** Loads the details, unless the call is still as it was. */
-  follow({ state, result, kept }: CallRow): void {
-    const now = `${state} ${result} ${kept}`;
+  follow({ state, result, kept, undo }: CallRow): void {
+    const now = `${state} ${result} ${kept} ${undo}`;
     if (now === this.#asked) return;
     this.#asked = now;
     this.load();
@@ -52,7 +54,7 @@ export class Opened {
       const changes = changesOf(came.changes);
       const diff = new Diff(changes);
       diff.resources = resources(came.resources);
-      diff.plan = made(came.row) ? "Would" : "";
+      diff.plan = came.row.undo !== "undone" && made(came.row) ? "Would" : "";
       this.diff.value = changes.length + diff.resources.length > 0 ? diff : undefined;
       this.answer.value = came;
     };
@@ -68,8 +70,9 @@ const noChanges = ({ files, kept, state, preview }: CallRow): string | undefined
   return state === "ended" ? (preview ? "This call would have changed no files." : "This call changed no files.") : undefined;
 };
 
-/** Whether the shown changes were made. */
-const made = ({ preview, state, result }: CallRow): string | undefined => {
+/** Whether the shown changes were made, and are in effect. */
+const made = ({ preview, state, result, undo }: CallRow): string | undefined => {
+  if (undo === "undone") return "These changes were made, and undone later.";
   if (preview) return "A preview: this call did not make these changes.";
   if (state !== "ended") return "The planned changes.";
   if (result === "denied" || result === "stale") return "These changes were not made.";
@@ -118,6 +121,7 @@ export function Details({ row, opened }: { readonly row: CallRow; readonly opene
     <div class="details">
       <Facts row={row} />
       {row.state === "asking" && <p><a class="button" href="/">Answer the question</a></p>}
+      <Undo of={{ call: row.call }} what="this call" may={row.undo === "possible"} done={() => void renew([row])} />
       {failure.error.value !== undefined && (
         <div class="chips">
           <Failed failure={failure} />

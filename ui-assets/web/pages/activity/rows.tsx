@@ -53,11 +53,12 @@ const Line = ({ row }: { readonly row: CallRow }) => (
         {row.result === "done" && !row.preview && <Counts added={row.added} removed={row.removed} />}
         {row.preview && <span class="badge">Preview</span>}
         <Result row={row} />
+        {row.undo === "undone" && <span class="badge">Undone</span>}
       </span>
     </span>
     <span class="quiet facts">
       <time dateTime={new Date(row.at).toISOString()}>{when(row.at)}</time>
-      <Agent name={row.agent} most={80} />
+      <span><Agent name={row.agent} most={80} /></span>
       {row.sentence && <Name text={row.tool} most={60} />}
       {by(row) && <span>{oneLine(by(row), 160)}</span>}
     </span>

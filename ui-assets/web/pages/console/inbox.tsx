@@ -6,7 +6,7 @@ import { Heading } from "./heading.tsx";
 import { count, current, detail, idOf, isDetail, waiting } from "./inbox.ts";
 import { listen } from "./keys.ts";
 import { ListPane } from "./list.tsx";
-import { OutcomeView, Result } from "./outcomes.tsx";
+import { OutcomeView, lastWords } from "./outcomes.tsx";
 import { QuestionView } from "./question.tsx";
 import { SuggestionView } from "./suggestion.tsx";
 import { Together } from "./together.tsx";
@@ -31,13 +31,12 @@ export function Inbox() {
   const question = current.value ?? waiting.value[0];
   return (
     <>
-      <p class="visually-hidden" role="status">{question && count.value > 0 && `${count.value} waiting. ${oneLine(question.bailiwick.sentence)}`}</p>
+      <p class="visually-hidden" role="status">{`${lastWords()} ${question && count.value > 0 ? `${count.value} waiting. ${oneLine(question.bailiwick.sentence)}` : ""}`}</p>
       <div class={`inbox ${isDetail.value ? "one" : ""}`}>
         <ListPane />
         <div class="detail">
           <div class="above">
             <div class="back"><Button press={() => (isDetail.value = false)}>{`← All questions (${count.value})`}</Button></div>
-            <Result />
             <SuggestionView />
           </div>
           <Shown />

@@ -17,7 +17,7 @@ import { counted, shortPath } from "../../lib/words.ts";
 import { count, current, detail, filter, groups, idOf, listed, outcomes, show, tab } from "./inbox.ts";
 import type { Group } from "./inbox.ts";
 import { help } from "./keys.ts";
-import { Status } from "./outcomes.tsx";
+import { Status, lastWords } from "./outcomes.tsx";
 
 const failure = new Failure();
 
@@ -148,7 +148,7 @@ function Tabs() {
   const missed = state.value?.outcomes.filter(({ status, at }) => status === "expired" && at > seen).length;
   const tabs: readonly (readonly [typeof tab.value, string])[] = [
     ["waiting", `Waiting ${count.value}`],
-    ["answered", missed ? `Answered (${missed} missed)` : "Answered"],
+    ["answered", `Answered ${missed ? `(${missed} missed)` : lastWords().replace(/^([✓✗]?).*/su, "$1")}`],
     ["blocked", `Blocked ${refused}`],
   ];
   return (

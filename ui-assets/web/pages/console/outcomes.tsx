@@ -4,6 +4,7 @@ import type { Outcome } from "../../lib/console/api.ts";
 import { Failed, Failure, clock } from "../../lib/console/parts.tsx";
 import { loadChanges } from "../../lib/console/preview.ts";
 import { state } from "../../lib/console/state.ts";
+import { Undo } from "../../lib/console/undo.tsx";
 import { DiffView } from "../../lib/diff/view.tsx";
 import type { Diff } from "../../lib/diff/view.tsx";
 import { Agent, Name } from "../../lib/ui.tsx";
@@ -12,11 +13,12 @@ import { Heading } from "./heading.tsx";
 import { last } from "./inbox.ts";
 
 /** How the status of a question looks, and what became of its call. */
-function statusOf({ status, by, result }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
+function statusOf({ status, by, result, undo }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
   const who = by && by !== "nobody" ? ` by ${oneLine(by, 80)}` : "";
   if (status === "denied") return ["quiet", `Denied${who}`];
   if (status === "expired") return ["quiet", "Denied: no answer in time"];
   if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
+  if (undo === "undone") return ["quiet", `Allowed${who} and applied; undone later`];
   const { state = "never ran", message = null, code = null } = result ?? {};
   if (state === "applied") return ["good", `✓ Allowed${who} and applied`];
   if (state === "running") return ["quiet", `Allowed${who}; running`];
@@ -30,14 +32,10 @@ export function Status({ outcome }: { readonly outcome: Outcome }) {
   return <span class={`status ${look}`}>{words}</span>;
 }
 
-/** One line about the question that was answered last. It keeps its height, since presses are ignored when it changes. */
-export function Result() {
+/** What became of the question that was answered last. */
+export function lastWords(): string {
   const outcome = state.value?.outcomes.find(({ question }) => question === last.value);
-  return (
-    <p class="result" role="status">
-      {outcome ? <><Status outcome={outcome} />: <Name text={outcome.sentence} /></> : last.value && "Sent…"}
-    </p>
-  );
+  return outcome ? `${statusOf(outcome)[1]}: ${oneLine(outcome.sentence)}` : "";
 }
 
 /** An outcome with the changes of its call. */
@@ -48,10 +46,8 @@ export function OutcomeView({ id }: { readonly id: string }) {
   onMount(() => {
     const ran = outcome?.call;
     if (!ran) return;
-    void failure.of(loadChanges(`call/${ran}`).then((loaded) => {
-      loaded.plan = outcome.result?.state === "applied" ? "" : "Would";
-      diff.value = loaded;
-    }));
+    const load = async (): Promise<void> => void (diff.value = await loadChanges(`call/${ran}`, outcome.result?.state === "applied" ? "" : "Would"));
+    void failure.of(load());
   });
   if (!outcome) return <p class="empty">No longer kept.</p>;
   return (
@@ -59,6 +55,7 @@ export function OutcomeView({ id }: { readonly id: string }) {
       <p class="line"><Agent name={outcome.agent} /> <span class="quiet end">{clock(outcome.at)}</span></p>
       <Heading><Name text={outcome.sentence} /></Heading>
       <p><Status outcome={outcome} /></p>
+      {outcome.call && <Undo of={{ call: outcome.call }} what="this call" may={outcome.undo === "possible"} />}
       <Failed failure={failure} />
       {diff.value && <DiffView diff={diff.value} />}
     </div>

@@ -1,5 +1,5 @@
 // Several questions that are answered together.
-import { computed, signal } from "@preact/signals-core";
+import { signal } from "@preact/signals-core";
 
 import { dangerLook } from "../../components/permission-prompt/dangers.ts";
 import { onMount, own } from "../../lib/component.ts";
@@ -15,33 +15,27 @@ import { message, oneLine } from "../../lib/visible.ts";
 import { Heading } from "./heading.tsx";
 import { agentOf, goOn, idOf, remove, show } from "./inbox.ts";
 
-/** Number of previews that are loaded at a time. */
-const AT_ONCE = 4;
-
 class Item {
   readonly question: Question;
+  /** The preview; it is loaded only for those that can be allowed together with others. */
   readonly diff = signal<Diff | undefined>(undefined);
   /** What became of the question, or of the last answer without effect. */
   readonly end = signal("");
   readonly isOpen = signal(true);
-  readonly ticked;
-  /** Whether it can be allowed here: its preview is loaded. */
-  readonly isReady = computed(() => this.diff.value !== undefined && this.isOpen.value);
-  readonly isMeant = computed(() => this.ticked.value && this.isReady.value);
+  readonly ticked = signal(false);
 
   constructor(question: Question) {
     this.question = question;
-    this.ticked = signal(this.canJoin && question.bailiwick.dangers.length === 0);
   }
 
   get id(): string {
     return idOf(this.question);
   }
 
-  /** Whether it can be allowed together with others at all. */
+  /** Whether it can be allowed together with others: a dangerous one is allowed only alone. */
   get canJoin(): boolean {
-    const { batchable, preview } = this.question.bailiwick;
-    return batchable && preview !== null;
+    const { batchable, preview, dangers } = this.question.bailiwick;
+    return batchable && preview !== null && dangers.length === 0;
   }
 
   async load(): Promise<void> {
@@ -66,7 +60,7 @@ function Row({ item }: { readonly item: Item }) {
   return (
     <li>
       <label>
-        <Tick checked={item.ticked.value && item.canJoin} disabled={!item.isReady.value} change={(on) => (item.ticked.value = on)} />
+        <Tick checked={item.ticked.value} disabled={!item.isOpen.value} change={(on) => (item.ticked.value = on)} />
         <span><Name text={sentence} /> <span class="quiet">(<Agent name={agentOf(item.question)} most={120} />)</span></span>
         <span class="quiet end" role="status">{oneLine(item.end.value)}</span>
       </label>
@@ -92,17 +86,9 @@ interface TogetherProps {
 export function Together({ words, questions }: TogetherProps) {
   const items = own(() => questions.map((question) => new Item(question)));
   const failure = own(() => new Failure());
-  const meant = own(() => computed(() => items.filter(({ isMeant }) => isMeant.value)));
-  const open = own(() => computed(() => items.filter(({ isOpen }) => isOpen.value)));
   onMount(() => {
-    const todo = items.filter(({ canJoin }) => canJoin);
-    let gone = false;
-    const loads = async (): Promise<void> => {
-      for (let item = todo.shift(); item && !gone; item = todo.shift()) await item.load();
-    };
-    for (let n = 0; n < AT_ONCE; n += 1) void loads();
+    for (const item of items) if (item.canJoin) void item.load();
     return () => {
-      gone = true;
       // What was answered here stays visible in this view only.
       remove(...items.filter(({ isOpen }) => !isOpen.peek()).map(({ id }) => id));
     };
@@ -118,19 +104,34 @@ export function Together({ words, questions }: TogetherProps) {
       throw error;
     }
   };
-  const count = meant.value.length;
-  const left = open.value.length;
+  const open = items.filter(({ isOpen }) => isOpen.value);
+  const ticked = open.filter((item) => item.ticked.value);
+  const allowed = ticked.filter(({ diff }) => diff.value);
+  const answer = (words: string, sent: readonly Item[], answer: object, look = "") => (
+    <CalmButton class={look} disabled={sent.length === 0} press={() => void failure.of(send(sent, answer))}>{words}</CalmButton>
+  );
+  const all = ticked.length;
   return (
     <div class="card together">
       <Heading>{`${items.length} questions ${oneLine(words, 120)}`}</Heading>
-      <p class="quiet">Ticked ones are allowed once, as asked; the others stay open. Dangerous ones are not ticked.</p>
+      <p class="quiet">Your answer is for the ticked ones, and only once. The others stay open.</p>
+      <label class="line">
+        <Tick
+          checked={all > 0 && all === open.length}
+          disabled={open.length === 0}
+          change={(on) => {
+            for (const item of open) item.ticked.value = on;
+          }}
+        />
+        Select all
+      </label>
       <ul class="plain">{items.map((item) => <Row key={item.id} item={item} />)}</ul>
       <div class="answer">
         <Failed failure={failure} />
         <div class="bar">
           <Button class="flat" press={() => goOn()}>One by one</Button>
-          <CalmButton disabled={left === 0} press={() => void failure.of(send(open.value, { deny: {} }))}>{left === 1 ? "Deny it" : `Deny all ${left}`}</CalmButton>
-          <CalmButton class="primary" disabled={count === 0} press={() => void failure.of(send(meant.value, { allow: { lifetime: "once" } }))}>{`Allow ${count} ticked once`}</CalmButton>
+          {answer(`Deny ${all} ticked`, ticked, { deny: {} })}
+          {answer(`Allow ${allowed.length}${allowed.length < all ? ` of ${all}` : ""} ticked once`, allowed, { allow: { lifetime: "once" } }, "primary")}
         </div>
       </div>
     </div>
