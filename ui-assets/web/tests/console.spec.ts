@@ -271,7 +271,7 @@ test("a denial for a session is listed and can be withdrawn", async ({ page, sit
   await host.open(page, site);
   await page.getByRole("button", { name: "Blocked 1" }).click();
   await expect(page.getByText("main/worker-3: may not change /a/x until its session ends.")).toBeVisible();
-  await press(page, page.getByRole("button", { name: "Ask again" }));
+  await press(page, page.getByRole("button", { name: "End this block: ask me again" }));
   await expect.poll(() => host.to("ask-again")).toEqual([{ run, refusal: 4 }]);
 });
 
@@ -387,7 +387,7 @@ test("a new button ignores presses at first", async ({ page, site }) => {
   await expect(title(page, "2 questions")).toBeVisible();
 });
 
-test("a press on a prompt that was moved is ignored", async ({ page, site }) => {
+test("a suggestion does not move the prompt", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2), question(3)];
@@ -399,11 +399,68 @@ test("a press on a prompt that was moved is ignored", async ({ page, site }) => 
   await expect(title(page, numbered(2))).toBeFocused();
   await expect(yes(page)).toBeEnabled();
   await calm(page);
+  const before = await page.locator("permission-prompt").boundingBox();
   there({ suggestion: { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change /a/b", spares: 3, holder: {}, lifetime: "session" } });
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
-  await yes(page).click();
-  await expect(page.getByText("The question has just changed.")).toBeVisible();
-  expect(host.to("answer")).toHaveLength(1);
+  expect(await page.locator("permission-prompt").boundingBox()).toEqual(before);
+});
+
+test("the options leave half of the window to the call", async ({ page, site }) => {
+  for (const [width, height, most] of [[1280, 800, 0.51], [320, 640, 0.6]] as const) {
+    await page.setViewportSize({ width, height });
+    const host = new FakeHost();
+    host.state.questions = [question(1)];
+    await host.open(page, site);
+    if (width < 860) await page.getByRole("button", { name: numbered(1) }).click();
+    await page.getByRole("button", { name: "More options" }).click();
+    await page.getByLabel("until I revoke it", { exact: true }).check();
+    await page.getByLabel(/^this folder/).check();
+    const bar = await page.locator("permission-prompt .answer").boundingBox();
+    expect(bar?.height).toBeLessThanOrEqual(height * most);
+    await expect(yes(page)).toBeInViewport({ ratio: 1 });
+    await expect(page.getByRole("button", { name: "More options" })).toBeInViewport({ ratio: 1 });
+    // Every option can be scrolled to.
+    for (const label of [/^Only this call/i, /^Stop asking/]) {
+      await page.getByLabel(label).scrollIntoViewIfNeeded();
+      await expect(page.getByLabel(label)).toBeInViewport({ ratio: 1 });
+    }
+    await page.unroute("**/api/**");
+  }
+});
+
+test("the bar says how much of the change is below it, and scrolls there", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1, { divisible: false })];
+  const lines = Array.from({ length: 100 }, (_, n) => ({ op: "+", text: `line ${n}\n` }));
+  const { changes: [change] } = changes({ hunks: [{ old_start: 0, new_start: 1, lines }] }) as { changes: object[] };
+  host.answers.set(`review/${run}-1`, { changes: [change, { ...change, path: "/a/second.txt" }, { ...change, path: "/a/third.txt" }] });
+  await host.open(page, site);
+  const below = page.locator("permission-prompt .below");
+  await expect(below).toHaveText("↓ 2 more files below");
+  const last = page.locator(".file").last();
+  for (let n = 0; n < 20 && (await below.textContent())?.includes("file"); n += 1) await below.click();
+  await expect(below).toHaveText(/^↓ About \d+ more lines below$/);
+  await expect(last.locator("summary")).toBeInViewport();
+  await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+  await expect(below).toHaveCount(0);
+  await expect(last.getByText("line 99", { exact: true })).toBeVisible();
+});
+
+test("what is deleted comes first in a batch, and the list has the order of the changes", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  const { changes: [change] } = changes() as { changes: object[] };
+  const first = [{ path: "a", kind: "file", bytes: 1 }, { path: "b", kind: "file", bytes: 2 }];
+  const contents = { files: 2, directories: 0, others: 0, bytes: 3, first };
+  const deleted = { path: "/a/old", op: "delete", before: { kind: "directory" }, after: { kind: "absent" }, hunks: [], added: 0, removed: 0, contents };
+  const moved = { path: "/a/x", to: "/a/y", op: "move", hunks: [], added: 0, removed: 0 };
+  host.answers.set(`review/${run}-1`, { changes: [change, { ...change, ...moved }, { ...change, ...deleted }] });
+  await host.open(page, site);
+  await expect(page.locator(".files li .badge")).toHaveText(["Will delete", "Will change", "Will move"]);
+  await expect(page.locator(".file .badge")).toHaveText(["Will delete", "Will change", "Will move"]);
+  await expect(page.locator(".file").first().locator(".contents li")).toHaveText(["a (1 byte)", "b (2 bytes)"]);
+  await page.locator(".files .jump").first().click();
+  await expect(page.locator(".file").first()).toBeInViewport();
 });
 
 test("fifty questions are virtualized and answered one after another", async ({ page, site }) => {

@@ -290,6 +290,13 @@ test("button labels describe the answer", async ({ page, site }) => {
   expect(await told(page)).toEqual([["denied", { id, answer, remember: false }]]);
 });
 
+test("the button of a batch says how many changes it allows", async ({ page, site }) => {
+  await asked(page, site, question(1, { preview: { files: 4, added: 3, removed: 1 } }));
+  await expect(yes(page)).toHaveText("Allow all 4 changes once");
+  await set(page, { block: question(2) });
+  await expect(yes(page)).toHaveText("Allow once");
+});
+
 test("a grant can be chosen by keyboard, and Escape denies", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);

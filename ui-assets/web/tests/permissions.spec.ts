@@ -315,7 +315,7 @@ test("a denial for a session can be withdrawn", async ({ page, site }) => {
   host.state.refusals = [{ run: RUN, refusal: 4, agent: "main/worker-3", session: "main", refused: "change /a/x" }];
   await host.open(page, site, "permissions");
   await expect(page.getByRole("listitem").filter({ hasText: "main/worker-3: may not change /a/x" })).toBeVisible();
-  await press(page, page.getByRole("button", { name: "Ask again" }));
+  await press(page, page.getByRole("button", { name: "End this block: ask me again" }));
   await expect.poll(() => host.to("ask-again")).toEqual([{ run: RUN, refusal: 4 }]);
 });
 

@@ -66,13 +66,13 @@ test("n and p move between changes", async ({ page, site }) => {
   site.put("/", await embedded(samples.batch));
   await page.goto(site.origin);
   await page.keyboard.press("n");
-  await expect(page.locator(".here")).toHaveText(/# New/);
+  await expect(page.locator(".here")).toHaveText(/going/);
   await expect(page.locator(".where")).toHaveText("1 of 4");
   await page.keyboard.press("n");
   await expect(page.locator(".here")).toBeFocused();
-  await expect(page.locator(".here")).toHaveText(/going/);
-  await page.keyboard.press("p");
   await expect(page.locator(".here")).toHaveText(/# New/);
+  await page.keyboard.press("p");
+  await expect(page.locator(".here")).toHaveText(/going/);
   await page.keyboard.press("p");
   await expect(page.locator(".where")).toHaveText("1 of 4");
   await page.keyboard.press("w");

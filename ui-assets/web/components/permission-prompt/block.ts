@@ -36,7 +36,7 @@ const details = object({
   /** Number of equal pending calls. */
   waiting: number,
   /** Present if the host can show a preview of the call. */
-  preview: maybe(object({})),
+  preview: maybe(object({ files: number })),
   /** Size of the full arguments, if `params` is truncated. */
   arguments_bytes: maybe(number),
   expires_at: number,
@@ -54,7 +54,7 @@ export const block = object({
     server_icons: text,
     server_description: text,
   }),
-  extra: object({ permissionType: oneOf("read", "write", "all"), grantedPermissions: maybe(list(text)) }),
+  extra: object({ permissionType: oneOf("read", "write", "all") }),
   bailiwick: maybe(details),
 });
 

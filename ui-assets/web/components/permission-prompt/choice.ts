@@ -61,7 +61,8 @@ export const TIMES = {
 
 export function allowWords(details: Details | undefined, choice: Choice): string {
   const { reach, time, uses, descendants, out } = choice;
-  if (time === "once") return out.length > 0 ? "Allow the ticked changes once" : "Allow once";
+  const all = details?.preview?.files ?? 1;
+  if (time === "once") return `Allow ${out.length > 0 ? "the ticked changes " : all > 1 ? `all ${all} changes ` : ""}once`;
   if (time === "waiting") return `Allow all ${details?.waiting ?? 1} equal calls that wait`;
   const covers = details?.choices[reach]?.covers;
   const what = covers === undefined ? "" : `: ${oneLine(covers, 1000)}`;

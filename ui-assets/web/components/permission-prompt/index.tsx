@@ -3,12 +3,15 @@ import { render } from "preact";
 
 import { CALM, left } from "../../lib/calm.ts";
 import { isShortcut } from "../../lib/keys.ts";
+import { counted } from "../../lib/words.ts";
 import { block as read } from "./block.ts";
 import type { Block } from "./block.ts";
 import { answer, confirmation, isBrief, narrowest } from "./choice.ts";
 import type { Choice, LeftOut } from "./choice.ts";
 import { Prompt } from "./view.tsx";
 
+/** Height of a line of the preview in pixels. */
+const LINE = 20;
 /** Shown after a press within the delay. */
 const EARLY = "The question has just changed. Press again.";
 /** Shown after the shortcut of a call that is dangerous or not allowed just once. */
@@ -31,9 +34,14 @@ export class PermissionPrompt extends HTMLElement {
   /** Whether at least one change is still included. */
   #some!: boolean;
   #options = false;
+  /** How much of the preview is below the bar, in words. */
+  #below = "";
+  /** The first part of it. */
+  #next: Element | undefined;
   #since = 0;
   #ticking: ReturnType<typeof setInterval> | undefined;
   #calming: ReturnType<typeof setTimeout> | undefined;
+  #gone = new AbortController();
 
   /** Whether keys anywhere in the document answer. Set it before the block. */
   shortcuts = false;
@@ -51,16 +59,17 @@ export class PermissionPrompt extends HTMLElement {
     this.role = "group";
     this.ariaLabel = "Permission request";
     this.#calm();
-    document.addEventListener("visibilitychange", this.#calm);
-    document.addEventListener("keydown", this.#pressed);
+    const { signal } = (this.#gone = new AbortController());
+    document.addEventListener("visibilitychange", this.#calm, { signal });
+    document.addEventListener("keydown", this.#pressed, { signal });
+    document.addEventListener("scroll", () => this.#update(), { capture: true, signal });
     this.#ticking = setInterval(() => this.#update(), 1000);
   }
 
   disconnectedCallback(): void {
     clearInterval(this.#ticking);
     clearTimeout(this.#calming);
-    document.removeEventListener("visibilitychange", this.#calm);
-    document.removeEventListener("keydown", this.#pressed);
+    this.#gone.abort();
   }
 
   get block(): unknown {
@@ -103,11 +112,6 @@ export class PermissionPrompt extends HTMLElement {
     this.#some = !!out;
     // A broader grant would also allow the excluded hunks, so the answer applies once and to this call only.
     this.#choose(out?.length === 0 ? { out } : { out: out ?? [], time: "once" });
-  }
-
-  /** Reports that the host has moved the prompt; presses are ignored for a moment. */
-  moved(): void {
-    this.#calm();
   }
 
   /** Reports that the answer had no effect, and allows another one. */
@@ -158,6 +162,17 @@ export class PermissionPrompt extends HTMLElement {
     this.querySelector<HTMLElement>(".allow")?.focus();
   }
 
+  /** Notes how much of the preview is below the upper edge of the bar, and what of it is first. */
+  #measure(): void {
+    const [bar, view] = [".answer", ".preview"].map((name) => this.querySelector(name)?.getBoundingClientRect());
+    const top = bar?.top ?? 0;
+    const lines = Math.floor(((view?.bottom ?? 0) - top) / LINE);
+    const parts = [...this.querySelectorAll(".preview :is(summary, [role=row], li, p)")].filter((one) => one.getBoundingClientRect().bottom > top);
+    const files = parts.filter((one) => one.matches(".file > summary")).length;
+    this.#next = parts[0];
+    this.#below = lines < 1 ? "" : `↓ ${files > 0 ? counted(files, "more file") : `About ${counted(lines, "more line")}`} below`;
+  }
+
   #toggle(): void {
     this.#options = !this.#options;
     this.#update();
@@ -194,6 +209,7 @@ export class PermissionPrompt extends HTMLElement {
     if (!block) return;
     const { status } = block;
     const time = this.#left();
+    this.#measure();
     const late = "Denied: no answer in time.";
     const by = this.#said === status ? "" : "Answered elsewhere: ";
     const words = {
@@ -215,6 +231,8 @@ export class PermissionPrompt extends HTMLElement {
         shortcuts={this.shortcuts}
         left={time}
         status={words}
+        below={this.#below}
+        scroll={() => this.#next?.scrollIntoView({ block: "center" })}
         choose={(change) => this.#choose(change)}
         toggle={() => this.#toggle()}
         answer={(allows) => this.#answer(allows)}

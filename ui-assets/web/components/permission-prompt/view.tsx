@@ -106,12 +106,15 @@ export interface PromptProps {
   /** The remaining time to answer. */
   readonly left: string;
   readonly status: string;
+  /** How much of the preview is below the bar. */
+  readonly below: string;
+  readonly scroll: () => void;
   readonly choose: (change: Partial<Choice>) => void;
   readonly toggle: () => void;
   readonly answer: (allows: boolean) => void;
 }
 
-export function Prompt({ block, choice, view, open, allowable, options, shortcuts, left, status, choose, toggle, answer }: PromptProps) {
+export function Prompt({ block, choice, view, open, allowable, options, shortcuts, left, status, below, scroll, choose, toggle, answer }: PromptProps) {
   const { content, bailiwick: own } = block;
   const key = (name: string): string | undefined => (shortcuts ? name : undefined);
   const shownView = (place: HTMLElement | null): void => {
@@ -142,6 +145,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
         <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
+        {below && <Button class="below" press={scroll}>{below}</Button>}
         {open && own && <p class="quiet end">{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>

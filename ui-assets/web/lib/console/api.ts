@@ -144,7 +144,6 @@ export interface State {
 export interface Standing {
   readonly question: string;
   readonly status?: "pending" | "granted" | "denied" | "expired" | "cancelled";
-  readonly granted?: readonly string[];
   readonly message?: string;
 }
 

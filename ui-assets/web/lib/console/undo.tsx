@@ -51,9 +51,9 @@ export function Undo({ of, what, may, done }: UndoProps) {
       <Failed failure={failure} />
       <div class="chips">
         {found ? (
-          <CalmButton key="undo" class="danger" press={() => void failure.of(undo(found.undoes))}>{`Undo ${counted(found.undoes.length, "change")}`}</CalmButton>
+          <CalmButton class="danger" press={() => void failure.of(undo(found.undoes))}>{`Undo ${counted(found.undoes.length, "change")}`}</CalmButton>
         ) : (
-          may && <CalmButton key="preview" press={() => void failure.of(preview())}>Undo…</CalmButton>
+          may && <CalmButton press={() => void failure.of(preview())}>Undo…</CalmButton>
         )}
         {isOpen && <CalmButton press={() => show(undefined)}>Cancel</CalmButton>}
       </div>

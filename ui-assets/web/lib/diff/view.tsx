@@ -70,7 +70,9 @@ export class Diff {
     const files = changes.map((change, at) => fileOf(change, at, () => this.onExclude()));
     // A move or copy over a file is shown as the replacement of that file.
     for (const file of files) file.from = changes.find(({ to }) => file.change.op === "modify" && to === file.change.path);
-    this.files = files.filter(({ change }) => files.every(({ from }) => from !== change));
+    // What is deleted comes first.
+    const rank = ({ change }: FileDiff): number => Number(change.op !== "delete");
+    this.files = files.filter(({ change }) => files.every(({ from }) => from !== change)).sort((a, b) => rank(a) - rank(b));
     this.hunks = changes.flatMap(({ hunks }) => hunks).length;
   }
 
@@ -176,16 +178,14 @@ export function Toolbar({ diff }: { readonly diff: Diff }) {
   );
 }
 
-/** The list of the changes, deletions first, with buttons that scroll to them. */
+/** The list of the changes, with buttons that scroll to them. */
 function Files({ diff }: { readonly diff: Diff }) {
   const { files } = diff;
-  const rank = (at: number): number => Number(files[at]?.change.op !== "delete");
-  const sorted = [...files.entries()].sort(([a], [b]) => rank(a) - rank(b));
   return (
     <details class="files" open>
       <summary>{files.length} changes</summary>
       <ul>
-        {sorted.map(([at, file]) => (
+        {files.map((file, at) => (
           <li>
             {diff.hasTicks.value && <Tick label={`Make this change: ${oneLine(file.change.path)}`} checked={!diff.out.value.has(file)} change={() => diff.toggle(file)} />}
             <Badge file={file} diff={diff} />

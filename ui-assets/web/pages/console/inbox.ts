@@ -37,7 +37,7 @@ export const count = computed(() => waiting.value.length + (state.value?.omitted
 export const agentOf = ({ bailiwick }: Question): string => bailiwick.agent.join("/");
 
 /** Whether a text fits the filter. */
-const fits = (...texts: readonly string[]): boolean => texts.join("\n").toLowerCase().includes(filter.value.trim().toLowerCase());
+const fits = (...texts: readonly unknown[]): boolean => texts.join("\n").toLowerCase().includes(filter.value.trim().toLowerCase());
 
 export interface Group {
   readonly agent: string;
@@ -50,7 +50,7 @@ export const groups = computed((): readonly Group[] => {
   for (const question of waiting.value) {
     const { sentence, files, dangers } = question.bailiwick;
     const agent = agentOf(question);
-    const texts = [...files.flatMap(({ path, op }) => [path, op]), ...dangers.flatMap(({ kind, text }) => [kind, text])];
+    const texts = [...files, ...dangers].flatMap((one) => Object.values(one));
     if (fits(agent, sentence, question.tool_call.name, ...texts)) all.set(agent, [...(all.get(agent) ?? []), question]);
   }
   const path = ({ bailiwick }: Question): string => bailiwick.files[0]?.path ?? "";

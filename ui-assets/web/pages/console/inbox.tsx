@@ -8,18 +8,12 @@ import { listen } from "./keys.ts";
 import { ListPane } from "./list.tsx";
 import { OutcomeView, lastWords } from "./outcomes.tsx";
 import { QuestionView } from "./question.tsx";
-import { SuggestionView } from "./suggestion.tsx";
 import { Together } from "./together.tsx";
 
 function Shown() {
   const now = detail.value;
   if (!now) {
-    return (
-      <div class="empty">
-        <Heading>No open questions</Heading>
-        <p>New questions appear here.</p>
-      </div>
-    );
+    return <div class="empty"><Heading>No open questions</Heading></div>;
   }
   if ("question" in now) return <QuestionView key={idOf(now.question)} question={now.question} />;
   if ("outcome" in now) return <OutcomeView key={now.outcome} id={now.outcome} />;
@@ -35,10 +29,7 @@ export function Inbox() {
       <div class={`inbox ${isDetail.value ? "one" : ""}`}>
         <ListPane />
         <div class="detail">
-          <div class="above">
-            <div class="back"><Button press={() => (isDetail.value = false)}>{`← All questions (${count.value})`}</Button></div>
-            <SuggestionView />
-          </div>
+          <div class="back"><Button press={() => (isDetail.value = false)}>{`← All questions (${count.value})`}</Button></div>
           <Shown />
         </div>
       </div>

@@ -13,13 +13,16 @@ export const help = (): void => document.querySelector("dialog")?.showModal();
 
 /** Listens to the keys until the returned function is called. */
 export function listen(): () => void {
+  const acts: Readonly<Record<string, () => void>> = {
+    j: () => step(1),
+    k: () => step(-1),
+    n: () => changes.value?.go(1),
+    p: () => changes.value?.go(-1),
+    w: () => changes.value?.toggleWrap(),
+    "?": help,
+  };
   const pressed = (event: KeyboardEvent): void => {
-    if (!isShortcut(event)) return;
-    const { key } = event;
-    if (key === "j" || key === "k") step(key === "j" ? 1 : -1);
-    else if (key === "n" || key === "p") changes.value?.go(key === "n" ? 1 : -1);
-    else if (key === "w") changes.value?.toggleWrap();
-    else if (key === "?") help();
+    if (isShortcut(event)) acts[event.key]?.();
   };
   addEventListener("keydown", pressed);
   return () => removeEventListener("keydown", pressed);

@@ -18,6 +18,7 @@ import { count, current, detail, filter, groups, idOf, listed, outcomes, show, t
 import type { Group } from "./inbox.ts";
 import { help } from "./keys.ts";
 import { Status, lastWords } from "./outcomes.tsx";
+import { SuggestionView } from "./suggestion.tsx";
 
 const failure = new Failure();
 
@@ -64,7 +65,7 @@ function GroupHeader({ group: { agent, questions } }: { readonly group: Group })
   return (
     <div class="group">
       <h2><Agent name={agent} most={80} /> <span class="quiet">{questions.length}</span></h2>
-      {agents.length > 0 && <CalmButton class="flat" title="New calls wait" press={() => pause(agents, true)}>Pause</CalmButton>}
+      {agents.length > 0 && <CalmButton class="flat" press={() => pause(agents, true)}>Pause</CalmButton>}
       {questions.length > 1 && <CalmButton class="flat" press={() => show({ words: `of ${agent}`, questions })}>{`Allow or deny ${questions.length}…`}</CalmButton>}
     </div>
   );
@@ -125,7 +126,7 @@ const Blocked = () => (
   <>
     {state.value?.refusals.length === 0 && <p class="quiet none">Nothing is blocked.</p>}
     {state.value?.refusals.map(({ run, refusal, agent, refused }) => (
-      <Stopped key={`${run} ${refusal}`} agent={agent} act="Ask again" press={() => void failure.of(host("ask-again", { run, refusal }))}>
+      <Stopped key={`${run} ${refusal}`} agent={agent} act="End this block: ask me again" press={() => void failure.of(host("ask-again", { run, refusal }))}>
         may not <Name text={refused} /> until its session ends
       </Stopped>
     ))}
@@ -166,7 +167,7 @@ export function ListPane() {
   return (
     <div class="list-pane">
       <div class="head">
-        <div class="line"><Tabs /><Button class="flat end" title="Keys (?)" aria-label="Keys" aria-keyshortcuts="?" press={help}>?</Button></div>
+        <div class="line"><Tabs /><Button class="flat end" aria-label="Keys" aria-keyshortcuts="?" press={help}>?</Button></div>
         {tab.value !== "blocked" && (isMany || filter.value || tab.value === "answered") && (
           <input type="search" placeholder="Filter by agent, file or kind" aria-label="Filter" value={filter.value} onInput={({ currentTarget }) => (filter.value = currentTarget.value)} />
         )}
@@ -176,6 +177,7 @@ export function ListPane() {
           </p>
         )}
         <Paused />
+        <SuggestionView />
         <Failed failure={failure} />
       </div>
       <div class="scroll">

@@ -15,12 +15,6 @@ import { goOn, idOf, remove, takesFocus } from "./inbox.ts";
 import { changes } from "./keys.ts";
 import { suggest } from "./suggestion.tsx";
 
-const ended = (question: Question, { status, granted }: Standing): object => ({
-  ...question,
-  status,
-  extra: { ...question.extra, grantedPermissions: granted },
-});
-
 /** All arguments of a call, if the question has only their beginning. */
 function Arguments({ question }: { readonly question: Question }) {
   const all = local<string | undefined>(undefined);
@@ -70,9 +64,9 @@ export function QuestionView({ question }: { readonly question: Question }) {
   /** Whether it was decided elsewhere; it stays until the person goes on. */
   const over = local(false);
   const id = idOf(question);
-  const end = (stands: Standing): void => {
-    prompt.block = ended(question, stands);
-    over.value = true;
+  const end = ({ status }: Standing): void => {
+    over.value = status !== "pending";
+    prompt.block = { ...question, status };
   };
   const answer = async (word: object): Promise<void> => {
     const { session, run, agent, worker } = question.bailiwick;
@@ -97,18 +91,7 @@ export function QuestionView({ question }: { readonly question: Question }) {
     place.current?.append(prompt);
     void preview(question, prompt, view);
     if (takesFocus()) prompt.querySelector("h2")?.focus();
-    // A press that was aimed at the prompt must not hit what a change above it has moved there.
-    let height: number | undefined;
-    const moved = new ResizeObserver(([entry]) => {
-      const now = entry?.contentRect.height;
-      // The first report is about the layout in which the prompt appeared.
-      if (height !== undefined && now !== height) prompt.moved();
-      height = now;
-    });
-    const above = place.current?.parentElement?.querySelector(".above");
-    if (above) moved.observe(above);
     return () => {
-      moved.disconnect();
       changes.value = undefined;
       render(null, view);
       prompt.remove();
@@ -116,12 +99,7 @@ export function QuestionView({ question }: { readonly question: Question }) {
   });
   watch(() => {
     if (!state.value || state.value.questions.some((one) => idOf(one) === id) || prompt.dataset["status"] !== "pending") return;
-    host<Standing>(`question/${id}`).then(
-      (stands) => {
-        if (stands.status !== "pending") end(stands);
-      },
-      () => undefined,
-    );
+    host<Standing>(`question/${id}`).then(end, () => undefined);
   });
   return (
     <>

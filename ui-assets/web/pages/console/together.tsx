@@ -114,7 +114,6 @@ export function Together({ words, questions }: TogetherProps) {
   return (
     <div class="card together">
       <Heading>{`${items.length} questions ${oneLine(words, 120)}`}</Heading>
-      <p class="quiet">Your answer is for the ticked ones, and only once. The others stay open.</p>
       <label class="line">
         <Tick
           checked={all > 0 && all === open.length}

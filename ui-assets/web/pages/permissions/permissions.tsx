@@ -25,7 +25,7 @@ function Blocks() {
           <li key={`${run}${refusal}`}>
             <div class="rule-head">
               <p><Agent name={agent} />{": may not "}<Name text={refused} most={400} /></p>
-              <CalmButton press={() => void failure.of(host("ask-again", { run, refusal }))}>Ask again</CalmButton>
+              <CalmButton press={() => void failure.of(host("ask-again", { run, refusal }))}>End this block: ask me again</CalmButton>
             </div>
           </li>
         ))}

@@ -31,7 +31,7 @@ export const questions = {
     await page.getByRole("button", { name: /^Deny/ }).click();
     await this.empty(page);
     await page.getByRole("button", { name: /^Blocked/ }).click();
-    await expect(page.getByRole("button", { name: "Ask again" })).toBeVisible();
+    await expect(page.getByRole("button", { name: "End this block: ask me again" })).toBeVisible();
   },
   /** Shows all questions together. */
   async together(page: Page, count: number): Promise<void> {
