@@ -112,6 +112,7 @@ fn each_layer_of_the_sandbox_is_tested() {
         "seccomp",
         "capabilities",
         "cleanup",
+        "overlayfs",
     ] {
         let check = check(&report, name);
         assert_eq!(check["status"], "ok", "{check}");
@@ -132,6 +133,7 @@ fn each_layer_of_the_sandbox_is_tested() {
     assert_eq!(namespaces["status"], "missing", "{namespaces}");
     let advice = namespaces["advice"].as_str().unwrap();
     assert!(advice.contains("user.max_user_namespaces"), "{advice}");
+    assert_eq!(check(&report, "overlayfs")["status"], "limited");
     for name in ["landlock", "seccomp", "capabilities", "cleanup"] {
         assert_eq!(check(&report, name)["status"], "ok", "{name}");
     }

@@ -22,7 +22,7 @@ use crate::overlay::{ApplyChanges, Store};
 use crate::process::Helper;
 use crate::programs;
 use crate::self_test::SelfTest;
-use crate::spec::{Layer, Limits, Mount, SandboxSpec};
+use crate::spec::{CopyLimits, Layer, Limits, Mount, SandboxSpec};
 use program::{Hashed, Programs};
 use tool::Command;
 
@@ -87,6 +87,7 @@ pub struct Commands {
     system: Vec<PathBuf>,
     env: BTreeMap<String, String>,
     limits: Limits,
+    copy: CopyLimits,
     programs: Programs,
     private: Vec<SocketAddr>,
     max_concurrent: u32,
@@ -113,6 +114,7 @@ impl Commands {
             programs: Programs::new(programs::PATH.iter().map(PathBuf::from).collect()),
             env: BTreeMap::new(),
             limits: Limits::default(),
+            copy: CopyLimits::default(),
             kept: None,
             private: Vec::new(),
             max_concurrent: DEFAULT_CONCURRENT,
@@ -133,9 +135,9 @@ impl Commands {
     ///
     /// The changes of the last 16 commands of each worker are kept in memory, with at most 256 MiB for each worker and 1 GiB
     /// in all. Changes of another worker are dropped for them only if they are older than an hour; otherwise the new ones are
-    /// not kept, which the reply says. This needs overlayfs and Linux 6.6 or newer; otherwise commands in this mode are not
-    /// started. Roots on network file systems (NFS, SMB, Ceph) are refused in this mode, since their times come from another
-    /// clock.
+    /// not kept, which the reply says. The view needs overlayfs and Linux 6.6 or newer. Otherwise the command works on a copy of
+    /// the files in memory, see [`Commands::copy_limits`]. Roots on network file systems (NFS, SMB, Ceph) are refused in this
+    /// mode, since their times come from another clock.
     #[must_use]
     pub fn tools(mut self) -> ToolSet {
         let store = Store::default();
@@ -198,6 +200,15 @@ impl Commands {
         self
     }
 
+    /// Sets the limits of copies of the roots, which are made where overlayfs is missing, for commands in the mode `overlay`. A
+    /// copy is in memory as long as the command runs, and its changes afterwards. Roots that exceed the limits, by default
+    /// 50,000 files and directories, 256 MiB and 10 seconds, are refused with `TOO_LARGE`.
+    #[must_use]
+    pub fn copy_limits(mut self, limits: CopyLimits) -> Self {
+        self.copy = limits;
+        self
+    }
+
     /// Connects commands to the standard streams of this process: their output is not recorded, and they have no time
     /// limit other than that of the call and of the runtime. For programs that run the command of a person.
     #[must_use]
@@ -229,6 +240,13 @@ impl Commands {
         tested.map_or(Ok(()), |tested| tested.require(&self.optional))
     }
 
+    /// Whether the self-test found that overlayfs is missing.
+    fn copies_files(&self) -> bool {
+        let tested = self.tested.as_ref();
+        let mut layers = tested.into_iter().flat_map(|tested| &tested.layers);
+        layers.any(|layer| matches!(layer, (Layer::Overlay, LayerState::Missing(_))))
+    }
+
     /// Allows connections to this address although it is not public, if the policy allows the host that is there: for
     /// example a package registry in a private network.
     #[must_use]
@@ -253,7 +271,10 @@ impl Commands {
             .collect();
         let mut spec = SandboxSpec::new(argv, job.cwd.as_str());
         spec.program = Some(program.identity);
+        // Without overlayfs, the files are copied.
         spec.optional = self.optional.clone();
+        spec.optional.push(Layer::Overlay);
+        spec.copy = self.copy.clone();
         spec.env = self.variables(job).into_iter().collect();
         // Before the others, which may be in it.
         spec.mounts.push(Mount::Temporary {

@@ -40,6 +40,14 @@ pub enum ExecError {
         /// Why it is missing, or what needs it.
         reason: String,
     },
+    /// Overlayfs is missing, and the directories are too large to be copied; the program was not started.
+    #[error(
+        "its files are too large to be copied, which is needed without overlayfs: more than {limit}"
+    )]
+    TooLarge {
+        /// The limit that they exceed, see [`SandboxSpec::copy`](crate::SandboxSpec::copy).
+        limit: String,
+    },
     /// The self-test got through a layer.
     #[error("the sandbox does not confine programs with {layer}: {reason}")]
     Broken {
@@ -69,6 +77,8 @@ pub enum Stage {
     Namespaces,
     /// Mounting the directories.
     Mounts,
+    /// Copying directories where overlayfs is missing.
+    Copy,
     /// Connecting the proxy.
     Network,
     /// Setting the limits.
@@ -97,6 +107,7 @@ impl std::fmt::Display for Stage {
             Self::Descriptors => "close inherited descriptors",
             Self::Namespaces => "create namespaces",
             Self::Mounts => "mount the directories of the sandbox",
+            Self::Copy => "copy the files of the sandbox",
             Self::Network => "connect the proxy",
             Self::Limits => "set resource limits",
             Self::Capabilities => "drop capabilities",

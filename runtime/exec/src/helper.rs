@@ -5,10 +5,12 @@
 )]
 
 mod confine;
+mod copy;
 mod inner;
 mod layers;
 mod mounts;
 mod network;
+mod overlays;
 mod probe;
 mod supervisor;
 
@@ -78,6 +80,8 @@ enum Failed {
     Step { stage: Stage, message: String },
     /// A required layer is missing.
     Missing { layer: Layer, reason: String },
+    /// Directories exceed this limit of copies.
+    TooLarge { limit: String },
 }
 
 impl Failed {
@@ -92,6 +96,7 @@ impl Failed {
         let failed = match self {
             Self::Step { stage, message } => Report::Failed { stage, message },
             Self::Missing { layer, reason } => Report::Missing { layer, reason },
+            Self::TooLarge { limit } => Report::TooLarge { limit },
         };
         report(socket, &failed);
         1

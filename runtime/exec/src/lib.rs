@@ -24,7 +24,9 @@
 //! ```
 #![cfg(target_os = "linux")]
 
+mod clock;
 mod commands;
+mod copied;
 mod error;
 mod helper;
 mod launcher;
@@ -50,4 +52,4 @@ pub use proxy::{
     Target,
 };
 pub use self_test::{SelfTest, self_test};
-pub use spec::{Layer, Limits, Mount, Network, SandboxSpec};
+pub use spec::{CopyLimits, Layer, Limits, Mount, Network, SandboxSpec};

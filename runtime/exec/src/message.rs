@@ -35,6 +35,8 @@ pub(crate) enum Report {
     Started,
     /// A required layer is missing; the program was not started.
     Missing { layer: Layer, reason: String },
+    /// Directories exceed this limit of copies; the program was not started.
+    TooLarge { limit: String },
     /// A step failed; the program was not started.
     Failed { stage: Stage, message: String },
     /// The program ended with this wait status.

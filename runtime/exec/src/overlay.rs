@@ -2,19 +2,22 @@
 
 mod apply;
 mod collect;
+mod copies;
 mod directories;
 mod moves;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 use bailiwick::scope::{Operation, Scope};
 use bailiwick::{VirtualPath, WorkerId};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
 use serde::Serialize;
+
+use crate::clock;
 
 pub use apply::{AppliedChanges, ApplyChanges};
 pub(crate) use collect::collect;
@@ -200,25 +203,10 @@ pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)]) -> DroppedChange {
 }
 
 /// Returns a time such that everything that changes later has a later time of change.
-///
-/// File systems take their times from a clock that advances every few milliseconds.
 pub(crate) async fn start_of_changes() -> Duration {
-    let began = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .unwrap_or_default();
-    while coarse_clock() <= began {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        // The clock was set back.
-        if SystemTime::now() < SystemTime::UNIX_EPOCH + began {
-            break;
-        }
+    let began = clock::now();
+    while !clock::is_later(began) {
+        tokio::time::sleep(clock::TICK).await;
     }
     began
-}
-
-/// The time that file systems use, since 1970.
-fn coarse_clock() -> Duration {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::new(seconds, u32::try_from(time.tv_nsec).unwrap_or(0))
 }

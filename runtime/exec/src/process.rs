@@ -282,6 +282,7 @@ fn failure(report: Option<Report>) -> ExecError {
     match report {
         Some(Report::Failed { stage, message }) => ExecError::Setup { stage, message },
         Some(Report::Missing { layer, reason }) => ExecError::Missing { layer, reason },
+        Some(Report::TooLarge { limit }) => ExecError::TooLarge { limit },
         _ => ExecError::Lost,
     }
 }
@@ -320,7 +321,8 @@ impl Process {
     ///
     /// The changes of overlay N of the mounts, counted from 0, are in `N/upper`, as overlayfs writes them with the option
     /// [`userxattr`](https://docs.kernel.org/filesystems/overlayfs.html): a deleted entry is a character device with the
-    /// numbers 0 and 0, and a replaced directory has the attribute `user.overlay.opaque`.
+    /// numbers 0 and 0, and a replaced directory has the attribute `user.overlay.opaque`. Without [`Layer::Overlay`],
+    /// `N/upper` is the changed copy, and the file `N/copied` exists.
     pub fn changes(&mut self) -> Option<OwnedFd> {
         self.changes.take()
     }

@@ -43,7 +43,8 @@ pub struct SelfTest {
 
 impl SelfTest {
     /// Checks that no layer is broken, and that only `optional` ones are missing. A host that does not run a program if
-    /// this fails never runs one with less protection than it expects.
+    /// this fails never runs one with less protection than it expects. [`Layer::Overlay`] may always be missing, since a
+    /// sandbox that needs it is not started without it.
     ///
     /// # Errors
     /// [`ExecError::Broken`] or [`ExecError::Missing`].
@@ -55,7 +56,9 @@ impl SelfTest {
                     let reason = reason.clone();
                     return Err(ExecError::Broken { layer, reason });
                 }
-                LayerState::Missing(reason) if !optional.contains(&layer) => {
+                LayerState::Missing(reason)
+                    if layer != Layer::Overlay && !optional.contains(&layer) =>
+                {
                     let reason = reason.clone();
                     return Err(ExecError::Missing { layer, reason });
                 }
@@ -128,10 +131,14 @@ pub async fn self_test(helper: &Helper) -> SelfTest {
     }) = result
     {
         known.push((Layer::Namespaces, reason));
+        known.push((Layer::Overlay, "it needs namespaces".to_owned()));
         result = run(&folder, helper, false).await;
     }
     match result {
-        Ok((process, findings)) => SelfTest::new(process.layers(), process.missing(), &findings),
+        Ok((process, findings)) => {
+            known.extend_from_slice(process.missing());
+            SelfTest::new(process.layers(), &known, &findings)
+        }
         Err(ExecError::Missing { layer, reason }) => {
             known.push((layer, reason));
             SelfTest::missing("not tested, since no sandbox can be started", &known)
@@ -169,6 +176,10 @@ async fn run(
         return Err(io::Error::other(ended).into());
     }
     let mut findings: Findings = serde_json::from_slice(&text).map_err(io::Error::from)?;
+    if namespaces && fs::read_to_string(folder.apart().join(TestFolder::NAME))? != folder.secret {
+        let what = "change a file whose changes are kept apart";
+        findings.push((what.to_owned(), vec![Layer::Overlay]));
+    }
     if survived {
         findings.push(("leave a process running".to_owned(), vec![Layer::Cleanup]));
     }
@@ -194,15 +205,22 @@ impl TestFolder {
         let path = fs::canonicalize(std::env::temp_dir())?.join(name);
         fs::DirBuilder::new().mode(0o700).create(&path)?;
         let folder = Self { path, secret };
-        fs::create_dir(folder.work())?;
-        for file in [&folder.path, &folder.work()] {
-            fs::write(file.join(Self::NAME), &folder.secret)?;
+        for path in [folder.work(), folder.apart()] {
+            fs::create_dir(path)?;
+        }
+        for path in [folder.path.clone(), folder.work(), folder.apart()] {
+            fs::write(path.join(Self::NAME), &folder.secret)?;
         }
         Ok(folder)
     }
 
     fn work(&self) -> PathBuf {
         self.path.join("work")
+    }
+
+    /// The directory whose changes are kept apart.
+    fn apart(&self) -> PathBuf {
+        self.path.join("apart")
     }
 
     /// A sandbox in which the helper attacks the files of this directory.
@@ -218,12 +236,19 @@ impl TestFolder {
         if namespaces {
             let at = self.work().join(Self::NAME);
             mounts.push(Mount::Hidden { at });
+            mounts.push(Mount::Overlay {
+                source: self.apart(),
+                at: self.apart(),
+                writable: true,
+                identity: None,
+            });
         }
         let process = std::process::id();
         let process = (process > OWN_PROCESSES).then(|| process.cast_signed());
         let targets = Targets {
             work: self.work(),
             outside: self.path.clone(),
+            apart: namespaces.then(|| self.apart()),
             name: Self::NAME.to_owned(),
             secret: self.secret.clone(),
             process,

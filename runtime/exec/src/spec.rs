@@ -24,6 +24,8 @@ pub struct SandboxSpec {
     pub limits: Limits,
     /// The maximum size of all changes in overlays, in bytes.
     pub overlay_bytes: u64,
+    /// What may be copied at most if overlayfs is missing.
+    pub copy: CopyLimits,
     /// The network that it can reach.
     pub network: Network,
     /// Layers that may be missing if this machine does not support them.
@@ -33,6 +35,9 @@ pub struct SandboxSpec {
     /// the network. The program has no temporary directories and no `/proc`. It cannot change modes, owners, attributes
     /// and times of any file, since Landlock does not confine that, and it can see the names, sizes and times of all files
     /// of the host, but not list or read them.
+    ///
+    /// Without [`Layer::Overlay`], the program works on copies of the directories of [`Mount::Overlay`], which are in memory.
+    /// Hidden files, FIFOs, sockets and devices are not copied. Directories that exceed [`SandboxSpec::copy`] are refused.
     pub optional: Vec<Layer>,
     /// The name of the program that it gets as its first argument, if it is not its path.
     pub(crate) arg0: Option<String>,
@@ -57,10 +62,33 @@ impl SandboxSpec {
             mounts: Vec::new(),
             limits: Limits::default(),
             overlay_bytes: 512 << 20,
+            copy: CopyLimits::default(),
             network: Network::None,
             optional: Vec::new(),
             arg0: None,
             program: None,
+        }
+    }
+}
+
+/// Limits of all copies of a sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CopyLimits {
+    /// Number of files and directories.
+    pub entries: u64,
+    /// Size of all files, in bytes.
+    pub bytes: u64,
+    /// How long copying may take.
+    pub time: Duration,
+}
+
+impl Default for CopyLimits {
+    fn default() -> Self {
+        Self {
+            entries: 50_000,
+            bytes: 256 << 20,
+            time: Duration::from_secs(10),
         }
     }
 }
@@ -72,8 +100,10 @@ pub(crate) struct FileIdentity {
     file: Option<(u64, u64)>,
     /// Its size.
     pub(crate) bytes: u64,
-    /// When its content and its attributes were changed, in seconds and nanoseconds.
-    changed: [(i64, i64); 2],
+    /// When its content was changed, in seconds and nanoseconds.
+    modified: (i64, i64),
+    /// When its content or its attributes were changed; `None` in a copy.
+    changed: Option<(i64, i64)>,
 }
 
 impl FileIdentity {
@@ -82,10 +112,17 @@ impl FileIdentity {
         Self { file: None, ..self }
     }
 
+    /// The identity of a file in an overlay if that is a copy.
+    pub(crate) fn in_copy(self) -> Self {
+        let changed = self.changed.filter(|_| self.file.is_some());
+        Self { changed, ..self }
+    }
+
     /// Whether `found` is this file, in the same state.
     pub(crate) fn is(&self, found: &Self) -> bool {
         self.file.is_none_or(|file| found.file == Some(file))
-            && (self.bytes, self.changed) == (found.bytes, found.changed)
+            && self.changed.is_none_or(|at| found.changed == Some(at))
+            && (self.bytes, self.modified) == (found.bytes, found.modified)
     }
 
     pub(crate) fn of(file: &File) -> io::Result<Self> {
@@ -93,10 +130,8 @@ impl FileIdentity {
         Ok(Self {
             file: Some((data.dev(), data.ino())),
             bytes: data.size(),
-            changed: [
-                (data.mtime(), data.mtime_nsec()),
-                (data.ctime(), data.ctime_nsec()),
-            ],
+            modified: (data.mtime(), data.mtime_nsec()),
+            changed: Some((data.ctime(), data.ctime_nsec())),
         })
     }
 }
@@ -119,8 +154,8 @@ pub enum Mount {
     },
     /// A directory of the host whose changes are kept apart: the program sees them, the directory stays as it is. They
     /// are in memory: see [`SandboxSpec::overlay_bytes`] and [`Process::changes`](crate::Process::changes). Needs
-    /// overlayfs, which unprivileged users may mount since Linux 5.11, and extended attributes of files in memory, which
-    /// Linux has since 6.6. Files of other users cannot be changed.
+    /// [`Layer::Overlay`], that is, overlayfs, which unprivileged users may mount since Linux 5.11, and extended
+    /// attributes of files in memory, which Linux has since 6.6. Files of other users cannot be changed.
     Overlay {
         /// Its path on the host.
         source: PathBuf,
@@ -222,11 +257,13 @@ pub enum Layer {
     Capabilities,
     /// All processes are killed when the program ends, or when the host closes the sandbox.
     Cleanup,
+    /// Overlayfs, which keeps changes apart. Only sandboxes with [`Mount::Overlay`] need it.
+    Overlay,
 }
 
 impl Layer {
     /// All layers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Namespaces,
         Self::Proc,
         Self::ProcessLimit,
@@ -234,6 +271,7 @@ impl Layer {
         Self::Seccomp,
         Self::Capabilities,
         Self::Cleanup,
+        Self::Overlay,
     ];
 }
 
@@ -247,6 +285,7 @@ impl std::fmt::Display for Layer {
             Self::Seccomp => "seccomp",
             Self::Capabilities => "dropped capabilities",
             Self::Cleanup => "killing all processes",
+            Self::Overlay => "overlayfs",
         })
     }
 }

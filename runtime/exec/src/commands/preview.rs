@@ -49,7 +49,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// What a command may read, change and reach.
-pub(super) fn rights(job: &Command, changes: Changes) -> [ResourceChange; 3] {
+pub(super) fn rights(commands: &Commands, job: &Command, changes: Changes) -> [ResourceChange; 3] {
     let with = |declared: &[String], more: &str| {
         let names = first(declared.iter());
         let omitted = declared.len() - names.len();
@@ -64,8 +64,15 @@ pub(super) fn rights(job: &Command, changes: Changes) -> [ResourceChange; 3] {
         "files that the agent may read, and the programs and libraries of this computer",
     );
     let change = match changes {
-        Changes::Apart => "only a copy: your files stay as they are until another call applies its changes, which can be undone"
-            .to_owned(),
+        Changes::Apart => {
+            let how = match commands.copies_files() {
+                true => "; all files are copied before it starts, since overlayfs is missing",
+                false => "",
+            };
+            format!(
+                "only a copy: your files stay as they are until another call applies its changes, which can be undone{how}"
+            )
+        }
         Changes::Live => with(
             &job.writes,
             "files that the agent may change without asking; this cannot be undone",

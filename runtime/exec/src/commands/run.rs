@@ -65,7 +65,7 @@ impl Run {
     /// Runs the command until it ends, its time limit passes or `cancelled` is dropped. Nothing of it runs afterwards.
     pub(super) async fn run(
         self,
-        cancelled: oneshot::Receiver<()>,
+        mut cancelled: oneshot::Receiver<()>,
     ) -> Result<CommandOutput, CallError> {
         let Self {
             spec,
@@ -91,8 +91,11 @@ impl Run {
             let policy: Arc<WorkerNetwork> = Arc::clone(network);
             Proxy::new(policy)
         });
-        let prepared = prepare(&spec, stdio, &launcher, proxy).await;
-        let prepared = prepared.map_err(|error| not_started(&error))?;
+        // Files may be copied for it.
+        let prepared = tokio::select! {
+            prepared = prepare(&spec, stdio, &launcher, proxy) => prepared.map_err(|error| not_started(&error))?,
+            _ = &mut cancelled => return Err(killed()),
+        };
         let started = Started::new(&spec, &files, program, prepared.layers(), network.is_some());
         // A spent budget is noticed before the start.
         act.charge(FIRST)?;
@@ -108,6 +111,7 @@ impl Run {
         }
         let apart = apart.zip(process.changes());
         let mut bill = Bill::new(&act, process.cpu_meter());
+        let timeout = timeout.saturating_sub(began.elapsed());
         let exit = Self::wait(&mut process, timeout, cancelled, &mut bill).await;
         // What exceeds a budget at the end is charged, and the next command is refused.
         let _ = bill.charge();
@@ -148,7 +152,6 @@ impl Run {
         cancelled: oneshot::Receiver<()>,
         bill: &mut Bill,
     ) -> Result<Option<Exit>, CallError> {
-        let killed = || CallError::new(Code::Cancelled, "the command was killed");
         let ended = tokio::select! {
             exit = process.wait() => return exit.map(Some).map_err(|error| lost(&error)),
             () = tokio::time::sleep(timeout) => Ok(None),
@@ -329,6 +332,10 @@ fn kept(
     Ok((short.text(), total))
 }
 
+fn killed() -> CallError {
+    CallError::new(Code::Cancelled, "the command was killed")
+}
+
 fn lost(error: &ExecError) -> CallError {
     internal(&error.to_string())
 }
@@ -347,9 +354,13 @@ fn not_started(error: &ExecError) -> CallError {
     if let Some(cause) = std::error::Error::source(error) {
         message.push_str(&format!(": {cause}"));
     }
-    let failed = CallError::new(Code::Io, message);
     match error {
-        ExecError::Setup { stage, .. } => failed.with("stage", stage.name()),
-        _ => failed,
+        ExecError::TooLarge { limit } => {
+            CallError::new(Code::TooLarge, message).with("limit", limit.as_str())
+        }
+        ExecError::Setup { stage, .. } => {
+            CallError::new(Code::Io, message).with("stage", stage.name())
+        }
+        _ => CallError::new(Code::Io, message),
     }
 }

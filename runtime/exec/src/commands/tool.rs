@@ -174,7 +174,7 @@ impl ActTool for Commands {
         let command =
             ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
         let mut all = vec![command.detail(preview::details(self, job))];
-        all.extend(preview::rights(job, changes));
+        all.extend(preview::rights(self, job, changes));
         Foreseen::Changes(all)
     }
 

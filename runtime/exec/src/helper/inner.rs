@@ -68,10 +68,17 @@ pub(super) fn run(host: &UnixStream) -> i32 {
 fn start(host: &UnixStream) -> Result<i32, Failed> {
     report(host, &Report::Ready);
     let (body, handles) = receive(host).map_err(Failed::at(Stage::Description))?;
-    let spec = parse(&body)?;
+    let mut spec = parse(&body)?;
     mounts::enter()?;
     let mut layers = Layers::new(spec.optional.clone());
-    let mounts::Built { changes, detaching } = mounts::build(&spec, &mut layers)?;
+    let mounts::Built {
+        changes,
+        copied,
+        detaching,
+    } = mounts::build(&spec, &mut layers, host)?;
+    if copied {
+        spec.program = spec.program.map(FileIdentity::in_copy);
+    }
     if let Some(to_host) = &handles.to_host {
         let listener = match spec.network {
             Network::Proxy => Some(network::listen().map_err(Failed::at(Stage::Network))?),

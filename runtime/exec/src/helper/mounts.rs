@@ -4,6 +4,7 @@ use std::ffi::{CStr, CString};
 use std::fs;
 use std::io::{self, Read as _};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::thread::JoinHandle;
 
@@ -14,8 +15,10 @@ use rustix::mount::{
     mount_remount, unmount,
 };
 
-use super::Failed;
+use super::copy::covered;
 use super::layers::Layers;
+use super::overlays::Overlays;
+use super::{Failed, overlays};
 use crate::error::Stage;
 use crate::mount_table::mounts_beneath;
 use crate::spec::{Layer, Mount, SandboxSpec};
@@ -24,10 +27,6 @@ use crate::spec::{Layer, Mount, SandboxSpec};
 const HOST: &str = "/host";
 /// Where the sandbox is built.
 const NEW: &str = "/new";
-/// Where the changes in overlays are. The mount is detached with the files of the host.
-const CHANGES: &str = "/changes";
-/// Maximum number of files and directories in all changes.
-const MAX_CHANGES: u64 = 200_000;
 /// Flags that open a path without access to its content.
 const PATH: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 /// Devices of the host that the program sees.
@@ -57,6 +56,8 @@ pub(super) fn enter() -> Result<(), Failed> {
 pub(super) struct Built {
     /// The directory with the changes in overlays, if there are any: overlay N of the mounts writes into `N/upper`.
     pub(super) changes: Option<OwnedFd>,
+    /// Whether directories were copied, since overlayfs is missing.
+    pub(super) copied: bool,
     /// The files of the host are being detached.
     pub(super) detaching: Detaching,
 }
@@ -77,16 +78,24 @@ impl Detaching {
     }
 }
 
-/// Builds the file system and moves this process into it, after [`enter`].
-pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Built, Failed> {
+/// Builds the file system and moves this process into it, after [`enter`]. A host that has closed its socket ends it.
+pub(super) fn build(
+    spec: &SandboxSpec,
+    layers: &mut Layers,
+    host: &UnixStream,
+) -> Result<Built, Failed> {
     let failed = |error: io::Error| Failed::at(Stage::Mounts)(error);
     layers.record(Layer::Namespaces, Ok(()))?;
-    let mut tree = Tree::new().map_err(failed)?;
-    let changes = match spec.has_overlay() {
-        true => Some(open_changes(spec.overlay_bytes).map_err(failed)?),
-        false => None,
-    };
-    tree.add_all(&spec.mounts).map_err(failed)?;
+    let mut tree = Tree::new(Overlays::new(spec, host)).map_err(failed)?;
+    let has_overlay = spec.has_overlay();
+    let changes = has_overlay.then(|| overlays::open(spec.overlay_bytes));
+    let changes = changes.transpose().map_err(failed)?;
+    tree.add_all(&spec.mounts)?;
+    let missing = tree.overlays.missing.take();
+    let copied = missing.is_some();
+    if has_overlay {
+        layers.record(Layer::Overlay, missing.map_or(Ok(()), Err))?;
+    }
     if let Some(most) = spec.limits.processes {
         layers.record(Layer::ProcessLimit, limit_processes(most).map_err(failed)?)?;
     }
@@ -95,16 +104,11 @@ pub(super) fn build(spec: &SandboxSpec, layers: &mut Layers) -> Result<Built, Fa
     let named = rustix::system::sethostname(b"sandbox");
     named.map_err(|error| failed(error.into()))?;
     let detaching = leave_host().map_err(failed)?;
-    Ok(Built { changes, detaching })
-}
-
-/// Creates the directory for the changes in overlays.
-fn open_changes(bytes: u64) -> io::Result<OwnedFd> {
-    fs::create_dir(CHANGES)?;
-    let options = format!("mode=700,size={bytes},nr_inodes={MAX_CHANGES}");
-    tmpfs(Path::new(CHANGES), &options)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(rustix::fs::open(CHANGES, flags, Mode::empty())?)
+    Ok(Built {
+        changes,
+        copied,
+        detaching,
+    })
 }
 
 fn enter_new_root() -> io::Result<()> {
@@ -131,46 +135,49 @@ fn leave_host() -> io::Result<Detaching> {
     Detaching::start()
 }
 
-fn tmpfs(at: &Path, options: &str) -> io::Result<()> {
+pub(super) fn tmpfs(at: &Path, options: &str) -> io::Result<()> {
     let options = CString::new(options)?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV;
     Ok(mount("tmpfs", at, "tmpfs", flags, options.as_c_str())?)
 }
 
 /// The file system that is built at [`NEW`].
-struct Tree {
+struct Tree<'h> {
     root: OwnedFd,
     /// Devices of the directories in memory, in which places for mounts may be created.
     own: Vec<u64>,
     /// Directories in memory that the program may not change.
     closed: Vec<OwnedFd>,
-    /// Number of overlays so far.
-    overlays: usize,
+    overlays: Overlays<'h>,
     /// The mounts of the host.
     host: String,
 }
 
-impl Tree {
-    fn new() -> io::Result<Self> {
+impl<'h> Tree<'h> {
+    fn new(overlays: Overlays<'h>) -> io::Result<Self> {
         let root = rustix::fs::open(NEW, PATH, Mode::empty())?;
         Ok(Self {
             host: mount_table()?,
             own: vec![device(&root)?],
             root,
             closed: Vec::new(),
-            overlays: 0,
+            overlays,
         })
     }
 
-    fn add_all(&mut self, mounts: &[Mount]) -> io::Result<()> {
-        for one in mounts {
-            self.add(one).map_err(|error| with_path(&error, one))?;
+    fn add_all(&mut self, mounts: &[Mount]) -> Result<(), Failed> {
+        let mut rest = mounts;
+        while let Some((one, later)) = rest.split_first() {
+            self.add(one, later)?;
+            rest = later;
         }
-        self.add_devices()
+        self.add_devices().map_err(Failed::at(Stage::Mounts))
     }
 
-    fn add(&mut self, one: &Mount) -> io::Result<()> {
-        match one {
+    /// Adds a mount; `later` are those that are added afterwards.
+    fn add(&mut self, one: &Mount, later: &[Mount]) -> Result<(), Failed> {
+        let failed = |error: io::Error| Failed::at(Stage::Mounts)(with_path(&error, one));
+        let added = match one {
             Mount::Host {
                 source,
                 at,
@@ -182,25 +189,40 @@ impl Tree {
                 at,
                 writable,
                 identity,
-            } => self.overlay(source, at, *writable, *identity),
-            Mount::Within { at, writable } => {
-                let found = self.open(at)?;
-                mount_bind_recursive(link(&found), link(&found))?;
-                // The descriptor refers to the directory under the new mount.
-                restrict_all(&self.open(at)?, *writable)
+            } => {
+                let opened = open_in_host(source, *identity)
+                    .and_then(|lower| Ok((lower, self.directory(at)?)));
+                let (lower, place) = opened.map_err(failed)?;
+                self.overlays.mount(&lower, &place, &covered(at, later))?;
+                let mounted = self.open(at).map_err(io::Error::from);
+                mounted.and_then(|mounted| restrict(&mounted, *writable))
             }
+            Mount::Within { at, writable } => self.bind_again(at, *writable),
             Mount::Hidden { at } => self.hide(at),
-            Mount::Temporary { at, bytes } => {
-                let place = self.directory(at)?;
-                tmpfs(&link(&place), &format!("mode=1777,size={bytes}"))?;
-                self.own.push(device(&self.open(at)?)?);
-                Ok(())
-            }
-            Mount::Link { at, target } => {
-                let (folder, name) = self.parent(at)?;
-                Ok(rustix::fs::symlinkat(target, &folder, name)?)
-            }
-        }
+            Mount::Temporary { at, bytes } => self.add_temporary(at, *bytes),
+            Mount::Link { at, target } => self.add_link(at, target),
+        };
+        added.map_err(failed)
+    }
+
+    /// Mounts a directory or file of the sandbox at its own path, with other rights.
+    fn bind_again(&self, at: &Path, writable: bool) -> io::Result<()> {
+        let found = self.open(at)?;
+        mount_bind_recursive(link(&found), link(&found))?;
+        // The descriptor refers to the directory under the new mount.
+        restrict_all(&self.open(at)?, writable)
+    }
+
+    fn add_temporary(&mut self, at: &Path, bytes: u64) -> io::Result<()> {
+        let place = self.directory(at)?;
+        tmpfs(&link(&place), &format!("mode=1777,size={bytes}"))?;
+        self.own.push(device(&self.open(at)?)?);
+        Ok(())
+    }
+
+    fn add_link(&self, at: &Path, target: &Path) -> io::Result<()> {
+        let (folder, name) = self.parent(at)?;
+        Ok(rustix::fs::symlinkat(target, &folder, name)?)
     }
 
     /// Opens a path of the sandbox without following links.
@@ -243,46 +265,6 @@ impl Tree {
         }
     }
 
-    /// Mounts a directory of the host whose changes are kept apart.
-    fn overlay(
-        &mut self,
-        source: &Path,
-        at: &Path,
-        writable: bool,
-        identity: Option<(u64, u64)>,
-    ) -> io::Result<()> {
-        let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
-        let found = open_source(&source, identity)?;
-        let place = self.directory(at)?;
-        let changes = format!("{CHANGES}/{}", self.overlays);
-        self.overlays += 1;
-        let (upper, work) = (format!("{changes}/upper"), format!("{changes}/work"));
-        for path in [&changes, &upper, &work] {
-            fs::create_dir(path)?;
-        }
-        // The directory itself is that of the changes, with the mode of the other.
-        let mode = Mode::from_raw_mode(rustix::fs::fstat(&found)?.st_mode & 0o777);
-        rustix::fs::chmod(&upper, mode)?;
-        let lower = link(&found);
-        let options = format!(
-            "userxattr,lowerdir={},upperdir={upper},workdir={work}",
-            lower.display()
-        );
-        let flags = MountFlags::NOSUID | MountFlags::NODEV;
-        let options = CString::new(options)?;
-        mount(
-            "overlay",
-            link(&place),
-            "overlay",
-            flags,
-            options.as_c_str(),
-        )
-        .map_err(|error| {
-            io::Error::new(error.kind(), format!("no overlay is possible: {error}"))
-        })?;
-        restrict(&self.open(at)?, writable)
-    }
-
     /// Mounts a file or directory of the host.
     fn bind(
         &self,
@@ -291,8 +273,7 @@ impl Tree {
         writable: bool,
         identity: Option<(u64, u64)>,
     ) -> io::Result<()> {
-        let source = Path::new(HOST).join(source.strip_prefix("/").map_err(io::Error::other)?);
-        let found = open_source(&source, identity)?;
+        let found = open_in_host(source, identity)?;
         let mode = rustix::fs::fstat(&found)?.st_mode;
         let place = if FileType::from_raw_mode(mode).is_dir() {
             self.directory(at)?
@@ -358,15 +339,9 @@ impl Tree {
             ("stdout", "/proc/self/fd/1"),
             ("stderr", "/proc/self/fd/2"),
         ] {
-            self.add(&Mount::Link {
-                at: Path::new("/dev").join(name),
-                target: target.into(),
-            })?;
+            self.add_link(&Path::new("/dev").join(name), Path::new(target))?;
         }
-        self.add(&Mount::Temporary {
-            at: "/dev/shm".into(),
-            bytes: 64 << 20,
-        })
+        self.add_temporary(Path::new("/dev/shm"), 64 << 20)
     }
 
     /// Mounts a `/proc` with the processes of the sandbox only. The inner error says why that is not possible.
@@ -388,6 +363,12 @@ impl Tree {
 /// The device of a file.
 fn device(file: &OwnedFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(file)?.st_dev)
+}
+
+/// Opens a file or directory of the host while that is at [`HOST`].
+fn open_in_host(source: &Path, identity: Option<(u64, u64)>) -> io::Result<OwnedFd> {
+    let source = source.strip_prefix("/").map_err(io::Error::other)?;
+    open_source(&Path::new(HOST).join(source), identity)
 }
 
 /// Opens a file or directory of the host, which must be the one that the host has checked.
@@ -416,7 +397,7 @@ pub(super) fn open_without_links(at: &Path) -> io::Result<OwnedFd> {
 }
 
 /// The path of an open file, through the `/proc` of the host.
-fn link(file: &OwnedFd) -> PathBuf {
+pub(super) fn link(file: &OwnedFd) -> PathBuf {
     PathBuf::from(format!("{HOST}/proc/self/fd/{}", file.as_raw_fd()))
 }
 

@@ -34,9 +34,11 @@ pub(crate) struct Targets {
     pub(crate) work: PathBuf,
     /// A directory of the host outside the sandbox.
     pub(crate) outside: PathBuf,
-    /// A file in `outside` and one in `work`, which is hidden if there are namespaces.
+    /// A directory whose changes are kept apart.
+    pub(crate) apart: Option<PathBuf>,
+    /// A file in each of them; that in `work` is hidden if there are namespaces.
     pub(crate) name: String,
-    /// Content of both files.
+    /// Content of the files.
     pub(crate) secret: String,
     /// A process of the host, if its number is too high for a process in a new namespace.
     pub(crate) process: Option<i32>,
@@ -93,6 +95,7 @@ fn files(targets: &Targets, findings: &mut Findings) {
     let Targets {
         work,
         outside,
+        apart,
         name,
         secret,
         ..
@@ -124,6 +127,16 @@ fn files(targets: &Targets, findings: &mut Findings) {
         "read a hidden file",
         &[Layer::Namespaces],
     );
+    if let Some(apart) = apart {
+        // The host sees whether its file is as it was.
+        let is_seen = |text: &str| fs::read_to_string(apart.join(name)).is_ok_and(|it| it == text);
+        let changed = fs::write(apart.join(name), "changed").is_ok() && is_seen("changed");
+        let replaced = fs::remove_file(apart.join(name)).is_ok()
+            && fs::write(apart.join(name), "replaced").is_ok()
+            && is_seen("replaced");
+        let what = "not see its own changes that are kept apart";
+        found(!changed || !replaced, what, &[Layer::Overlay]);
+    }
     // Any other error means that the call reached the device.
     let ioctl = fs::File::open("/dev/null").map(rustix::termios::tcgetattr);
     let stopped = matches!(ioctl, Ok(Err(Errno::ACCESS)));

@@ -92,6 +92,7 @@ fn unexpected(report: &Report) -> Failed {
     match report.clone() {
         Report::Failed { stage, message } => Failed::Step { stage, message },
         Report::Missing { layer, reason } => Failed::Missing { layer, reason },
+        Report::TooLarge { limit } => Failed::TooLarge { limit },
         _ => Failed::at(Stage::Program)(io::ErrorKind::InvalidData.into()),
     }
 }

@@ -11,8 +11,9 @@ use bailiwick::{CallError, Code, VirtualPath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
+use super::copies::Origins;
 use super::directories::{changed_at, identity};
-use super::moves::{Moves, is_copy};
+use super::moves::Moves;
 use super::{
     ChangeKind, DIRECTORY, Directories, DroppedChange, FILE, Identity, KeptChange, KeptChanges,
     MAX_DEPTH,
@@ -67,8 +68,9 @@ pub(crate) fn collect(
         above: Vec::new(),
         changes: Vec::new(),
         dropped: Vec::new(),
-        moves: Moves::new(directories.began()),
+        moves: Moves::new(directories.began(), Origins::default()),
     };
+    collector.reduce_copies(&directory, overlays)?;
     for (number, (path, shown)) in overlays.iter().enumerate() {
         let stored = format!("{number}/upper");
         let is_same = collector.enter(path, *shown)?;
@@ -137,6 +139,27 @@ struct Collector<'p> {
 }
 
 impl Collector<'_> {
+    /// Reduces the overlays that are copies to what the command changed.
+    fn reduce_copies(
+        &mut self,
+        directory: &OwnedFd,
+        overlays: &[(VirtualPath, Identity)],
+    ) -> Result<(), CallError> {
+        let mut origins = Origins::default();
+        for (number, (path, _)) in overlays.iter().enumerate() {
+            let read = |error| unreadable(path, error);
+            let open =
+                |at: &OwnedFd, name: &str| rustix::fs::openat(at, name, DIRECTORY, Mode::empty());
+            let changes = open(directory, &number.to_string()).map_err(read)?;
+            let upper = open(&changes, "upper").map_err(read)?;
+            let origin = self.open(path, DIRECTORY)?;
+            let during = (self.began, self.permit);
+            origins.reduce(path, (&changes, &upper), origin.as_ref(), during)?;
+        }
+        self.moves.origins = origins;
+        Ok(())
+    }
+
     /// Begins an overlay, which showed the directory `shown`. Returns whether that is still at its path.
     fn enter(&mut self, path: &VirtualPath, shown: Identity) -> Result<bool, CallError> {
         self.above.clear();
@@ -293,7 +316,7 @@ impl Collector<'_> {
         self.moves
             .note_file(path, (&file, &entry.stat), entry.before.as_ref());
         let Some(before) = &entry.before else {
-            if is_copy(&file) && self.is_directory_changed(path) {
+            if self.moves.origins.is_copy(&file) && self.is_directory_changed(path) {
                 self.drop_change(path, MOVED);
             } else if self.add(self.change(entry, ChangeKind::Created, false), None) {
                 self.drop_created_metadata(entry, &file, 0);
@@ -307,7 +330,9 @@ impl Collector<'_> {
         // A file that the command could not read either counts as changed.
         let old = self.open(path, FILE).ok().flatten();
         let is_same = match &old {
-            Some(old) if before.st_size == entry.stat.st_size => self.is_equal(path, old, &file)?,
+            Some(old) if before.st_size == entry.stat.st_size => {
+                is_equal(self.permit, path, old, &file)?
+            }
             _ => false,
         };
         let changed = entry.stat.st_mode ^ before.st_mode;
@@ -351,8 +376,7 @@ impl Collector<'_> {
             opened => opened.map_err(|error| unreadable(path, error))?,
         };
         let Some(now) = entry.before else {
-            // Directories are never moved, but copied, so this one was at its path.
-            let was_deleted = is_copy(&inner);
+            let was_deleted = self.moves.origins.is_copy_of(&inner, path);
             if was_deleted {
                 self.drop_change(path, MEANWHILE);
             } else {
@@ -410,31 +434,6 @@ impl Collector<'_> {
         above.is_some_and(|(above, stat)| {
             path.parent().as_ref() == Some(above) && changed_at(stat) > self.began
         })
-    }
-
-    /// Whether two files of the same length have the same content.
-    fn is_equal(
-        &self,
-        path: &VirtualPath,
-        old: &OwnedFd,
-        new: &OwnedFd,
-    ) -> Result<bool, CallError> {
-        let read = |error| unreadable(path, error);
-        let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
-        let mut at = 0;
-        loop {
-            self.permit.checkpoint()?;
-            let length = pread_full(new, &mut right, at).map_err(read)?;
-            if pread_full(old, &mut left, at).map_err(read)? != length
-                || left.get(..length) != right.get(..length)
-            {
-                return Ok(false);
-            }
-            if length < CHUNK {
-                return Ok(true);
-            }
-            at += length as u64;
-        }
     }
 
     /// Whether a symbolic link leads where that of the root leads.
@@ -596,8 +595,33 @@ impl Collector<'_> {
     }
 }
 
+/// Whether two files of the same length have the same content.
+pub(super) fn is_equal(
+    permit: &ReadPermit,
+    path: &VirtualPath,
+    old: &OwnedFd,
+    new: &OwnedFd,
+) -> Result<bool, CallError> {
+    let read = |error| unreadable(path, error);
+    let (mut left, mut right) = (vec![0; CHUNK], vec![0; CHUNK]);
+    let mut at = 0;
+    loop {
+        permit.checkpoint()?;
+        let length = pread_full(new, &mut right, at).map_err(read)?;
+        if pread_full(old, &mut left, at).map_err(read)? != length
+            || left.get(..length) != right.get(..length)
+        {
+            return Ok(false);
+        }
+        if length < CHUNK {
+            return Ok(true);
+        }
+        at += length as u64;
+    }
+}
+
 /// The extended attributes and access lists that programs set.
-fn attributes(file: &OwnedFd) -> BTreeMap<Vec<u8>, Vec<u8>> {
+pub(super) fn attributes(file: &OwnedFd) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let mut names = vec![0; MAX_ATTRIBUTE_BYTES];
     let length = rustix::fs::flistxattr(file, &mut names).unwrap_or(0);
     let names = names
@@ -640,7 +664,7 @@ fn is_opaque(directory: BorrowedFd<'_>) -> bool {
     rustix::fs::fgetxattr(directory, OPAQUE, &mut value).is_ok_and(|_| value == *b"y")
 }
 
-fn unreadable(path: &VirtualPath, error: Errno) -> CallError {
+pub(super) fn unreadable(path: &VirtualPath, error: Errno) -> CallError {
     let path = bailiwick::text::escape(path.as_str());
     CallError::new(Code::Io, format!("`{path}` cannot be read: {error}"))
 }

@@ -11,19 +11,11 @@ use bailiwick::{CallError, VirtualPath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, openat, statat};
 use rustix::io::Errno;
 
+use super::copies::Origins;
 use super::{DIRECTORY, FILE, MAX_DEPTH};
 
-/// Attribute of an entry that was copied from the root before it was changed.
-const ORIGIN: &str = "user.overlay.origin";
 /// Maximum number of entries that are read to find moved files, in all.
 const MAX_ENTRIES: usize = 100_000;
-
-/// Whether a file or directory was copied from the root, and not created by the command. A copied file may have been moved
-/// or linked since.
-pub(super) fn is_copy(file: &OwnedFd) -> bool {
-    let mut none: [u8; 0] = [];
-    rustix::fs::fgetxattr(file, ORIGIN, &mut none).is_ok()
-}
 
 /// What identifies a file that was not changed: when it was modified, since 1970, and its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -104,14 +96,16 @@ impl<'m> Effects<'m> {
 pub(super) struct Moves {
     /// When the command started, since 1970.
     began: Duration,
+    pub(super) origins: Origins,
     moved: Vec<Moved>,
     removed: Vec<Removed>,
 }
 
 impl Moves {
-    pub(super) fn new(began: Duration) -> Self {
+    pub(super) fn new(began: Duration, origins: Origins) -> Self {
         Self {
             began,
+            origins,
             moved: Vec::new(),
             removed: Vec::new(),
         }
@@ -125,7 +119,7 @@ impl Moves {
         before: Option<&Stat>,
     ) {
         let key = Key::of(stat);
-        let is_copy = is_copy(file);
+        let is_copy = self.origins.is_copy(file);
         if let Some(before) = before {
             if is_copy && Key::of(before) == key {
                 return;
@@ -157,7 +151,7 @@ impl Moves {
         let mut budget = MAX_ENTRIES;
         let mut note = |directory: BorrowedFd<'_>, name: &[u8], stat: &Stat| {
             let file = openat(directory, name, FILE, Mode::empty())?;
-            if is_copy(&file) {
+            if self.origins.is_copy(&file) {
                 self.note_moved(None, Key::of(stat), true);
             }
             Ok(())
@@ -312,7 +306,7 @@ mod tests {
         let path = |at: i64| VirtualPath::parse(&format!("/r/{at}"), None).unwrap();
         let began = Duration::from_secs(9);
         let key = |at: i64| Key(began, at);
-        let mut moves = Moves::new(began);
+        let mut moves = Moves::new(began, Origins::default());
         for at in 0..count {
             moves.removed.push(Removed {
                 path: path(at),

@@ -17,12 +17,16 @@ use std::path::Path;
 use std::process::Command;
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use bailiwick::{Code, Policy, Runtime, WorkerSpec};
 use bailiwick_exec::{
-    ConnectionReport, Deciding, Decision, ExecError, Helper, Layer, LayerState, Mount, Process,
-    Proxy, ProxyPolicy, SandboxSpec, Stdio, Target, self_test, spawn, spawn_with_proxy,
+    CommandOutput, Commands, ConnectionReport, CopyLimits, Deciding, Decision, ExecError, Helper,
+    Layer, LayerState, Mount, Process, Proxy, ProxyPolicy, SandboxSpec, Stdio, Target, self_test,
+    spawn, spawn_with_proxy,
 };
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+use serde_json::json;
 
 /// What sandboxes without namespaces do not have.
 const WITHOUT_NAMESPACES: [Layer; 3] = [Layer::Namespaces, Layer::Proc, Layer::ProcessLimit];
@@ -132,6 +136,10 @@ fn seccomp() -> Rules {
     Rules::from([(libc::SYS_seccomp, Vec::new())])
 }
 
+fn overlayfs() -> Rules {
+    Rules::from([(libc::SYS_fsopen, Vec::new())])
+}
+
 /// Runs a test of this file again, after `setup` in a user namespace of its own.
 fn again_in_user_namespace(test: &str, setup: &str) {
     let script = format!("set -e; {setup}; exec \"$0\" --exact \"$1\" --nocapture");
@@ -169,11 +177,21 @@ async fn self_test_finds_missing(missing: &[Layer]) {
             "{layer:?}: {state:?}"
         );
     }
-    assert!(matches!(
-        result.require(&[]),
-        Err(ExecError::Missing { .. })
-    ));
+    let is_needed = missing.iter().any(|layer| *layer != Layer::Overlay);
+    let required = result.require(&[]);
+    assert_eq!(
+        matches!(required, Err(ExecError::Missing { .. })),
+        is_needed,
+        "{required:?}"
+    );
     result.require(missing).unwrap();
+}
+
+/// The layers that the self-test misses without namespaces.
+fn untested_without_namespaces() -> Vec<Layer> {
+    let mut missing = missing_without_namespaces();
+    missing.push(Layer::Overlay);
+    missing
 }
 
 /// The layers that sandboxes without namespaces do not have for this user.
@@ -204,13 +222,14 @@ fn missing_namespaces_are_refused_unless_they_are_optional() {
         let missing: Vec<_> = process.missing().iter().map(|(layer, _)| *layer).collect();
         assert_eq!(missing, missing_without_namespaces());
         for layer in Layer::ALL {
-            let is_missing = missing.contains(&layer);
-            assert_eq!(process.layers().contains(&layer), !is_missing, "{layer:?}");
+            // Nothing is kept apart.
+            let is_absent = missing.contains(&layer) || layer == Layer::Overlay;
+            assert_eq!(process.layers().contains(&layer), !is_absent, "{layer:?}");
         }
         assert!(process.missing()[0].1.contains("Operation not permitted"));
         process.wait().await.unwrap();
 
-        self_test_finds_missing(&missing_without_namespaces()).await;
+        self_test_finds_missing(&untested_without_namespaces()).await;
     });
 }
 
@@ -261,7 +280,7 @@ fn user_namespaces_of_number_zero_are_missing_namespaces() {
         assert_eq!(layer, Layer::Namespaces);
         assert!(reason.contains("No space left"), "{reason}");
         assert_eq!(run(&optional(spec)).await, "ran\n");
-        self_test_finds_missing(&missing_without_namespaces()).await;
+        self_test_finds_missing(&untested_without_namespaces()).await;
     });
 }
 
@@ -487,6 +506,150 @@ fn missing_landlock_is_refused_unless_it_is_optional_and_namespaces_exist() {
             result.layers.iter().all(|(_, state)| is_missing(state)),
             "{result:?}"
         );
+    });
+}
+
+/// A script whose changes of `work` are kept apart.
+fn apart(script: &str, work: &Path) -> SandboxSpec {
+    let mut spec = shell(script, work);
+    spec.mounts.pop();
+    spec.mounts.push(Mount::Overlay {
+        source: work.to_owned(),
+        at: work.to_owned(),
+        writable: true,
+        identity: None,
+    });
+    spec
+}
+
+#[test]
+fn missing_overlayfs_is_refused_unless_it_is_optional_or_not_needed() {
+    let without_attributes = Rules::from([(libc::SYS_setxattr, Vec::new())]);
+    for (calls, why) in [
+        (overlayfs(), "cannot be mounted"),
+        (without_attributes, "extended attributes"),
+    ] {
+        without(calls, async move || {
+            let dir = tempfile::tempdir().unwrap();
+            let work = dir.path();
+            fs::write(work.join("a"), "text\n").unwrap();
+            let script = "echo more >> a; cat a";
+            let (layer, reason) = refused(&apart(script, work)).await;
+            assert_eq!(layer, Layer::Overlay);
+            assert!(reason.contains(why), "{reason}");
+
+            let mut copied = apart(script, work);
+            copied.optional = vec![Layer::Overlay];
+            let (mut process, _) = start(&copied).await.unwrap();
+            process.wait().await.unwrap();
+            let missing = &process.missing()[0];
+            assert_eq!(missing.0, Layer::Overlay);
+            assert!(missing.1.contains("files are copied"), "{}", missing.1);
+            assert_eq!(run(&copied).await, "text\nmore\n");
+            assert_eq!(fs::read_to_string(work.join("a")).unwrap(), "text\n");
+
+            let (mut process, _) = start(&shell(script, work)).await.unwrap();
+            process.wait().await.unwrap();
+            assert!(process.missing().is_empty(), "{:?}", process.missing());
+            assert_eq!(fs::read_to_string(work.join("a")).unwrap(), "text\nmore\n");
+            self_test_finds_missing(&[Layer::Overlay]).await;
+        });
+    }
+}
+
+#[test]
+fn directories_that_exceed_the_limits_are_not_copied() {
+    without(overlayfs(), async || {
+        let dir = tempfile::tempdir().unwrap();
+        let work = dir.path();
+        fs::create_dir(work.join("d")).unwrap();
+        for name in ["a", "d/b"] {
+            fs::write(work.join(name), [b'x'; 1000]).unwrap();
+        }
+        let spec = |change: &dyn Fn(&mut CopyLimits)| {
+            let mut spec = apart(": > ran; cat d/b | wc -c", work);
+            spec.optional = vec![Layer::Overlay];
+            change(&mut spec.copy);
+            spec
+        };
+        type Change = fn(&mut CopyLimits);
+        let cases: [(Change, Change, &str); 3] = [
+            (
+                |limits| limits.entries = 3,
+                |limits| limits.entries = 2,
+                "2 files and directories",
+            ),
+            (
+                |limits| limits.bytes = 2000,
+                |limits| limits.bytes = 1999,
+                "1999 bytes",
+            ),
+            (
+                |limits| limits.time = Duration::from_secs(60),
+                |limits| limits.time = Duration::ZERO,
+                "0 seconds",
+            ),
+        ];
+        for (allowed, exceeded, expected) in cases {
+            assert_eq!(run(&spec(&allowed)).await, "1000\n", "{expected}");
+            match start(&spec(&exceeded)).await {
+                Err(ExecError::TooLarge { limit }) => assert_eq!(limit, expected),
+                other => panic!("{other:?}"),
+            }
+        }
+    });
+}
+
+/// The states and the preview say that files are copied, and a root that is too large is refused before anything runs.
+#[test]
+fn command_without_overlayfs_is_refused_if_its_files_are_too_large_to_copy() {
+    without(overlayfs(), async || {
+        let tested = self_test(&helper()).await;
+        for (bytes, is_refused) in [(1_000, false), (999, true)] {
+            let root = tempfile::tempdir().unwrap();
+            fs::write(root.path().join("a"), [b'x'; 1000]).unwrap();
+            let mut limits = CopyLimits::default();
+            limits.bytes = bytes;
+            let commands = Commands::new().helper(helper()).tested(tested.clone());
+            let builder = Runtime::builder()
+                .root("repo", root.path())
+                .tools(commands.copy_limits(limits).tools());
+            let (runtime, _) = builder.allow("execute:command").build().await.unwrap();
+            let policy = Policy::nothing().allow("read:file").ask("write:file");
+            let policy = policy.allow("execute:command");
+            let spec = WorkerSpec::new("tester").policy(policy);
+            let worker = runtime.spawn(spec).await.unwrap();
+            let script = "wc -c < a; echo x > a";
+            let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo" });
+            let preview = worker.preview("run_command", arguments.clone());
+            let resources = preview.await.unwrap().resources;
+            let mut summaries = resources.iter().map(|change| &change.summary);
+            assert!(
+                summaries.any(|text| text.contains("all files are copied")),
+                "{resources:?}"
+            );
+            let status = worker.status();
+            let mut layers = status.layers.iter();
+            let layer = layers.find(|layer| layer.name == "overlayfs").unwrap();
+            assert!(
+                matches!(&layer.state, LayerState::Missing(why) if why.contains("copied instead")),
+                "{layer:?}"
+            );
+            match worker.call("run_command", arguments).await {
+                Ok(outcome) => {
+                    assert!(!is_refused);
+                    let output = outcome.output::<CommandOutput>().unwrap();
+                    assert_eq!(output.stdout, "1000\n");
+                    assert_eq!(output.changes.as_ref().unwrap().total, 1);
+                }
+                Err(error) => {
+                    assert!(is_refused, "{error}");
+                    assert_eq!(error.code(), Code::TooLarge);
+                    assert!(error.message().contains("more than 999 bytes"), "{error}");
+                }
+            }
+            assert_eq!(fs::metadata(root.path().join("a")).unwrap().len(), 1000);
+        }
     });
 }
 

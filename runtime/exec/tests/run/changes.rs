@@ -629,9 +629,99 @@ async fn many_changes_are_asked_about_once_and_too_many_are_dropped_as_a_whole()
     };
     assert_eq!(question.len(), 902);
     let changes = apart(&worker, &many(1_000)).await;
-    let refused = apply(&worker, json!({ "id": changes.id })).await;
+    assert_eq!((changes.total, changes.dropped_total), (1_001, 0));
+    let refused = apply(&worker, json!({ "id": changes.id.unwrap() })).await;
     assert_eq!(refused.unwrap_err().code(), Code::TooLarge);
     assert_eq!(stage.person.take(), [] as [Seen; 0]);
+    assert!(!stage.path("m1000").exists());
+}
+
+#[tokio::test]
+async fn denied_names_are_neither_seen_nor_moved_with_their_directory() {
+    let stage = Stage::new().await;
+    fs::create_dir(stage.path("old/keys")).unwrap();
+    for name in ["old/.env", "old/keys/k"] {
+        fs::write(stage.path(name), "the secret\n").unwrap();
+    }
+    let policy = asks().deny_glob("*.env").deny("read:file:/repo/old/keys");
+    let worker = stage.worker(policy.deny("write:file:/repo/old/keys")).await;
+    let script = "cat old/.env old/keys/k; ls -A old/keys; echo new > old/.env; rm -rf old/keys; mv old moved; \
+        cat moved/.env moved/keys/k; grep -r secret .; cat moved/b; true";
+    let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "overlay" });
+    let output = run(&worker, arguments).await.unwrap();
+    assert_eq!(output.stdout, "text\n", "{output:?}");
+    let changes = output.changes.unwrap();
+    assert!(
+        kept(&changes).iter().all(|path| !path.ends_with("/k")),
+        "{changes:?}"
+    );
+    if let Some(id) = changes.id {
+        let _ = apply(&worker, json!({ "id": id })).await;
+    }
+    for name in ["old/.env", "old/keys/k"] {
+        assert_eq!(stage.text(name), "the secret\n", "{name}");
+    }
+    assert!(!stage.path("moved/.env").exists());
+}
+
+#[tokio::test]
+async fn links_in_a_root_lead_nowhere_outside_while_changes_are_kept_apart() {
+    let stage = Stage::new().await;
+    let outside = tempfile::tempdir().unwrap();
+    fs::write(outside.path().join("secret"), "the secret\n").unwrap();
+    for (name, target) in [
+        ("file", outside.path().join("secret")),
+        ("dir", outside.path().into()),
+    ] {
+        std::os::unix::fs::symlink(target, stage.path(name)).unwrap();
+    }
+    let worker = stage.worker(asks()).await;
+    let script = "cat file dir/secret; echo x > dir/new; readlink file dir | wc -l; echo x > x";
+    let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "overlay" });
+    let output = run(&worker, arguments).await.unwrap();
+    assert_eq!(output.stdout, "2\n", "{output:?}");
+    let changes = output.changes.unwrap();
+    assert_eq!(
+        (kept(&changes), changes.dropped_total),
+        (vec!["/repo/x"], 0)
+    );
+    assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+}
+
+#[tokio::test]
+async fn killed_command_keeps_its_changes_apart_and_leaves_no_file() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let script = "echo more >> a; echo x > x; exec sleep 1000";
+    let arguments = json!({
+        "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "overlay", "timeout_ms": 1500,
+    });
+    let output = run(&worker, arguments).await.unwrap();
+    assert!(output.timed_out, "{output:?}");
+    assert_eq!(kept(&output.changes.unwrap()), ["/repo/a", "/repo/x"]);
+    assert_eq!(stage.text("a"), "text\n");
+    let mut left: Vec<_> = fs::read_dir(stage.root.path()).unwrap().collect();
+    left.sort_by_key(|entry| entry.as_ref().unwrap().file_name());
+    assert_eq!(left.len(), 2, "{left:?}");
+}
+
+#[tokio::test]
+async fn file_that_is_changed_in_memory_is_kept_apart() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let script = r#"import mmap
+with open('a', 'r+b') as file, mmap.mmap(file.fileno(), 0) as memory:
+    assert memory[0:4] == b'text'
+    memory[0:4] = b'TEXT'"#;
+    let arguments = json!({ "argv": ["python3", "-c", script], "cwd": "/repo", "mode": "overlay" });
+    let output = run(&worker, arguments).await.unwrap();
+    assert_eq!(output.exit_code, Some(0), "{output:?}");
+    let changes = output.changes.unwrap();
+    assert_eq!(kept(&changes), ["/repo/a"]);
+    apply(&worker, json!({ "id": changes.id.unwrap() }))
+        .await
+        .unwrap();
+    assert_eq!(stage.text("a"), "TEXT\n");
 }
 
 #[tokio::test]

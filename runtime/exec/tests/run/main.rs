@@ -48,6 +48,30 @@ mod other_programs;
 mod overlay;
 mod sandbox;
 
+use rustix::mount::FsOpenFlags;
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
+
+/// The tests of kept changes, with copies of the files instead of overlayfs.
+#[test]
+fn all_tests_of_kept_changes_pass_without_overlayfs() {
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let calls = [(libc::SYS_fsopen, Vec::new())].into();
+    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let filter = SeccompFilter::new(calls, SeccompAction::Allow, errno, arch).unwrap();
+    let filter = BpfProgram::try_from(filter).unwrap();
+    let run = std::thread::spawn(move || {
+        seccompiler::apply_filter(&filter).unwrap();
+        let overlayfs = rustix::mount::fsopen("overlay", FsOpenFlags::empty());
+        assert_eq!(overlayfs.unwrap_err(), rustix::io::Errno::PERM);
+        let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
+        tests.args(["applied_trees::", "changes::", "killed_merge::"]);
+        tests.output().unwrap()
+    });
+    let output = run.join().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}");
+}
+
 /// The tests of this file, run by root, hold for another user as well.
 #[test]
 fn all_tests_pass_as_an_unprivileged_user() {

@@ -42,6 +42,13 @@ fn check(layer: Layer, state: &LayerState, sandbox: &Sandbox) -> Check {
     let (name, enforced) = describe(layer);
     match state {
         LayerState::Enforced => Check::ok(name, format!("commands: {enforced}")),
+        LayerState::Missing(reason) if layer == Layer::Overlay => Check::limited(
+            name,
+            format!(
+                "commands: overlayfs is missing, so changes are kept apart in a copy of the files, or not at all: {reason}"
+            ),
+            "use Linux 6.6 or newer with overlayfs, and allow fsopen and fsmount in the seccomp profile of a container",
+        ),
         LayerState::Missing(reason) => Check::missing(
             name,
             format!("commands: {reason}; they run only if this layer may be missing"),
@@ -85,6 +92,10 @@ fn describe(layer: Layer) -> (&'static str, &'static str) {
         Layer::Cleanup => (
             "cleanup",
             "all their processes are killed when they end or are stopped",
+        ),
+        Layer::Overlay => (
+            "overlayfs",
+            "changes that a person must allow are kept apart until then",
         ),
         _ => ("sandbox", "an unknown layer is enforced"),
     }

@@ -329,7 +329,8 @@ fn untested_architecture_is_limited() {
 
 #[test]
 fn missing_layer_of_the_sandbox_names_its_reason_and_what_to_do() {
-    for layer in Layer::ALL {
+    let is_required = |layer: &Layer| *layer != Layer::Overlay;
+    for layer in Layer::ALL.into_iter().filter(is_required) {
         let mut facts = workstation();
         lacks(&mut facts, layer);
         let report = report(&facts);
@@ -358,6 +359,13 @@ fn missing_layer_of_the_sandbox_names_its_reason_and_what_to_do() {
         });
         assert!(line.contains(advice), "{line}");
     }
+}
+
+#[test]
+fn missing_overlayfs_is_limited_since_files_are_copied() {
+    is_limited("overlayfs", "a copy of the files", |it| {
+        lacks(it, Layer::Overlay)
+    });
 }
 
 #[test]
