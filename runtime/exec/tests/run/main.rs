@@ -47,6 +47,7 @@ mod network;
 mod other_programs;
 mod overlay;
 mod sandbox;
+mod templates;
 
 use rustix::mount::FsOpenFlags;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
