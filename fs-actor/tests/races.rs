@@ -8,10 +8,13 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use bailiwick::journal::Journal;
 use bailiwick::{Code, Policy, Runtime, Worker};
+use bailiwick_fs::Durability;
 use bailiwick_test_support::cases;
 use bailiwick_test_support::stage::started;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -25,22 +28,19 @@ fn tries() -> usize {
     cases(20_000) / 40
 }
 
-/// Exchanges each pair until dropped.
-struct Swapper {
-    stop: std::sync::Arc<AtomicBool>,
+/// A thread that repeats something until it is dropped.
+struct Repeating {
+    stop: Arc<AtomicBool>,
     thread: Option<std::thread::JoinHandle<()>>,
 }
 
-impl Swapper {
-    fn new(pairs: Vec<(PathBuf, PathBuf)>) -> Self {
-        let stop = std::sync::Arc::new(AtomicBool::new(false));
-        let seen = std::sync::Arc::clone(&stop);
+impl Repeating {
+    fn new(mut act: impl FnMut() + Send + 'static) -> Self {
+        let stop = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
             while !seen.load(Ordering::Relaxed) {
-                for (one, other) in &pairs {
-                    // A tool may have moved one of them.
-                    let _ = renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE);
-                }
+                act();
             }
         });
         Self {
@@ -48,9 +48,17 @@ impl Swapper {
             thread: Some(thread),
         }
     }
+
+    /// Exchanges two names.
+    fn exchanging(one: PathBuf, other: PathBuf) -> Self {
+        Self::new(move || {
+            // A tool may have moved one of them.
+            let _ = renameat_with(CWD, &one, CWD, &other, RenameFlags::EXCHANGE);
+        })
+    }
 }
 
-impl Drop for Swapper {
+impl Drop for Repeating {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
@@ -80,9 +88,15 @@ async fn stage() -> Stage {
     }
     symlink(base.join("outside"), base.join("r/out")).unwrap();
     symlink("secrets", base.join("r/secret")).unwrap();
-    let builder = Runtime::builder().root("r", base.join("r"));
-    let policy = Policy::new().deny_glob("**/secrets/**");
-    let (runtime, worker) = started(builder.tools(bailiwick_fs::tools()), policy).await;
+    let builder = Runtime::builder()
+        .root("r", base.join("r"))
+        .journal(Journal::open(base.join("journal")).unwrap())
+        .tools(bailiwick_fs::tools())
+        .tools(bailiwick_fs::undo_tools(Durability::Visible));
+    let policy = Policy::new()
+        .deny_glob("**/secrets/**")
+        .deny_glob("**/*.key");
+    let (runtime, worker) = started(builder, policy).await;
     Stage {
         _runtime: runtime,
         worker,
@@ -109,7 +123,7 @@ async fn race(link: &str, calls: &[(&str, Value)]) {
     let stage = stage().await;
     let host = |name: &str| stage.temp.path().join(name);
     let theirs = ["outside", "r/secrets"].map(|dir| held(&host(dir)));
-    let swapper = Swapper::new(vec![(host("r/d"), host("r").join(link))]);
+    let swapper = Repeating::exchanging(host("r/d"), host("r").join(link));
     let (mut done, mut refused, mut rounds, mut late) = (0, 0, 0, None);
     while rounds < tries() || done == 0 || refused == 0 {
         rounds += 1;
@@ -178,6 +192,25 @@ fn writing() -> Vec<(&'static str, Value)> {
     ]
 }
 
+fn batches() -> Vec<(&'static str, Value)> {
+    let operations = json!([
+        {"tool": "write_file", "path": "/r/d/f", "content": "MINE", "mode": "overwrite"},
+        {"tool": "make_directory", "path": "/r/d/e/g", "create_parents": true},
+        {"tool": "copy", "from": "/r/d/f", "to": "/r/d/e/c"},
+        {"tool": "move", "from": "/r/d/e", "to": "/r/d/x"},
+        {"tool": "write_file", "path": "/r/d/x/n", "content": "mine"},
+    ]);
+    let deletions = json!([{"tool": "delete", "path": "/r/d/x", "recursive": true}]);
+    vec![
+        ("apply_batch", json!({ "operations": operations })),
+        ("undo", json!({})),
+        ("redo", json!({})),
+        ("undo", json!({})),
+        ("apply_batch", json!({ "operations": deletions })),
+        ("undo", json!({})),
+    ]
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_race_lets_a_reader_read_foreign_files() {
     race("out", &reading()).await;
@@ -188,4 +221,73 @@ async fn no_race_lets_a_reader_read_foreign_files() {
 async fn no_race_lets_a_writer_change_foreign_files() {
     race("out", &writing()).await;
     race("secret", &writing()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_race_lets_a_batch_or_an_undo_change_foreign_files() {
+    race("out", &batches()).await;
+    race("secret", &batches()).await;
+}
+
+/// Calls that take a directory as a whole.
+fn whole_directories() -> Vec<(&'static str, Value)> {
+    let delete = |path: &str| ("delete", json!({"path": path, "recursive": true}));
+    vec![
+        ("copy", json!({"from": "/r/d", "to": "/r/tree"})),
+        ("list_directory", json!({"path": "/r", "depth": 3})),
+        ("grep", json!({"pattern": "."})),
+        delete("/r/tree"),
+        delete("/r/d"),
+        ("undo", json!({})),
+        ("move", json!({"from": "/r/d", "to": "/r/x"})),
+        ("move", json!({"from": "/r/x", "to": "/r/d"})),
+    ]
+}
+
+/// The files beneath `dir` with the content `text`.
+fn holders(dir: &Path, text: &str) -> Vec<PathBuf> {
+    let files = bailiwick_test_support::temp_files::tree(dir);
+    let names = files.keys().map(|name| dir.join(name));
+    let mut names: Vec<_> = names.filter(|file| file.is_file()).collect();
+    names.retain(|file| fs::read(file).unwrap() == text.as_bytes());
+    names
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn file_with_a_denied_name_that_appears_in_a_directory_is_kept_and_not_copied() {
+    let stage = stage().await;
+    let base = stage.temp.path().to_path_buf();
+    for n in 0..40 {
+        fs::write(base.join(format!("r/d/{n}")), "mine").unwrap();
+    }
+    fs::write(base.join("a.key"), "KEY OF OTHERS").unwrap();
+    let places = ["r/d/a.key", "r/x/a.key"].map(|name| base.join(name));
+    let home = base.join("a.key");
+    let hider = Repeating::new(move || {
+        let _ = fs::rename(&home, &places[0]);
+        for place in &places {
+            let _ = fs::rename(place, &home);
+        }
+    });
+    let (mut done, mut refused) = (0, 0);
+    for _ in 0..tries() / 4 {
+        for (tool, arguments) in whole_directories() {
+            let called = stage.worker.call(tool, arguments.clone()).await;
+            let told = match called {
+                Ok(outcome) => {
+                    done += 1;
+                    format!("{} {:?}", outcome.text(), outcome.structured())
+                }
+                Err(error) => {
+                    refused += 1;
+                    format!("{error:?}")
+                }
+            };
+            assert!(!told.contains("a.key"), "{tool} {arguments}: {told}");
+            assert!(!base.join("r/tree/a.key").exists(), "{tool}");
+        }
+    }
+    drop(hider);
+    assert!(done > 0 && refused > 0, "{done} done, {refused} refused");
+    assert_eq!(holders(&base, "KEY OF OTHERS").len(), 1);
 }

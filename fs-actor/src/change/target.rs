@@ -316,14 +316,16 @@ pub(crate) fn require_beneath(
             {
                 needs_approval.push(need)
             }
-            Verdict::Ask | Verdict::Deny => {
-                let message =
-                    format!("permission denied for an entry below `{top}`; narrow the path");
-                return Err(CallError::new(Code::PermissionDenied, message).into());
-            }
+            Verdict::Ask | Verdict::Deny => return Err(denied_beneath(top).into()),
         }
     }
     permit.require_needs(needs_approval)
+}
+
+/// The error for an entry beneath `top` that the worker may not use. It does not name the entry.
+pub(super) fn denied_beneath(top: &VirtualPath) -> CallError {
+    let message = format!("permission denied for an entry below `{top}`; narrow the path");
+    CallError::new(Code::PermissionDenied, message)
 }
 
 /// The need of creating `to`, or of replacing it if `overwrite` is set.

@@ -60,12 +60,29 @@ impl Level {
 /// Inspects everything beneath `dir`, whose virtual path is `path`: directories before their contents, names sorted.
 ///
 /// # Errors
-/// `TOO_LARGE` for a tree with too many entries or levels; `PERMISSION_DENIED` for a name that is not a valid path.
+/// `TOO_LARGE` for a tree with too many entries or levels; `PERMISSION_DENIED` for a name that is not a valid path, and in
+/// place of system errors that would name an entry which may not be shown.
 pub(crate) fn scan(
     dir: OpenDir,
     path: &VirtualPath,
     temporaries: TemporaryFiles,
     view: &dyn ReadView,
+) -> Result<Inspected, CallError> {
+    let mut at = path.clone();
+    scan_until(dir, path, temporaries, view, &mut at).map_err(|error| match error.code() {
+        Code::Cancelled | Code::Deadline => error,
+        _ if at == *path || view.shows(&at) => error,
+        _ => super::target::denied_beneath(path),
+    })
+}
+
+/// Sets `at` to each entry before it is inspected.
+fn scan_until(
+    dir: OpenDir,
+    path: &VirtualPath,
+    temporaries: TemporaryFiles,
+    view: &dyn ReadView,
+    at: &mut VirtualPath,
 ) -> Result<Inspected, CallError> {
     let (mut items, mut bytes, mut left_out, mut content_only) = (Vec::new(), 0_u64, 0, true);
     let mut digest = Sha256::new();
@@ -85,6 +102,7 @@ pub(crate) fn scan(
         }
         let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
         let dir = current_dir(&mut stack, &level.path)?;
+        at.clone_from(&path);
         let meta = stat(dir.as_fd(), &name).at(&path)?;
         let (kind, hash) = match meta.kind {
             Kind::Directory => (b'd', ContentHash::of(b"")),

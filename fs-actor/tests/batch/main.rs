@@ -7,6 +7,7 @@
 
 mod law;
 mod planned;
+mod raced;
 mod refused;
 
 use std::fs;
