@@ -1,10 +1,14 @@
-//! The cost of running `/bin/true` with `run_command`, compared with starting it without a sandbox.
+//! The cost of running `/bin/true` with `run_command`, compared with starting it without a sandbox, with bubblewrap and with
+//! `srt`, the sandbox runtime of Anthropic.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
+use std::ffi::OsStr;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{Policy, Runtime, ToolSet, WorkerSpec};
+use bailiwick::{Policy, Runtime, WorkerSpec};
 use bailiwick_benches::{Benchmark, Target, current_thread, run_task};
 use bailiwick_exec::{CommandOutput, Commands};
 use serde_json::json;
@@ -38,6 +42,12 @@ const BUBBLEWRAP: &[&str] = &[
     "/tmp",
 ];
 
+/// No network, and no changes outside the current directory.
+const SRT: &str = r#"{
+    "network": { "allowedDomains": [], "deniedDomains": [] },
+    "filesystem": { "denyRead": [], "allowWrite": ["."], "denyWrite": [] }
+}"#;
+
 fn main() {
     // The sandbox starts this program again.
     bailiwick_exec::init();
@@ -45,7 +55,7 @@ fn main() {
     let tokio = current_thread().unwrap();
     let (runtime, worker) = tokio.block_on(async {
         let builder = Runtime::builder().root("r", root.path());
-        let tools = ToolSet::new().actor(Commands::new());
+        let tools = Commands::new().tools();
         let builder = builder.allow("execute:command").tools(tools);
         let (runtime, _) = builder.build().await.unwrap();
         let policy = Policy::new();
@@ -53,42 +63,66 @@ fn main() {
         let worker = runtime.spawn(spec).await.unwrap();
         (runtime, worker)
     });
+    let run = |mode: &'static str| {
+        let (worker, tokio) = (worker.clone(), &tokio);
+        move |n: u32| {
+            let worker = worker.clone();
+            run_task(tokio, async move {
+                for _ in 0..n {
+                    let arguments = json!({ "argv": ["true"], "cwd": "/r", "mode": mode });
+                    let outcome = worker.call("run_command", arguments).await.unwrap();
+                    let output = outcome.output::<CommandOutput>().unwrap();
+                    assert_eq!(output.exit_code, Some(0));
+                }
+            });
+        }
+    };
     let mut benchmark = Benchmark::new("run /bin/true", Duration::from_secs(10))
         .case("spawn without a sandbox", Target::None, BATCH, |n| {
             for _ in 0..n {
                 start(&mut Command::new(PROGRAM));
             }
         })
-        .case("run_command", Target::None, BATCH, |n| {
-            let worker = worker.clone();
-            run_task(&tokio, async move {
-                for _ in 0..n {
-                    let arguments = json!({ "argv": ["true"], "cwd": "/r" });
-                    let outcome = worker.call("run_command", arguments).await.unwrap();
-                    let output = outcome.output::<CommandOutput>().unwrap();
-                    assert_eq!(output.exit_code, Some(0));
-                }
-            });
-        });
-    if Command::new("bwrap")
-        .arg("--version")
-        .stdout(Stdio::null())
-        .status()
-        .is_ok()
-    {
-        let dir = root.path().to_str().unwrap();
-        benchmark = benchmark.case("bubblewrap", Target::None, BATCH, move |n| {
+        .case("start of a helper alone", Target::None, BATCH, |n| {
+            for _ in 0..n {
+                // It ends at once, since this is not a role of a helper.
+                let mut helper = Command::new("/proc/self/exe");
+                let ended = helper.arg0("bailiwick-exec").arg("none").output();
+                assert_eq!(ended.unwrap().status.code(), Some(2));
+            }
+        })
+        .case("run_command, live", Target::Times(2.0), BATCH, run("live"))
+        .case("run_command, overlay", Target::None, BATCH, run("overlay"));
+    let dir = root.path();
+    if is_installed("bwrap") {
+        benchmark = benchmark.case("bubblewrap", Target::None, BATCH, |n| {
             for _ in 0..n {
                 let mut command = Command::new("bwrap");
-                command
-                    .args(BUBBLEWRAP)
-                    .args(["--bind", dir, "/r", PROGRAM]);
-                start(&mut command);
+                command.args(BUBBLEWRAP).arg("--bind").arg(dir);
+                start(command.args(["/r", PROGRAM]));
+            }
+        });
+    }
+    let srt = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../peers/node_modules/.bin/srt");
+    if is_installed(&srt) {
+        let settings = dir.join("srt.json");
+        std::fs::write(&settings, SRT).unwrap();
+        benchmark = benchmark.case("srt", Target::None, 1, move |n| {
+            for _ in 0..n {
+                let mut command = Command::new(&srt);
+                command.current_dir(dir).arg("--settings").arg(&settings);
+                start(command.arg(PROGRAM));
             }
         });
     }
     benchmark.run();
     tokio.block_on(runtime.shutdown());
+}
+
+fn is_installed(program: impl AsRef<OsStr>) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdout(Stdio::null());
+    command.status().is_ok()
 }
 
 /// Runs a program that must succeed, and captures its output.

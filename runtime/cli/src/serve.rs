@@ -343,8 +343,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
         Some(servers) => about_with_servers(servers, has_files),
     };
     if has_files && options.commands.is_some() {
-        about.instructions +=
-            " `run_command` runs programs on these files in a sandbox without a network.";
+        about.instructions += " `run_command` runs programs on these files in a sandbox.";
     }
     let opener = RuntimeOpener {
         options: Arc::clone(&options),

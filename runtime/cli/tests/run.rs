@@ -41,6 +41,23 @@ fn stderr(output: &Output) -> &str {
 }
 
 #[test]
+fn command_has_a_proxy_only_if_a_host_is_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let script = "echo $HTTPS_PROXY";
+    let allow = ["--allow", "execute:network:crates.io"];
+    for (flags, has_proxy) in [
+        ([&["--network"], allow.as_slice()].concat(), true),
+        (allow.to_vec(), false),
+        (vec!["--network"], false),
+    ] {
+        let output = shell(dir.path(), &flags, script);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        let starts = stdout(&output).starts_with("http://127.0.0.1:");
+        assert_eq!(starts, has_proxy, "{flags:?}: {output:?}");
+    }
+}
+
+#[test]
 fn streams_and_exit_status_are_those_of_the_command() {
     let dir = tempfile::tempdir().unwrap();
     let mut child = program(

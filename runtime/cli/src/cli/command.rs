@@ -169,8 +169,9 @@ pub(crate) struct ServeFlags {
     #[arg(long, value_name = "FILE")]
     pub(super) servers: Option<PathBuf>,
     /// Also offer the tool `run_command`, which runs commands in a sandbox that sees the files a client may read, can change
-    /// those it may change without a question, and has no network. Commands need approval unless --allow covers
-    /// them, such as execute:command:make. The program exits if this machine cannot confine commands
+    /// those it may change without a question, and reaches no network unless --network is set and hosts are allowed, such as
+    /// execute:network:crates.io. Commands need approval unless --allow covers them, such as execute:command:make. The
+    /// program exits if this machine cannot confine commands
     #[arg(long)]
     pub(crate) exec: bool,
     #[command(flatten)]

@@ -13,8 +13,8 @@ use super::variables::Variables;
 const ABOUT: &str = "Runs one command in the sandbox of `run_command`, the tool of `serve --exec`.
 
 The command can read what the configuration allows, change what it allows to be changed without a question, and nothing \
-else of this machine except the programs and libraries of the system. It has no network and none of the variables of the \
-environment, except TERM. Without --root, it can use the current directory. Protected files, such as those in `.git`, can be \
+else of this machine except the programs and libraries of the system. It has none of the variables of the environment, \
+except TERM, and no network unless --network and --allow execute:network:HOST name hosts. Without --root, it can use the current directory. Protected files, such as those in `.git`, can be \
 read only; with --overlay, changes of them are shown with the others. `read_only` denies all commands; to deny changes only, use --deny-scopes write:file. The configuration is read as by `serve`, from --config, variables and flags. The command needs no \
 `execute` scope, but a scope or key that denies it counts.
 It has the standard streams of this program, but no controlling terminal. If this program is interrupted or killed, \
@@ -29,6 +29,8 @@ Examples:
   bailiwick run --deny .env --deny-scopes write:file -- ./lint
                                                          without .env files, and without changes
   bailiwick run --overlay -- npm install                 see what it would change, then apply it or not
+  bailiwick run --network --allow execute:network:crates.io -- cargo fetch
+                                                         with connections to one host, through a proxy
   bailiwick run --toolchain \"$(rustc --print sysroot)\" -- cargo test --offline
                                                          with a toolchain outside the system's directories";
 

@@ -305,7 +305,8 @@ fn complete(copy: &OwnedFd, stat: &Stat) -> Result<(), Errno> {
 
 /// Copies the extended attributes and access lists that programs set, as far as files in memory can have them.
 fn copy_attributes(from: &OwnedFd, to: &OwnedFd) {
-    let mut names = vec![0; MAX_ATTRIBUTE_BYTES];
+    let mut none: [u8; 0] = [];
+    let mut names = vec![0; flistxattr(from, &mut none).unwrap_or(0)];
     let length = flistxattr(from, &mut names).unwrap_or(0);
     for name in names
         .get(..length)

@@ -4,6 +4,7 @@ use std::io::{self, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -125,6 +126,10 @@ pub(super) fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<Comman
     let Some((name, arguments)) = spec.argv.split_first() else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "argv is empty"));
     };
+    check_directory(&spec.cwd).map_err(|error| {
+        let cwd = spec.cwd.display();
+        io::Error::new(error.kind(), format!("its directory `{cwd}`: {error}"))
+    })?;
     if let Some(expected) = spec.program {
         check_program(name, expected)?;
     }
@@ -140,6 +145,13 @@ pub(super) fn program(spec: &SandboxSpec, handles: Handles) -> io::Result<Comman
         .stdout(handles.stdout)
         .stderr(handles.stderr);
     Ok(program)
+}
+
+/// Checks that the program can be started in this directory.
+fn check_directory(path: &Path) -> io::Result<()> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty())?;
+    Ok(())
 }
 
 /// Checks that the program is the file that the host has hashed.

@@ -551,6 +551,28 @@ async fn command_ends_before_the_time_limit_of_its_call_with_its_output() {
     assert_eq!(output.stdout, "out\n");
 }
 
+#[tokio::test]
+async fn missing_directory_of_a_command_is_named() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("file"), "").unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let at = async |cwd: &str| run(&worker, json!({ "argv": ["pwd"], "cwd": cwd })).await;
+    assert_eq!(at("/repo").await.unwrap().stdout, "/repo\n");
+    for (cwd, why) in [
+        ("/repo/none", "No such file"),
+        ("/repo/file", "Not a directory"),
+    ] {
+        let error = at(cwd).await.unwrap_err();
+        assert_eq!(error.code(), Code::Io);
+        let text = error.message();
+        assert!(
+            text.contains(&format!("`{cwd}`")) && text.contains(why),
+            "{text}"
+        );
+    }
+}
+
 /// Creates a FIFO.
 pub(crate) fn fifo(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
