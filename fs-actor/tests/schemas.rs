@@ -8,8 +8,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
-use bailiwick::{Policy, Runtime, Worker};
+use bailiwick::{Code, Policy, Runtime, Worker};
+use bailiwick_test_support::json::with_further_member;
 use bailiwick_test_support::stage::started;
+use bailiwick_test_support::temp_files::tree;
 use serde_json::{Value, json};
 
 async fn worker(root: &std::path::Path) -> (Runtime, Worker) {
@@ -180,6 +182,25 @@ async fn results_and_previews_match_the_output_schema() {
     }
     let all: BTreeSet<_> = schemas.keys().map(String::as_str).collect();
     assert_eq!(called, all);
+}
+
+#[tokio::test]
+async fn unknown_argument_at_any_depth_is_rejected_and_changes_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir_all(temp.path().join("d/e")).unwrap();
+    fs::write(temp.path().join("f"), "one\ntwo\n").unwrap();
+    let (_runtime, worker) = worker(temp.path()).await;
+    let before = tree(temp.path());
+    let mut nested = 0;
+    for (name, arguments) in calls() {
+        for arguments in with_further_member(&arguments, "unknown") {
+            nested += usize::from(arguments.get("unknown").is_none());
+            let error = worker.call(name, arguments.clone()).await.unwrap_err();
+            assert_eq!(error.code(), Code::InvalidArguments, "{name} {arguments}");
+        }
+    }
+    assert_eq!(nested, 7);
+    assert_eq!(tree(temp.path()), before);
 }
 
 /// Some clients make a model fill in every argument.

@@ -24,11 +24,26 @@ enum Done {
 }
 
 /// Calls `round` for at least `BAILIWICK_CASES` rounds, of at most 1,000, and until it has returned both.
-async fn until_both(default: u64, mut round: impl AsyncFnMut(&mut Numbers) -> Done) {
+///
+/// It gets a delay after the start of the call: at most a little more than a call takes that nothing interrupts.
+async fn until_both(
+    default: u64,
+    undo: bool,
+    mut round: impl AsyncFnMut(bool, Duration, &mut Numbers) -> Done,
+) {
+    let whole = {
+        let world = world().await;
+        let call = start(&world, undo).await;
+        let begun = Instant::now();
+        call.await.unwrap().unwrap();
+        begun.elapsed()
+    };
     let (begun, mut seen) = (Instant::now(), Vec::new());
     let rounds = cases(default).min(1_000);
     for case in 0.. {
-        let done = round(&mut Numbers(case)).await;
+        let mut numbers = Numbers(case);
+        let delay = whole.mul_f64(numbers.below(1_500) as f64 / 1_000.0);
+        let done = round(undo, delay, &mut numbers).await;
         if !seen.contains(&done) {
             seen.push(done);
         }
@@ -37,13 +52,15 @@ async fn until_both(default: u64, mut round: impl AsyncFnMut(&mut Numbers) -> Do
         }
         assert!(
             case < rounds || begun.elapsed() < LIMIT,
-            "after {case} rounds only {seen:?}"
+            "after {case} rounds of at most {whole:?} only {seen:?}"
         );
     }
 }
 
-fn spin(count: usize) {
-    for _ in 0..count {
+/// Waits without giving up the thread, which is more exact than a timer.
+fn spin(delay: Duration) {
+    let begun = Instant::now();
+    while begun.elapsed() < delay {
         std::hint::spin_loop();
     }
 }
@@ -79,12 +96,12 @@ async fn start(world: &World, undo: bool) -> tokio::task::JoinHandle<Result<Outc
     tokio::spawn(async move { worker.call(tool, arguments).await })
 }
 
-async fn revoked(undo: bool, numbers: &mut Numbers) -> Done {
+async fn revoked(undo: bool, delay: Duration, _: &mut Numbers) -> Done {
     let world = world().await;
     let first = world.tree();
     let call = start(&world, undo).await;
     let before = if undo { None } else { Some(first.clone()) };
-    spin(numbers.below(60_000));
+    spin(delay);
     world.worker.revoke().await;
     // A revoked worker changes nothing any more.
     let now = world.tree();
@@ -113,12 +130,12 @@ async fn revoked(undo: bool, numbers: &mut Numbers) -> Done {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batch_of_a_worker_that_is_revoked_is_made_as_a_whole_or_not_at_all() {
-    until_both(20, async |numbers| revoked(false, numbers).await).await;
+    until_both(20, false, revoked).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undo_of_a_worker_that_is_revoked_is_made_as_a_whole_or_not_at_all() {
-    until_both(20, async |numbers| revoked(true, numbers).await).await;
+    until_both(20, true, revoked).await;
 }
 
 /// Replaces a file as editors do.
@@ -127,7 +144,7 @@ fn replace(file: &Path, temporary: &Path, content: &str) {
     fs::rename(temporary, file).unwrap();
 }
 
-async fn written_by_others(undo: bool, numbers: &mut Numbers) -> Done {
+async fn written_by_others(undo: bool, delay: Duration, numbers: &mut Numbers) -> Done {
     let world = world().await;
     let call = start(&world, undo).await;
     let theirs = numbers.below(FILES);
@@ -136,7 +153,7 @@ async fn written_by_others(undo: bool, numbers: &mut Numbers) -> Done {
     } else {
         ("mine\n", "MINE\n")
     };
-    spin(numbers.below(60_000));
+    spin(delay);
     let file = world.at(&format!("r/f{theirs}"));
     replace(&file, &world.at("theirs"), &format!("{old}theirs\n"));
     let result = call.await.unwrap();
@@ -161,10 +178,10 @@ async fn written_by_others(undo: bool, numbers: &mut Numbers) -> Done {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn batch_keeps_what_another_program_writes_meanwhile() {
-    until_both(40, async |numbers| written_by_others(false, numbers).await).await;
+    until_both(40, false, written_by_others).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn undo_keeps_what_another_program_writes_meanwhile() {
-    until_both(40, async |numbers| written_by_others(true, numbers).await).await;
+    until_both(40, true, written_by_others).await;
 }

@@ -27,6 +27,7 @@ pub mod firefox;
 #[cfg(feature = "runtime")]
 pub mod http;
 pub mod invalid_server;
+pub mod json;
 pub mod npm;
 pub mod numbers;
 pub mod playwright;

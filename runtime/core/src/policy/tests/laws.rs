@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use bailiwick_test_support::json::with_further_member;
 use proptest::prelude::*;
 use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
@@ -373,6 +374,14 @@ proptest! {
         value.as_object_mut().unwrap().insert(key.clone(), junk.into());
         let error = Policy::parse(&value).unwrap_err();
         prop_assert_eq!(error.field(), format!("/{key}"));
+    }
+
+    #[test]
+    fn unknown_keys_are_rejected_at_any_depth(policy in policy_with(true)) {
+        let value = serde_json::to_value(&policy).unwrap();
+        for value in with_further_member(&value, "unknown key") {
+            prop_assert!(Policy::parse(&value).is_err(), "{value}");
+        }
     }
 
     #[test]
