@@ -8,9 +8,8 @@ use crate::activity::{AgentView, OutcomeView};
 use bailiwick::VirtualPath;
 use bailiwick::effect::{Change, ResourceChange};
 use bailiwick::permission::{
-    AffectedFile, Danger, DangerKind, GrantAuthority, GrantHolder, GrantId, GrantView,
-    OfferedChoice, PermissionBlock, Question, Request, Run, ServerCard, Silenced, SilencedId,
-    Template,
+    AffectedFile, Danger, GrantAuthority, GrantHolder, GrantId, GrantView, OfferedChoice,
+    PermissionBlock, Question, Request, Run, ServerCard, Silenced, SilencedId, Template,
 };
 use bailiwick::scope::{Coverage, Scope};
 
@@ -285,11 +284,6 @@ pub(super) fn question_view(
     // The block omits what the page shows separately.
     block.content.clone_from(&request.intent);
     block.extra.choices.clear();
-    let mut dangers = request.dangers.clone();
-    if let (Trust::Unknown, Some(server)) = (&trust, server) {
-        let text = format!("Nobody can check what this tool of {server} does with the data");
-        dangers.push(Danger::new(DangerKind::UnknownServer, text));
-    }
     QuestionView {
         block,
         bailiwick: QuestionDetails {
@@ -305,7 +299,7 @@ pub(super) fn question_view(
             sensitive: request.sensitive,
             protected: request.protected.clone(),
             protected_because: request.protected_because.clone(),
-            dangers,
+            dangers: request.dangers.clone(),
             undo: request.undo_notice("in Activity"),
             files: request.files.first.clone(),
             files_total: request.files.total,
@@ -435,24 +429,22 @@ mod tests {
     }
 
     #[test]
-    fn unknown_server_is_a_danger_and_a_known_one_is_not() {
-        let mut request = fixtures::request(1, 1, &["write:mcp:hub:push"]);
+    fn tool_of_a_server_is_a_danger_whether_the_host_knows_it_or_not() {
+        let mut request = fixtures::changing(fixtures::request(1, 1, &["write:mcp:hub:push"]));
         request.server = Some("hub".into());
-        let question = fixtures::question(request);
+        let question = fixtures::question(fixtures::shown(request));
         let card = ServerCard {
             name: "hub".to_owned(),
             ..ServerCard::default()
         };
-        for (known, expected) in [
-            (
-                &[][..],
-                json!([{ "kind": "unknown_server", "text": "Nobody can check what this tool of hub does with the data" }]),
-            ),
-            (&[card], json!([])),
-        ] {
+        for known in [&[][..], &[card]] {
             let view = question_view(&question, &ServerCard::default(), known);
             let view = serde_json::to_value(view).unwrap();
-            assert_eq!(view["bailiwick"]["dangers"], expected);
+            let text = "What hub does with this cannot be checked, nor undone here";
+            assert_eq!(
+                view["bailiwick"]["dangers"],
+                json!([{ "kind": "third_party", "level": "severe", "text": text }])
+            );
         }
     }
 

@@ -229,6 +229,9 @@ pub struct ResourceChange {
     /// Facts for experts; pages show them on demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+    /// Whether it ends with the call: nothing changes for good, and nothing is sent to other machines.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub confined: bool,
 }
 
 impl ResourceChange {
@@ -241,6 +244,7 @@ impl ResourceChange {
             before: None,
             after: None,
             detail: None,
+            confined: false,
         }
     }
 
@@ -255,6 +259,13 @@ impl ResourceChange {
     #[must_use]
     pub fn after(mut self, text: impl Into<String>) -> Self {
         self.after = Some(text.into());
+        self
+    }
+
+    /// Says that it ends with the call: nothing changes for good, and nothing is sent to other machines.
+    #[must_use]
+    pub fn confined(mut self) -> Self {
+        self.confined = true;
         self
     }
 

@@ -48,7 +48,7 @@ pub(crate) use broker_state::CallRef;
 #[doc(hidden)]
 pub use choices::choices;
 pub use choices::{Breadth, Choice, OfferedChoice};
-pub use danger::{Danger, DangerKind};
+pub use danger::{Danger, DangerKind, DangerLevel};
 pub use decided::{DecidedBy, RevokeCause};
 pub use description::{AffectedFile, AffectedFiles, FileOperation};
 pub use grants::GrantView;
@@ -95,7 +95,7 @@ pub struct Request {
     /// One sentence with the verb, object and count of what the call does, such as `Delete the folder old/ and the 12 files
     /// in it (34 kB)`; the intent if the changes are not known. Escape it before it is shown.
     pub sentence: String,
-    /// Reasons to look closely, in the order of [`DangerKind`].
+    /// Reasons to look closely, the worst first.
     pub dangers: Vec<Danger>,
     /// The files that the call affects.
     pub files: AffectedFiles,

@@ -485,6 +485,21 @@ impl<'c> Rights<'c> {
         let need = Scope::file(verb, path.clone());
         self.authority.judge(&need, self.granted)
     }
+
+    /// Returns the folders and files in which no operation of `verb` needs a question, as people read them: paths, or for
+    /// example ``files that match `*.rs` in /repo``. Rules about folders and names in them may deny some of it. Grants are
+    /// not considered.
+    #[must_use]
+    pub fn allowed_files(&self, verb: Verb) -> Vec<String> {
+        self.authority.allowed_files(verb)
+    }
+
+    /// Returns the hosts to which a connection needs no question, such as `crates.io` or `crates.io:443`; `None` for every
+    /// host, except those that are denied. Grants are not considered.
+    #[must_use]
+    pub fn allowed_hosts(&self) -> Option<Vec<String>> {
+        self.authority.allowed_hosts()
+    }
 }
 
 /// What a call of an [`ActTool`] may change, as far as it is known in advance.

@@ -247,6 +247,12 @@ impl Commands {
         layers.any(|layer| matches!(layer, (Layer::Overlay, LayerState::Missing(_))))
     }
 
+    /// Whether every command that starts has all layers of the sandbox, as far as is known.
+    fn is_sandboxed(&self) -> bool {
+        let enforced = |tested: &SelfTest| tested.require(&[]).is_ok();
+        self.optional.is_empty() || self.tested.as_ref().is_some_and(enforced)
+    }
+
     /// Allows connections to this address although it is not public, if the policy allows the host that is there: for
     /// example a package registry in a private network.
     #[must_use]

@@ -12,8 +12,8 @@ const dangerous = (n: number): object =>
   question(n, {
     sentence: `Delete the folder old${n} and the 12 files in it (34 kB)`,
     dangers: [
-      { kind: "delete", text: `Deletes the folder old${n} and 12 files` },
-      { kind: "secret", text: "old/.env looks like a secret" },
+      { kind: "delete", level: "severe", text: `Deletes the folder old${n} and 12 files` },
+      { kind: "secret", level: "severe", text: "old/.env looks like a secret" },
     ],
     files: [{ path: `/a/b/old${n}`, op: "delete", bytes: null }],
     files_total: 13,
@@ -666,7 +666,7 @@ test("hostile lines, names and sentences are rendered as plain text", async ({ p
   const policy: string[] = [];
   page.on("console", (message) => policy.push(message.text()));
   const hunks = [{ old_start: 1, new_start: 1, lines: [{ op: "+", text: bad + "x".repeat(10_000) }] }];
-  const hostile = { sentence: bad, agent: [bad], needs: [bad], dangers: [{ kind: bad, text: bad }], files: [{ path: `/${bad}`, op: bad, bytes: 1 }] };
+  const hostile = { sentence: bad, agent: [bad], needs: [bad], dangers: [{ kind: bad, level: "severe", text: bad }], files: [{ path: `/${bad}`, op: bad, bytes: 1 }] };
   host.state.questions = [question(1, hostile), question(2, { ...hostile, preview: null })];
   host.answers.set(`review/${run}-1`, changes({ path: bad, hunks }));
   host.state.agents = [agent(9, { agent: bad, paused: true })];
@@ -806,7 +806,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       host.state.questions = [
         question(1, { agent: ["main", "a-very-long-name-of-an-agent-".repeat(6)], needs: [`write:file:${long}`], files: [{ path: long, op: "modify", bytes: 12 }] }),
         question(2),
-        question(3, { dangers: [{ kind: "delete", text: `Deletes ${long}` }, { kind: "outside", text: `${long} is outside your project` }], files: [{ path: long, op: "delete", bytes: 12 }], files_total: 30, preview: null }),
+        question(3, { dangers: [{ kind: "delete", level: "severe", text: `Deletes ${long}` }, { kind: "outside", level: "caution", text: `${long} is outside your project` }], files: [{ path: long, op: "delete", bytes: 12 }], files_total: 30, preview: null }),
       ];
       host.state.agents = [agent(3), agent(4, { paused: true })];
       host.state.outcomes = [outcome(8), outcome(9, { status: "expired", sentence: long, result: null, call: null })];

@@ -86,10 +86,10 @@ test("the first view has two answers and no scope syntax", async ({ page, site }
 
 test("dangers are named and marked", async ({ page, site }) => {
   const dangers = [
-    { kind: "delete", text: "Deletes the folder old and 12 files" },
-    { kind: "protected", text: ".mcp.json is sensitive: it starts programs" },
-    { kind: "hidden_characters", text: "The name a\u202eb has U+202E" },
-    { kind: "outside", text: "/etc/x is outside your project" },
+    { kind: "delete", level: "severe", text: "Deletes the folder old and 12 files" },
+    { kind: "protected", level: "severe", text: ".mcp.json is sensitive: it starts programs" },
+    { kind: "hidden_characters", level: "severe", text: "The name a\u202eb has U+202E" },
+    { kind: "outside", level: "caution", text: "/etc/x is outside your project" },
   ];
   await asked(page, site, question(1, { dangers }));
   const marks = page.getByRole("list", { name: "Dangers" }).getByRole("listitem");
@@ -97,9 +97,11 @@ test("dangers are named and marked", async ({ page, site }) => {
   await expect(marks.last()).toHaveClass("danger amber");
   await expect(marks.first()).toHaveClass("danger");
   await expect(yes(page)).toHaveClass(/red/);
+  await set(page, { block: question(3, { dangers: dangers.slice(3) }) });
+  await expect(yes(page)).toHaveClass(/amber/);
   await set(page, { block: question(2) });
   await expect(marks).toHaveCount(0);
-  await expect(yes(page)).not.toHaveClass(/red/);
+  await expect(yes(page)).not.toHaveClass(/red|amber/);
 });
 
 test("without a preview, the first files are listed", async ({ page, site }) => {
@@ -479,7 +481,7 @@ test("hostile texts are rendered as plain text", async ({ page, site }) => {
         const block = structuredClone(base) as Record<string, Record<string, unknown>>;
         Object.assign(block["tool_call"] ?? {}, { id: `h${n}`, name: text, params: JSON.stringify({ [text]: text }), server_name: text, server_icons: text, server_description: text });
         const choice = { breadth: "asked", covers: text, grants: [text], outside: false, confirm: false, may_last: true };
-        const own = { agent: [text], sentence: text, needs: [text], dangers: [{ kind: text, text }], files: [{ path: text, op: text, bytes: 1 }], choices: [choice], preview: null };
+        const own = { agent: [text], sentence: text, needs: [text], dangers: [{ kind: text, level: "severe", text }], files: [{ path: text, op: text, bytes: 1 }], choices: [choice], preview: null };
         Object.assign(block["bailiwick"] ?? {}, own);
         prompt.block = block;
         const strange = [...prompt.querySelectorAll("script, img, iframe, a, [onerror], [href], [src]")];
@@ -499,7 +501,7 @@ for (const colorScheme of ["light", "dark"] as const) {
   for (const forcedColors of ["none", "active"] as const) {
     test(`passes accessibility checks: ${colorScheme}, forced colors ${forcedColors}`, async ({ page, site }) => {
       await page.emulateMedia({ colorScheme, forcedColors });
-      await asked(page, site, question(1, { trust: "unknown", dangers: [{ kind: "delete", text: "Deletes a" }, { kind: "network", text: "Uses the network" }] }));
+      await asked(page, site, question(1, { trust: "unknown", dangers: [{ kind: "delete", level: "severe", text: "Deletes a" }, { kind: "outside", level: "caution", text: "Outside" }] }));
       await page.getByText("Details", { exact: true }).click();
       await options(page);
       await page.getByLabel("until I revoke it", { exact: true }).check();

@@ -15,6 +15,8 @@ use crate::policy::fold;
 use crate::scope::{Coverage, Detail, Operation, Reach, Scope, Verb};
 use crate::text::{counted, escape, is_deceptive};
 
+use DangerLevel::{Caution, Severe};
+
 /// Maximum number of names or characters in one text.
 const MOST_NAMED: usize = 3;
 
@@ -29,10 +31,10 @@ pub enum DangerKind {
     Recursive,
     /// All or most of an existing file's content is replaced.
     Overwrite,
-    /// A tool that writes whole files removes or replaces some lines of one, and keeps at least half of it.
-    Rewrite,
     /// A move or copy replaces an existing file.
     MoveOver,
+    /// Text of a file is removed or replaced, and that cannot be undone.
+    Irreversible,
     /// Something is executed.
     Execute,
     /// A file looks like a secret, such as a key.
@@ -45,9 +47,39 @@ pub enum DangerKind {
     Outside,
     /// The network is used.
     Network,
-    /// The tool is provided by a server that the host does not know. Only hosts know that, so the runtime never
-    /// reports it.
-    UnknownServer,
+    /// The tool is provided by a third-party server, so nobody can check what it does.
+    ThirdParty,
+}
+
+/// How bad the consequences of a call may be, as far as it is known. A call without a [`Danger`] is harmless: it reads
+/// in the roots, or its changes lose nothing, or they can be undone.
+///
+/// | the call | level |
+/// |---|---|
+/// | deletes something | [`Severe`](Self::Severe) |
+/// | replaces the whole content of a file, or may do so without a preview | [`Severe`](Self::Severe) |
+/// | replaces more than half of a file by a tool that writes whole files | [`Caution`](Self::Caution) |
+/// | moves or copies over a file | [`Severe`](Self::Severe) |
+/// | removes or replaces lines of a file, and that cannot be undone | [`Caution`](Self::Caution) |
+/// | uses a file that looks like a secret | [`Severe`](Self::Severe) |
+/// | changes a file with a protected name | [`Severe`](Self::Severe) |
+/// | has hidden characters in names or in new content | [`Severe`](Self::Severe) |
+/// | uses the network | [`Severe`](Self::Severe) |
+/// | runs something | [`Severe`](Self::Severe) |
+/// | runs something that can change nothing for good and send nothing to other machines | [`Caution`](Self::Caution) |
+/// | uses a tool of a third-party server | [`Severe`](Self::Severe) |
+/// | uses such a tool that only reads, as it says | [`Caution`](Self::Caution) |
+/// | uses a file outside the roots | [`Caution`](Self::Caution) |
+///
+/// Pages show severe dangers in red and the others in amber.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DangerLevel {
+    /// Unusual, but little can be lost.
+    Caution,
+    /// Something may be lost or revealed for good, or nobody can check it.
+    Severe,
 }
 
 /// A reason to look closely at a call before it is allowed.
@@ -56,6 +88,8 @@ pub enum DangerKind {
 pub struct Danger {
     /// Its kind.
     pub kind: DangerKind,
+    /// How bad it is.
+    pub level: DangerLevel,
     /// A sentence for people, without a period. It quotes names of files, so escape it before it is shown.
     pub text: String,
     /// Facts for experts, such as the names of the hidden characters.
@@ -63,12 +97,25 @@ pub struct Danger {
     pub detail: Option<String>,
 }
 
+impl DangerLevel {
+    /// The word before the text of a danger where there are no colours.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Severe => "Careful",
+            Self::Caution => "Note",
+        }
+    }
+}
+
 impl Danger {
     /// Creates a danger.
     #[must_use]
-    pub fn new(kind: DangerKind, text: impl Into<String>) -> Self {
+    pub fn new(kind: DangerKind, level: DangerLevel, text: impl Into<String>) -> Self {
         Self {
             kind,
+            level,
             text: text.into(),
             detail: None,
         }
@@ -82,17 +129,17 @@ impl Request {
         escape(&self.sentence).into_owned() + &self.warning()
     }
 
-    /// The dangers as an escaped sentence with a period before it; empty if there are none.
+    /// The dangers as escaped sentences with a period before each, the severe ones first; empty if there are none.
     pub(super) fn warning(&self) -> String {
-        let texts: Vec<&str> = self
-            .dangers
-            .iter()
-            .map(|danger| danger.text.as_str())
-            .collect();
-        if texts.is_empty() {
-            return String::new();
-        }
-        format!(". Careful: {}", escape(&texts.join("; ")))
+        let warning = |level: DangerLevel| {
+            let dangers = self.dangers.iter().filter(|danger| danger.level == level);
+            let texts: Vec<&str> = dangers.map(|danger| danger.text.as_str()).collect();
+            if texts.is_empty() {
+                return String::new();
+            }
+            format!(". {}: {}", level.word(), escape(&texts.join("; ")))
+        };
+        warning(DangerLevel::Severe) + &warning(DangerLevel::Caution)
     }
 }
 
@@ -105,17 +152,18 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
     let may = |kind, is_of_kind: fn(&Scope) -> bool| {
         let needs = request.needs.iter().filter(|need| is_of_kind(need));
         let texts: Vec<String> = needs.map(|need| Coverage::of(need).sentence()).collect();
-        (!texts.is_empty()).then(|| Danger::new(kind, format!("May {}", listed(texts))))
+        (!texts.is_empty()).then(|| Danger::new(kind, Severe, format!("May {}", listed(texts))))
     };
     let programs: Vec<String> = request.needs.iter().filter_map(program).collect();
     if !programs.is_empty() {
-        let text = format!("Runs a program: {}", listed(programs));
-        dangers.push(Danger::new(DangerKind::Execute, text));
+        dangers.push(running(&listed(programs), request));
     }
-    dangers.extend(may(DangerKind::Execute, |need| {
-        let resource = need.resource();
-        need.verb() == Verb::Execute && !resource.is_command() && !resource.is_network()
-    }));
+    if request.server.is_none() {
+        dangers.extend(may(DangerKind::Execute, |need| {
+            let resource = need.resource();
+            need.verb() == Verb::Execute && !resource.is_command() && !resource.is_network()
+        }));
+    }
     dangers.extend(may(DangerKind::Network, |need| {
         need.resource().is_network()
     }));
@@ -131,13 +179,15 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
             "look like secrets"
         };
         let names = listed(secrets.iter().map(|path| named(path, request)));
-        dangers.push(Danger::new(DangerKind::Secret, format!("{names} {look}")));
+        let text = format!("{names} {look}");
+        dangers.push(Danger::new(DangerKind::Secret, Severe, text));
     }
     for (need, reason) in protected {
         let object = need.path().map(|path| name(path, &request.roots));
         let object = object.unwrap_or_else(|| Coverage::of(need).sentence());
         dangers.push(Danger::new(
             DangerKind::Protected,
+            Severe,
             format!("{object} is sensitive: {reason}"),
         ));
     }
@@ -153,10 +203,41 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
             let names = listed(outside.into_iter().map(|path| shortened(path.as_str())));
             format!("Outside your project: {names}")
         };
-        dangers.push(Danger::new(DangerKind::Outside, text));
+        dangers.push(Danger::new(DangerKind::Outside, Caution, text));
     }
-    dangers.sort_by_key(|danger| danger.kind);
+    dangers.extend(third_party(request));
+    dangers.sort_by_key(|danger| (std::cmp::Reverse(danger.level), danger.kind));
     dangers
+}
+
+/// Running programs: whether they can do something that does not end with the call.
+fn running(programs: &str, request: &Request) -> Danger {
+    let preview = request.preview.as_ref();
+    let mut known = preview.iter().flat_map(|preview| &preview.resources);
+    let is_confined = preview.is_some_and(|preview| !preview.resources.is_empty())
+        && known.all(|change| change.confined);
+    let (level, does) = if is_confined {
+        let does = "can change nothing for good and cannot use the network";
+        (Caution, does)
+    } else {
+        let does = "may change files or use the network, which cannot be undone";
+        (Severe, does)
+    };
+    let text = format!("Runs a program that {does}: {programs}");
+    Danger::new(DangerKind::Execute, level, text)
+}
+
+/// A tool of a third-party server.
+fn third_party(request: &Request) -> Option<Danger> {
+    let server = shortened(request.server.as_deref()?);
+    let (level, text) = if request.needs.iter().all(|need| need.verb() == Verb::Read) {
+        let text = format!("{server} says that this only reads, which nobody can check");
+        (Caution, text)
+    } else {
+        let text = format!("What {server} does with this cannot be checked, nor undone here");
+        (Severe, text)
+    };
+    Some(Danger::new(DangerKind::ThirdParty, level, text))
 }
 
 /// The program that a need is about.
@@ -208,6 +289,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         };
         dangers.push(Danger::new(
             DangerKind::Delete,
+            Severe,
             format!("Deletes {what}{bytes}"),
         ));
     }
@@ -217,7 +299,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
             Some(contents) => format!("Deletes the folder {object} and {contents}"),
             None => format!("Deletes the folder {object}, which is empty"),
         };
-        dangers.push(Danger::new(DangerKind::Delete, text));
+        dangers.push(Danger::new(DangerKind::Delete, Severe, text));
     }
     let full: Vec<String> = folders()
         .filter(|folder| contents(folder).is_some())
@@ -228,36 +310,43 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
             "Deletes everything in {}, including subfolders",
             listed(full)
         );
-        dangers.push(Danger::new(DangerKind::Recursive, text));
+        dangers.push(Danger::new(DangerKind::Recursive, Severe, text));
     }
     let (moved, replaced): (Vec<&Change>, Vec<&Change>) = all
         .iter()
         .filter(|change| change.op == Op::Modify)
         .partition(|change| replaced_by(change, all).is_some());
     dangers.extend(moved_over(&moved, &request.roots));
-    for degree in [Loss::All, Loss::Most, Loss::Some] {
-        let files: Vec<&Change> = replaced
-            .iter()
+    let of_loss = |degree: Loss| -> Vec<&Change> {
+        let files = replaced.iter().copied();
+        files
             .filter(|change| loss(change, request) == Some(degree))
-            .copied()
-            .collect();
-        if files.is_empty() {
-            continue;
-        }
-        let names = listed(files.iter().map(name));
-        let lines: usize = files.iter().map(|change| change.diff.removed).sum();
+            .collect()
+    };
+    let whole = of_loss(Loss::All);
+    if !whole.is_empty() {
+        let text = format!("Replaces everything in {}", listed(whole.iter().map(name)));
+        dangers.push(Danger::new(DangerKind::Overwrite, Severe, text));
+    }
+    let most = of_loss(Loss::Most);
+    if !most.is_empty() {
+        let text = format!(
+            "Removes or replaces more than half of {}",
+            listed(most.iter().map(name))
+        );
+        dangers.push(Danger::new(DangerKind::Overwrite, Caution, text));
+    }
+    let undoable = request.preview.as_ref().is_some_and(|it| it.undoable);
+    let mut lost = replaced;
+    lost.retain(|change| {
+        !undoable && change.diff.removed > 0 && loss(change, request) != Some(Loss::All)
+    });
+    if !lost.is_empty() {
+        let lines: usize = lost.iter().map(|change| change.diff.removed).sum();
         let lines = counted(lines as u64, "line", "lines");
-        let is_removal = files.iter().all(|change| change.diff.added == 0);
-        let text = match degree {
-            Loss::All => format!("Replaces everything in {names}"),
-            _ if is_removal => format!("Removes {lines} of {names}"),
-            _ => format!("Removes or replaces {lines} of {names}"),
-        };
-        let kind = match degree {
-            Loss::All | Loss::Most => DangerKind::Overwrite,
-            Loss::Some => DangerKind::Rewrite,
-        };
-        dangers.push(Danger::new(kind, text));
+        let names = listed(lost.iter().map(name));
+        let text = format!("Removes or replaces {lines} of {names}, which cannot be undone");
+        dangers.push(Danger::new(DangerKind::Irreversible, Caution, text));
     }
     dangers
 }
@@ -269,7 +358,7 @@ fn moved_over(files: &[&Change], roots: &[VirtualPath]) -> Option<Danger> {
     }
     let names = listed(files.iter().map(|change| name(&change.path, roots)));
     let text = format!("Replaces the old content of {names}");
-    Some(Danger::new(DangerKind::MoveOver, text))
+    Some(Danger::new(DangerKind::MoveOver, Severe, text))
 }
 
 /// What a call without a preview may destroy.
@@ -294,11 +383,12 @@ fn of_needs(request: &Request) -> Vec<Danger> {
         };
         dangers.push(Danger::new(
             DangerKind::Delete,
+            Severe,
             format!("{verb} {}", name(path)),
         ));
         if need.reach() == Reach::Beneath {
             let text = format!("{verb} everything in {}, including subfolders", name(path));
-            dangers.push(Danger::new(DangerKind::Recursive, text));
+            dangers.push(Danger::new(DangerKind::Recursive, Severe, text));
         }
     }
     let both = [Operation::Create, Operation::Change].into_iter().collect();
@@ -319,7 +409,7 @@ fn of_needs(request: &Request) -> Vec<Danger> {
             format!("{names} already {exist}, the old")
         };
         let text = format!("If {file} content may be lost; what is lost cannot be shown");
-        dangers.push(Danger::new(DangerKind::Overwrite, text));
+        dangers.push(Danger::new(DangerKind::Overwrite, Severe, text));
     }
     dangers
 }
@@ -414,7 +504,7 @@ fn hidden_characters(request: &Request) -> Vec<Danger> {
     if more > 0 {
         let places = counted(more as u64, "more place contains", "more places contain");
         let text = format!("{places} invisible characters");
-        dangers.push(Danger::new(DangerKind::HiddenCharacters, text));
+        dangers.push(Danger::new(DangerKind::HiddenCharacters, Severe, text));
     }
     dangers
 }
@@ -424,7 +514,7 @@ fn hidden(what: &str, found: &BTreeSet<char>) -> Danger {
     let text = format!("{what} contains invisible characters that can hide what it really says");
     Danger {
         detail: Some(characters(found)),
-        ..Danger::new(DangerKind::HiddenCharacters, text)
+        ..Danger::new(DangerKind::HiddenCharacters, Severe, text)
     }
 }
 
@@ -505,8 +595,8 @@ fn name_of(c: char) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::effect::{ContentHash, Entry, FileDiff, Hunk, HunkLine};
-    use crate::fixtures::{deleted_directory, request, shown};
+    use crate::effect::{ContentHash, Entry, FileDiff, Hunk, HunkLine, ResourceChange};
+    use crate::fixtures::{changing, deleted_directory, request, shown};
     use crate::scope::Operations;
 
     fn path(text: &str) -> VirtualPath {
@@ -641,7 +731,10 @@ mod tests {
         );
         assert_eq!(
             kinds("execute:command:git"),
-            text(Execute, "Runs a program: git")
+            text(
+                Execute,
+                "Runs a program that may change files or use the network, which cannot be undone: git"
+            )
         );
         assert_eq!(
             kinds("execute:network:crates.io:443"),
@@ -687,38 +780,149 @@ mod tests {
     }
 
     #[test]
-    fn rewriting_a_part_of_a_file_is_a_lesser_danger_than_replacing_it() {
-        let rewritten = |kept: usize, added: &str| {
-            let mut change = change(Op::Modify, "/r/a");
-            let line = |op, text: &str| HunkLine {
-                op,
-                text: text.to_owned(),
-            };
-            let mut lines = vec![line('-', "1111\n"), line('+', added)];
-            lines.extend((0..kept).map(|_| line(' ', "x\n")));
-            change.before = Entry::File {
-                hash: ContentHash::of(b""),
-                bytes: 5 + 2 * kept as u64,
-            };
-            change.diff.removed = 1;
-            change.diff.added = usize::from(!added.is_empty());
-            change.diff.hunks = vec![Hunk {
-                old_start: 1,
-                old_lines: 1 + kept,
-                new_start: 1,
-                new_lines: 1 + kept,
-                lines,
-            }];
-            change
+    fn danger_of_rewriting_a_file_depends_on_how_much_is_lost_and_whether_it_can_be_undone() {
+        use DangerKind::{Irreversible, Overwrite};
+        let check = |change: Change, undoable: bool, expected: &[(DangerKind, &str)]| {
+            let mut request = shown(request(1, 1, &["write:file:/r/x"]));
+            let preview = request.preview.as_mut().unwrap();
+            preview.changes = vec![change];
+            preview.undoable = undoable;
+            request.describe(&[]);
+            let found = request.dangers.iter();
+            let found: Vec<_> = found.map(|it| (it.kind, it.text.as_str())).collect();
+            assert_eq!(found, expected);
         };
-        let text = "Removes or replaces 1 line of a";
-        check(vec![rewritten(3, "2\n")], &[(DangerKind::Rewrite, text)]);
-        check(vec![rewritten(1, "2\n")], &[(DangerKind::Overwrite, text)]);
-        let text = "Removes 1 line of a";
-        check(vec![rewritten(3, "")], &[(DangerKind::Rewrite, text)]);
-        check(vec![rewritten(3, "1111, 2\n")], &[]);
-        let text = "Replaces everything in a";
-        check(vec![rewritten(0, "2\n")], &[(DangerKind::Overwrite, text)]);
+        let lost = (
+            Irreversible,
+            "Removes or replaces 1 line of a, which cannot be undone",
+        );
+        let most = (Overwrite, "Removes or replaces more than half of a");
+        let all = (Overwrite, "Replaces everything in a");
+        check(rewritten(3, "2\n"), true, &[]);
+        check(rewritten(3, "2\n"), false, &[lost]);
+        check(rewritten(1, "2\n"), true, &[most]);
+        check(rewritten(1, "2\n"), false, &[most, lost]);
+        check(rewritten(3, "1111, 2\n"), true, &[]);
+        check(rewritten(0, "2\n"), true, &[all]);
+        check(rewritten(0, "2\n"), false, &[all]);
+    }
+
+    /// A change of the first of some lines by a tool that writes whole files.
+    fn rewritten(kept: usize, added: &str) -> Change {
+        let mut change = change(Op::Modify, "/r/a");
+        let line = |op, text: &str| HunkLine {
+            op,
+            text: text.to_owned(),
+        };
+        let mut lines = vec![line('-', "1111\n"), line('+', added)];
+        lines.extend((0..kept).map(|_| line(' ', "x\n")));
+        change.before = Entry::File {
+            hash: ContentHash::of(b""),
+            bytes: 5 + 2 * kept as u64,
+        };
+        change.diff.removed = 1;
+        change.diff.added = usize::from(!added.is_empty());
+        change.diff.hunks = vec![Hunk {
+            old_start: 1,
+            old_lines: 1 + kept,
+            new_start: 1,
+            new_lines: 1 + kept,
+            lines,
+        }];
+        change
+    }
+
+    /// The level of each danger of a call with these needs, planned changes and other effects.
+    fn levels(
+        needs: &[&str],
+        changes: Vec<Change>,
+        resources: Vec<ResourceChange>,
+        undoable: bool,
+    ) -> Vec<(DangerKind, DangerLevel)> {
+        let mut request = changing(request(1, 1, needs));
+        if !changes.is_empty() || !resources.is_empty() {
+            request = shown(request);
+            let preview = request.preview.as_mut().unwrap();
+            preview.changes = changes;
+            preview.resources = resources;
+            preview.undoable = undoable;
+        }
+        let is_of_server = |need: &Scope| need.resource().as_str() == "mcp";
+        request.server = request.needs.iter().any(is_of_server).then(|| "hub".into());
+        let sensitive: Vec<(Scope, &str)> = request
+            .needs
+            .iter()
+            .filter(|need| need.to_string().ends_with("AGENTS.md"))
+            .map(|need| (need.clone(), "agents follow it"))
+            .collect();
+        request.describe(&sensitive);
+        let dangers = request.dangers.iter();
+        dangers.map(|danger| (danger.kind, danger.level)).collect()
+    }
+
+    #[test]
+    fn level_of_a_danger_follows_the_table_of_danger_levels() {
+        use DangerKind::{
+            Delete, Execute, HiddenCharacters, Irreversible, MoveOver, Network, Outside, Overwrite,
+            Protected, Recursive, Secret, ThirdParty,
+        };
+        let file = "write:file:/r/a";
+        let planned = |changes, undoable| levels(&[file], changes, Vec::new(), undoable);
+        let needed = |need: &str| levels(&[need], Vec::new(), Vec::new(), false);
+        let runs = |does: &[ResourceChange]| {
+            levels(&["execute:command:ls"], Vec::new(), does.to_vec(), false)
+        };
+        let edited = |undoable| {
+            let mut edit = rewritten(3, "2\n");
+            edit.op = Op::Modify;
+            planned(vec![edit], undoable)
+        };
+        // Harmless calls.
+        assert_eq!(needed("read:file:/r/a"), []);
+        assert_eq!(planned(vec![change(Op::Create, "/r/a")], false), []);
+        assert_eq!(edited(true), []);
+        // One assertion for each row of the table, in its order.
+        assert_eq!(
+            planned(vec![change(Op::Delete, "/r/a")], true),
+            [(Delete, Severe)]
+        );
+        assert_eq!(
+            planned(vec![deleted_directory("/r/a", 1, 1)], true),
+            [(Delete, Severe), (Recursive, Severe)]
+        );
+        let whole = planned(vec![rewritten(0, "2\n")], true);
+        assert_eq!(whole, [(Overwrite, Severe)]);
+        let unknown = [Operation::Create, Operation::Change].into_iter().collect();
+        let mut overwrites = request(1, 1, &[file]);
+        overwrites.needs = vec![overwrites.needs[0].clone().only(unknown)];
+        overwrites.describe(&[]);
+        assert_eq!(overwrites.dangers[0].level, Severe);
+        let most = planned(vec![rewritten(1, "2\n")], true);
+        assert_eq!(most, [(Overwrite, Caution)]);
+        let mut over = change(Op::Move, "/r/b");
+        over.to = Some(path("/r/a"));
+        let mut replaced = change(Op::Modify, "/r/a");
+        replaced.diff.removed = 1;
+        assert_eq!(planned(vec![replaced, over], true), [(MoveOver, Severe)]);
+        assert_eq!(edited(false), [(Irreversible, Caution)]);
+        assert_eq!(needed("read:file:/r/.env"), [(Secret, Severe)]);
+        assert_eq!(needed("write:file:/r/AGENTS.md"), [(Protected, Severe)]);
+        assert_eq!(
+            needed("read:file:/r/a\u{202e}"),
+            [(HiddenCharacters, Severe)]
+        );
+        assert_eq!(needed("execute:network:crates.io:443"), [(Network, Severe)]);
+        assert_eq!(needed("execute:shell"), [(Execute, Severe)]);
+        assert_eq!(needed("execute:command:ls"), [(Execute, Severe)]);
+        let harmless = ResourceChange::new("`ls`", "run in /r").confined();
+        let writes = ResourceChange::new("Can change", "/r/target");
+        assert_eq!(runs(&[harmless.clone(), writes]), [(Execute, Severe)]);
+        assert_eq!(runs(&[harmless]), [(Execute, Caution)]);
+        assert_eq!(needed("write:mcp:hub:push"), [(ThirdParty, Severe)]);
+        assert_eq!(needed("execute:mcp:hub:push"), [(ThirdParty, Severe)]);
+        assert_eq!(needed("read:mcp:hub:list"), [(ThirdParty, Caution)]);
+        assert_eq!(needed("read:file:/tmp/x"), [(Outside, Caution)]);
+        assert_eq!(needed("write:file:/tmp/x"), [(Outside, Caution)]);
     }
 
     const HIDDEN: &str = "contains invisible characters that can hide what it really says";

@@ -13,7 +13,7 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
-use super::{Answer, Approver, Choice, Deciding, Lifetime, Question, Request};
+use super::{Answer, Approver, Choice, DangerLevel, Deciding, Lifetime, Question, Request};
 use crate::effect::{Change, ExcludedChange, Op, Preview};
 use crate::scope::Coverage;
 use crate::text::escape;
@@ -442,10 +442,15 @@ fn prompt(question: &Question, coloured: bool) -> String {
         out.push_str(&format!("effect: {}\n", escape(&request.sentence)));
     }
     for danger in &request.dangers {
-        let text = format!("CAREFUL: {}", escape(&danger.text));
-        // Bold and red.
+        let text = format!("{}: {}", danger.level.word(), escape(&danger.text));
+        // Bold, and red or yellow.
+        let colour = if danger.level == DangerLevel::Severe {
+            31
+        } else {
+            33
+        };
         out.push_str(&if coloured {
-            format!("\u{1b}[1;31m{text}\u{1b}[0m\n")
+            format!("\u{1b}[1;{colour}m{text}\u{1b}[0m\n")
         } else {
             format!("{text}\n")
         });
@@ -969,8 +974,8 @@ mod tests {
         let question = question(request);
         let shown = prompt(&question, false);
         let expected = "\neffect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes everything in old/, including subfolders\n";
+            Careful: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
+            Careful: Deletes everything in old/, including subfolders\n";
         assert!(
             shown.contains(expected) && !shown.contains('\u{1b}'),
             "{shown}"
@@ -981,7 +986,7 @@ mod tests {
         );
         let coloured = prompt(&question, true);
         let red =
-            "\u{1b}[1;31mCAREFUL: Deletes everything in old/, including subfolders\u{1b}[0m\n";
+            "\u{1b}[1;31mCareful: Deletes everything in old/, including subfolders\u{1b}[0m\n";
         assert!(coloured.contains(red), "{coloured}");
     }
 

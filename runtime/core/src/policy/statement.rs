@@ -340,6 +340,59 @@ impl Authority {
         statements
     }
 
+    /// The folders and files in which `verb` is allowed, apart from rules about names and from folders in them with rules
+    /// of their own. Each is a path, or names files in one.
+    pub(crate) fn allowed_files(&self, verb: Verb) -> Vec<String> {
+        let mut whole: Vec<VirtualPath> = Vec::new();
+        let mut named = Vec::new();
+        for statement in self.folder_statements() {
+            let Subject::Folder(path, lists) = &statement.subject else {
+                continue;
+            };
+            let of_verb = statement
+                .operations
+                .intersection(Operations::of(Some(verb)));
+            let is_listed = whole.iter().any(|above| path.starts_with(above));
+            if statement.verdict != StatementVerdict::Allowed
+                || of_verb.is_empty()
+                || path.is_top()
+                || is_listed
+            {
+                continue;
+            }
+            if lists.is_empty() {
+                named.push(quoted(path.as_str()));
+                whole.push(path.clone());
+            } else {
+                let operations = statement.operations.to_string();
+                let object = statement.text.strip_prefix(&operations);
+                named.push(object.unwrap_or(&statement.text).trim_start().to_owned());
+            }
+        }
+        named
+    }
+
+    /// The hosts to which connections are allowed; `None` for every host, except those that are denied.
+    pub(crate) fn allowed_hosts(&self) -> Option<Vec<String>> {
+        let mut hosts = Vec::new();
+        for statement in self.resource_statements() {
+            let executes = statement
+                .operations
+                .intersection(Operations::of(Some(Verb::Execute)));
+            let Subject::Resource(pattern) = &statement.subject else {
+                continue;
+            };
+            let is_network = pattern.resource().is_some_and(Resource::is_network);
+            if statement.verdict != StatementVerdict::Allowed || executes.is_empty() || !is_network
+            {
+                continue;
+            }
+            let text = pattern.to_string();
+            hosts.push(text.splitn(3, ':').nth(2)?.to_owned());
+        }
+        Some(hosts)
+    }
+
     /// Statements on folders, from the top down.
     fn folder_statements(&self) -> Vec<Statement> {
         let folders = self.without_names();

@@ -1,6 +1,8 @@
 //! What people see of a command before it runs.
 
 use bailiwick::effect::ResourceChange;
+use bailiwick::scope::Verb;
+use bailiwick::tool::Rights;
 use bailiwick::worker::LayerState;
 use serde_json::Value;
 
@@ -11,6 +13,8 @@ use crate::view::Changes;
 
 /// Maximum length of a command in a sentence, in characters.
 const MAX_COMMAND: usize = 256;
+/// Maximum number of folders or hosts in a sentence.
+const MAX_NAMED: usize = 4;
 
 /// The sentence about a call with these arguments, such as ``Run `cargo test` in /repo``.
 pub(super) fn sentence(arguments: &Value) -> Option<String> {
@@ -48,45 +52,74 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// What a command may read, change and reach.
-pub(super) fn rights(commands: &Commands, job: &Command, changes: Changes) -> [ResourceChange; 3] {
-    let with = |declared: &[String], more: &str| {
-        let names = first(declared.iter());
-        let omitted = declared.len() - names.len();
-        let omitted = (omitted > 0).then(|| format!("{omitted} more"));
-        let mut all: Vec<String> = names.iter().map(|name| quoted(name)).collect();
-        all.extend(omitted);
-        all.push(more.to_owned());
-        all.join(", ")
+/// What a command may read, change and connect to: what it declares, and what its worker may without a question.
+pub(super) fn rights(
+    commands: &Commands,
+    job: &Command,
+    changes: Changes,
+    rights: &Rights<'_>,
+) -> [ResourceChange; 3] {
+    let is_sandboxed = commands.is_sandboxed();
+    let with = |declared: &[String], allowed: Vec<String>| {
+        let mut all: Vec<String> = declared.iter().map(|name| cut(quoted(name))).collect();
+        all.extend(allowed.into_iter().filter(|name| !declared.contains(name)));
+        all
     };
-    let read = with(
-        &job.reads,
-        "files that the agent may read, and the programs and libraries of this computer",
-    );
-    let change = match changes {
-        Changes::Apart => {
+    let line = |name: &str, summary: String, confined: bool| {
+        let line = ResourceChange::new(name, summary);
+        if confined && is_sandboxed {
+            line.confined()
+        } else {
+            line
+        }
+    };
+    let system = "the programs and libraries of this computer";
+    let read = match listed(with(&job.reads, rights.allowed_files(Verb::Read))) {
+        Some(files) => format!("{files}; also {system}"),
+        None => format!("only {system}"),
+    };
+    let writable = listed(with(&job.writes, rights.allowed_files(Verb::Write)));
+    let (change, is_confined) = match (changes, writable) {
+        (Changes::Apart, _) => {
             let how = match commands.copies_files() {
                 true => "; all files are copied before it starts, since overlayfs is missing",
                 false => "",
             };
-            format!(
-                "only a copy: your files stay as they are until another call applies its changes, which can be undone{how}"
-            )
+            let copy = "only a copy: your files stay as they are until another call applies its changes, which can be undone";
+            (format!("{copy}{how}"), true)
         }
-        Changes::Live => with(
-            &job.writes,
-            "files that the agent may change without asking; this cannot be undone",
-        ),
+        (Changes::Live, Some(files)) => (format!("{files}; this cannot be undone"), false),
+        (Changes::Live, None) => ("nothing".to_owned(), true),
     };
-    let reach = with(
-        &job.network,
-        "hosts that the agent may connect to without asking",
-    );
+    let hosts = match rights.allowed_hosts() {
+        Some(allowed) => listed(with(&job.network, allowed)),
+        None => Some("every host".to_owned()),
+    };
+    let is_offline = hosts.is_none();
     [
-        ResourceChange::new("Can read", read),
-        ResourceChange::new("Can change", change),
-        ResourceChange::new("Can reach", reach),
+        line("Can read", read, true),
+        line("Can change", change, is_confined),
+        line(
+            "Can connect to",
+            hosts.unwrap_or_else(|| "nothing: it has no network".to_owned()),
+            is_offline,
+        ),
     ]
+}
+
+/// The first names, and how many more there are; `None` if there are none.
+fn listed(mut names: Vec<String>) -> Option<String> {
+    let more = names.len().saturating_sub(MAX_NAMED);
+    names.truncate(MAX_NAMED);
+    if more > 0 {
+        names.push(format!("{more} more"));
+    }
+    let last = names.pop()?;
+    Some(if names.is_empty() {
+        last
+    } else {
+        format!("{} and {last}", names.join(", "))
+    })
 }
 
 /// The details of a command, one per line.

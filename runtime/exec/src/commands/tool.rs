@@ -173,8 +173,9 @@ impl ActTool for Commands {
         let changes = self.changes(job, || rights.judge(Verb::Write, &job.cwd));
         let command =
             ResourceChange::new(preview::command(&job.argv), format!("run in {}", job.cwd));
-        let mut all = vec![command.detail(preview::details(self, job))];
-        all.extend(preview::rights(self, job, changes));
+        let command = command.detail(preview::details(self, job)).confined();
+        let mut all = vec![command];
+        all.extend(preview::rights(self, job, changes, rights));
         Foreseen::Changes(all)
     }
 

@@ -108,24 +108,24 @@ pub(crate) fn asks() -> Policy {
 }
 
 #[tokio::test]
-async fn preview_says_whether_a_command_changes_files_or_a_copy() {
+async fn preview_says_what_a_command_changes_and_whether_that_ends_with_the_call() {
     let stage = Stage::new().await;
     let copy = "only a copy: ";
-    let live = "files that the agent may change without asking; this cannot be undone";
-    let with_writes = format!("/repo, {live}");
+    let live = "/repo; this cannot be undone";
+    let nothing = "nothing";
     let allows = || {
         let policy = Policy::nothing().allow("read:file").allow("write:file");
         policy.allow("execute:command")
     };
     let script = ["sh", "-c", "echo new > a"];
     let (kept, changed) = ("text\n", "new\n");
-    for (policy, mode, writes, expected, content) in [
-        (asks(), None, None, copy, kept),
-        (asks(), Some("live"), None, live, kept),
-        (allows(), None, None, live, changed),
-        (allows(), Some("overlay"), None, copy, kept),
+    for (policy, mode, writes, expected, confined, content) in [
+        (asks(), None, None, copy, true, kept),
+        (asks(), Some("live"), None, nothing, true, kept),
+        (allows(), None, None, live, false, changed),
+        (allows(), Some("overlay"), None, copy, true, kept),
         // Whoever allows this call allows the changes, too.
-        (asks(), None, Some("/repo"), with_writes.as_str(), changed),
+        (asks(), None, Some("/repo"), live, false, changed),
     ] {
         fs::write(stage.path("a"), kept).unwrap();
         let worker = stage.worker(policy).await;
@@ -141,6 +141,7 @@ async fn preview_says_whether_a_command_changes_files_or_a_copy() {
         let mut resources = resources.iter();
         let shown = resources.find(|one| one.resource == "Can change").unwrap();
         assert!(shown.summary.starts_with(expected), "{}", shown.summary);
+        assert_eq!(shown.confined, confined, "{}", shown.summary);
         run(&worker, arguments).await.unwrap();
         assert_eq!(stage.text("a"), content, "{}", shown.summary);
     }

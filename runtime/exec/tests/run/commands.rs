@@ -359,12 +359,95 @@ async fn preview_describes_the_command_and_runs_nothing() {
     assert_eq!(
         rights.collect::<Vec<_>>(),
         [
-            "Can read: /repo/src, files that the agent may read, and the programs and libraries of this computer",
-            "Can change: /repo/target, files that the agent may change without asking; this cannot be undone",
-            "Can reach: hosts that the agent may connect to without asking",
+            "Can read: /repo/src and /repo; also the programs and libraries of this computer",
+            "Can change: /repo/target and /repo; this cannot be undone",
+            "Can connect to: nothing: it has no network",
         ]
     );
     assert_eq!(fs::read_dir(root.path()).unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn preview_names_folders_and_hosts_and_says_what_is_confined() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime_with(root.path(), commands(), |builder| {
+        builder.allow("execute:network")
+    })
+    .await;
+    let reads = |folders: &[&str]| {
+        let folders = folders.iter();
+        let policy = folders.fold(Policy::nothing(), |policy, folder| {
+            policy.allow(&format!("read:file:/repo/{folder}"))
+        });
+        policy.allow("execute:command")
+    };
+    let network = |policy: Policy, hosts: &[&str]| {
+        let mut hosts = hosts.iter();
+        hosts.try_fold(policy, |policy, host| {
+            Some(policy.allow(&format!("execute:network{host}")))
+        })
+    };
+    let (read, connect) = ("Can read", "Can connect to");
+    let five = ["a", "b", "c", "d", "e", "f"];
+    for (policy, line, expected, confined) in [
+        (
+            reads(&["src"]),
+            read,
+            "/repo/src; also the programs and libraries of this computer",
+            true,
+        ),
+        (
+            reads(&five),
+            read,
+            "/repo/a, /repo/b, /repo/c, /repo/d and 2 more; also the programs and libraries of this computer",
+            true,
+        ),
+        (
+            reads(&[]),
+            read,
+            "only the programs and libraries of this computer",
+            true,
+        ),
+        (reads(&[]), connect, "nothing: it has no network", true),
+        (
+            network(reads(&[]), &[":crates.io:443", ":docs.rs"]).unwrap(),
+            connect,
+            "crates.io:443 and docs.rs",
+            false,
+        ),
+        (
+            network(reads(&[]), &[""]).unwrap(),
+            connect,
+            "every host",
+            false,
+        ),
+    ] {
+        let worker = worker(&runtime, policy).await;
+        let arguments = json!({ "argv": ["true"], "cwd": "/repo" });
+        let preview = worker.preview("run_command", arguments).await.unwrap();
+        let mut lines = preview.resources.iter();
+        let shown = lines.find(|one| one.resource == line).unwrap();
+        assert_eq!((&*shown.summary, shown.confined), (expected, confined));
+    }
+}
+
+#[tokio::test]
+async fn missing_optional_layer_confines_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let mut tested = self_test(&helper()).await;
+    let whole = tested.clone();
+    tested.layers[1].1 = LayerState::Missing("it is forbidden here".to_owned());
+    let optional = tested.layers[1].0;
+    for (tested, confined) in [(tested, false), (whole, true)] {
+        let commands = commands().tested(tested).optional(&[optional]);
+        let runtime = runtime_with(root.path(), commands, |builder| builder).await;
+        let worker = worker(&runtime, everything()).await;
+        let arguments = json!({ "argv": ["true"], "cwd": "/repo" });
+        let preview = worker.preview("run_command", arguments).await.unwrap();
+        let mut lines = preview.resources.iter();
+        let read = lines.find(|one| one.resource == "Can read").unwrap();
+        assert_eq!(read.confined, confined);
+    }
 }
 
 #[tokio::test]

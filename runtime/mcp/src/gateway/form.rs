@@ -183,7 +183,8 @@ fn message(question: &Question) -> String {
     }
     for danger in &request.dangers {
         line(format!(
-            "CAREFUL: {}",
+            "{}: {}",
+            danger.level.word(),
             bailiwick::text::escape(&danger.text)
         ));
     }
@@ -585,8 +586,8 @@ mod tests {
         question.request = bailiwick::fixtures::changing(question.request);
         let message = message(&question);
         let expected = "Effect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
-            CAREFUL: Deletes everything in old/, including subfolders\n\
+            Careful: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
+            Careful: Deletes everything in old/, including subfolders\n\
             This cannot be undone.\n";
         assert!(message.starts_with(expected), "{message}");
     }

@@ -12,7 +12,7 @@ const details = object({
   asked_because: list(text),
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
-  dangers: list(object({ kind: text, text, detail: maybe(text) })),
+  dangers: list(object({ kind: text, level: oneOf("caution", "severe"), text, detail: maybe(text) })),
   /** Whether the changes can be undone. */
   undo: maybe(text),
   /** The first files that the call affects; `files_total` is the number of all. */

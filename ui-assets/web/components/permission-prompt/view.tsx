@@ -132,8 +132,8 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       <h2 tabIndex={-1}><Sentence text={own?.sentence ?? content} /></h2>
       {dangers.length > 0 && (
         <ul class="dangers" aria-label="Dangers">
-          {dangers.map(({ kind, text }) => (
-            <li class={dangerLook(kind)}><span aria-hidden="true">⚠ </span><Sentence text={text} /></li>
+          {dangers.map(({ level, text }) => (
+            <li class={dangerLook(level)}><span aria-hidden="true">⚠ </span><Sentence text={text} /></li>
           ))}
         </ul>
       )}

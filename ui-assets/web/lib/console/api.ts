@@ -18,7 +18,8 @@ export interface QuestionDetails {
   /** What the call does: verb, object and count. */
   readonly sentence: string;
   readonly sensitive: boolean;
-  readonly dangers: readonly { readonly kind: string; readonly text: string }[];
+  /** The worst first. */
+  readonly dangers: readonly { readonly kind: string; readonly level: string; readonly text: string }[];
   /** The first 20 files that the call affects. */
   readonly files: readonly { readonly path: string; readonly op: Operation; readonly bytes: number | null }[];
   readonly files_total: number;

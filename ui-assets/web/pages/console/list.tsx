@@ -49,9 +49,10 @@ const Row = ({ text, isShown, press, children }: RowProps) => (
 function QuestionRow({ question }: { readonly question: Question }) {
   const { sentence, files, files_total, dangers, expires_at } = question.bailiwick;
   const path = files[0]?.path;
+  const kinds = dangers.filter(({ kind }, at) => dangers.findIndex((other) => other.kind === kind) === at);
   return (
     <Row text={sentence} isShown={!!current.value && idOf(current.value) === idOf(question)} press={() => show({ question })}>
-      {[...new Set(dangers.map(({ kind }) => kind))].map((kind) => <span key={kind} class={`badge ${dangerLook(kind)}`}>⚠ {dangerWords(kind)}</span>)}
+      {kinds.map(({ kind, level }) => <span key={kind} class={`badge ${dangerLook(level)}`}>⚠ {dangerWords(kind)}</span>)}
       {path && <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>}
       {files_total > 1 && `and ${counted(files_total - 1, "more file")}`}
       <Left at={expires_at} />

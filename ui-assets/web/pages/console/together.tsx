@@ -65,7 +65,7 @@ function Row({ item }: { readonly item: Item }) {
         <span class="quiet end" role="status">{oneLine(item.end.value)}</span>
       </label>
       <div class="more">
-        {dangers.map(({ kind, text }) => <p key={text} class={`badge ${dangerLook(kind)}`}>⚠ <Name text={text} /></p>)}
+        {dangers.map(({ level, text }) => <p key={text} class={`badge ${dangerLook(level)}`}>⚠ <Name text={text} /></p>)}
         {!item.canJoin && item.isOpen.value && <Button class="flat" press={() => show({ question: item.question })}>Open: it can be allowed only alone</Button>}
         {diff && (
           <details>
