@@ -145,7 +145,7 @@ async fn one_question_describes_the_whole_batch() {
     );
     assert_eq!(
         request.sentence,
-        "Delete 1 folder with everything in it, create 2 files, change 1 file and move 1 file",
+        "Delete /r/d/ (2 files); replace /r/a; create /r/new and /r/.gitattributes; move /s/b to /s/c",
     );
     let kinds: Vec<DangerKind> = request.dangers.iter().map(|danger| danger.kind).collect();
     for kind in [

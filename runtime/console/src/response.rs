@@ -422,7 +422,7 @@ mod tests {
             let view = serde_json::to_value(view).unwrap();
             assert_eq!(view["extra"].get("choices"), None);
             let choices = view["bailiwick"]["choices"].as_array().unwrap().iter();
-            let offered = choices.map(|one| json!([one["breadth"], one["covers"], one["confirm"]]));
+            let offered = choices.map(|one| json!([one["label"], one["covers"], one["confirm"]]));
             let expected = expected.into_iter().map(|one| json!(one));
             assert_eq!(offered.collect::<Value>(), expected.collect::<Value>());
         }

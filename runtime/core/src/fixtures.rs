@@ -14,8 +14,8 @@ use crate::effect::{
 use crate::id::{CallId, QuestionId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::permission::{
-    AffectedFiles, AskOutcome, Breadth, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority,
-    Question, Request, Requester, Run, WaitingCalls, choices,
+    AffectedFiles, AskOutcome, Broker, BrokerConfig, DecidedBy, Deferred, GrantAuthority, Question,
+    Request, Requester, Run, WaitingCalls, choices,
 };
 use crate::policy::Authority;
 use crate::scope::{Operation, Scope, ScopePattern};
@@ -37,6 +37,7 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
         arguments,
         intent: "Edit a file".to_owned(),
+        server_says: None,
         sentence: String::new(),
         dangers: Vec::new(),
         files: AffectedFiles::default(),
@@ -174,13 +175,12 @@ pub fn deleted_directory(path: &str, files: u64, first: u64) -> Change {
     }
 }
 
-/// The breadth and sentence of a choice, and whether it needs a confirmation.
-pub type ExpectedChoice = (Breadth, &'static str, bool);
+/// The label and sentence of a choice, and whether it needs a confirmation.
+pub type ExpectedChoice = (&'static str, &'static str, bool);
 
 /// Returns questions that differ in their choices, each with the choices that every prompt offers.
 #[must_use]
 pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
-    use Breadth::{Asked, File, Folder, Project};
     let asked = |needs: &[&str]| question(changing(request(1, 1, needs)));
     let mut tree = request(1, 1, &["write:file:/r/pkg/old"]);
     let deletes = |need: Scope| need.only(Operation::Delete.into()).beneath();
@@ -198,15 +198,14 @@ pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
         (
             asked(&["write:file:/r/a/x"]),
             vec![
-                (Asked, "change /r/a/x", false),
-                (File, "create, change, delete or move /r/a/x", true),
+                ("this file", "change /r/a/x", false),
                 (
-                    Folder,
+                    "its folder",
                     "change /r/a and everything in it; sensitive files still ask",
                     false,
                 ),
                 (
-                    Project,
+                    "the whole project",
                     "change /r and everything in it; sensitive files still ask",
                     true,
                 ),
@@ -216,17 +215,17 @@ pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
             question(tree),
             vec![
                 (
-                    Asked,
+                    "this folder",
                     "delete /r/pkg/old and everything in it; sensitive files still ask",
                     true,
                 ),
                 (
-                    Folder,
+                    "its folder",
                     "delete /r/pkg and everything in it; sensitive files still ask",
                     true,
                 ),
                 (
-                    Project,
+                    "the whole project",
                     "delete /r and everything in it; sensitive files still ask",
                     true,
                 ),
@@ -234,18 +233,11 @@ pub fn offered_choices() -> Vec<(Question, Vec<ExpectedChoice>)> {
         ),
         (
             asked(&["write:file:/tmp/x"]),
-            vec![
-                (Asked, "change /tmp/x (outside your project)", true),
-                (
-                    File,
-                    "create, change, delete or move /tmp/x (outside your project)",
-                    true,
-                ),
-            ],
+            vec![("this file", "change /tmp/x (outside your project)", true)],
         ),
         (
             question(sensitive),
-            vec![(Asked, "change /r/.mcp.json", false)],
+            vec![("this file", "change /r/.mcp.json", false)],
         ),
     ]
 }

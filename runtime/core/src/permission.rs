@@ -90,8 +90,10 @@ pub struct Request {
     /// Hash of the arguments; calls with different arguments never share a question.
     pub arguments_hash: ContentHash,
     /// One sentence that describes the call to people. The runtime renders it from the tool's template, and it quotes
-    /// the agent's arguments.
+    /// the agent's arguments. For a tool of a third-party server it names the tool, and the server and where it runs.
     pub intent: String,
+    /// How a third-party server describes the call. It is text of the server and of the agent.
+    pub server_says: Option<String>,
     /// One sentence with the verb, object and count of what the call does, such as `Delete the folder old/ and the 12 files
     /// in it (34 kB)`; the intent if the changes are not known. Escape it before it is shown.
     pub sentence: String,

@@ -6,13 +6,11 @@ import { escaped, message, oneLine, visible } from "./visible.ts";
 /** Text from a server or agent on one line, isolated from the direction of the surrounding text. */
 export const Name = ({ text, most }: { readonly text: string; readonly most?: number | undefined }) => <bdi>{oneLine(text, most)}</bdi>;
 
-/** The name of an agent. A leading `~` means that a client has given it itself. */
-export const Agent = ({ name, most }: { readonly name: string; readonly most?: number | undefined }) => (
-  <>
-    {name[0] === "~" && <span class="quiet">says it is </span>}
-    <b><Name text={name.replace("~", "")} most={most} /></b>
-  </>
-);
+/** The name of an agent. One that a client has given itself begins with `~`, and is quoted. */
+export const Agent = ({ name, most }: { readonly name: string; readonly most?: number | undefined }) => {
+  const own = name[0] === "~";
+  return <b title={own ? "A program gave itself this name" : undefined}>{own && "“"}<Name text={name.replace("~", "")} most={most} />{own && "”"}</b>;
+};
 
 export const Code = ({ text, class: look }: { readonly text: string; readonly class?: string }) => (
   <code class={look}><bdi>{visible(text)}</bdi></code>

@@ -7,8 +7,8 @@ import { built } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
 const exact = { pattern: "write:file:/a/b/c.txt", reach: "exact", operations: ["change"] };
-const choice = (breadth: string, covers: string, pattern: string, more: Json = {}): Json => ({
-  breadth,
+const choice = (label: string, covers: string, pattern: string, more: Json = {}): Json => ({
+  label,
   covers,
   patterns: [pattern],
   grants: [{ pattern, reach: "beneath", operations: ["create", "change", "delete"] }],
@@ -20,10 +20,9 @@ const choice = (breadth: string, covers: string, pattern: string, more: Json = {
 
 /** What an answer that outlasts the call can allow. */
 export const choices: readonly Json[] = [
-  choice("asked", "change /a/b/c.txt", "write:file:/a/b/c.txt", { grants: [exact] }),
-  choice("file", "create, change or delete /a/b/c.txt", "write:file:/a/b/c.txt"),
-  choice("folder", "create, change or delete /a/b and everything in it; sensitive files still ask", "write:file:/a/b"),
-  choice("project", "create, change or delete /a and everything in it; sensitive files still ask", "write:file:/a", { confirm: true }),
+  choice("this file", "change /a/b/c.txt", "write:file:/a/b/c.txt", { grants: [exact] }),
+  choice("its folder", "create, change or delete /a/b and everything in it; sensitive files still ask", "write:file:/a/b"),
+  choice("the whole project", "create, change or delete /a and everything in it; sensitive files still ask", "write:file:/a", { confirm: true }),
 ];
 
 /** A question about an edit; `own` and `block` override its fields. */

@@ -62,12 +62,12 @@ const allow = (more: object = {}): object => ({
 test("choosing once clears the grant to sub-agents and the wider reach", async ({ page, site }) => {
   await asked(page, site, question(1));
   await options(page);
-  await expect(page.getByLabel("this folder")).toHaveCount(0);
+  await expect(page.getByLabel("its folder")).toHaveCount(0);
   await page.getByLabel("until the session ends", { exact: true }).check();
   await page.getByLabel("Its sub-agents may, too").check();
-  await page.getByLabel("this folder").check();
+  await page.getByLabel("its folder").check();
   await page.getByLabel("only this call").check();
-  await expect(page.getByLabel("this folder")).toHaveCount(0);
+  await expect(page.getByLabel("its folder")).toHaveCount(0);
   await expect(yes(page)).toHaveText("Allow once");
   await calm(page);
   await yes(page).click();
@@ -204,7 +204,7 @@ test("scripted events neither answer nor change the choice", async ({ page, site
   // Changes that a script made to the controls are undone within a second.
   await page.clock.runFor(1000);
   await expect(page.getByLabel("for 1 hour")).toBeChecked();
-  await expect(page.getByLabel("exactly this")).toBeChecked();
+  await expect(page.getByLabel("this file")).toBeChecked();
   await expect(yes(page)).toHaveText("Allow for 1 hour: change /a/b/c.txt");
   await yes(page).click();
   expect(await told(page)).toHaveLength(1);
@@ -212,12 +212,12 @@ test("scripted events neither answer nor change the choice", async ({ page, site
 
 test("more than a person can read is allowed only once", async ({ page, site }) => {
   const many = { ...choices[0], covers: "change 21 files", may_last: false };
-  await asked(page, site, question(1, { choices: [many, choices[2]] }));
+  await asked(page, site, question(1, { choices: [many, choices[1]] }));
   await options(page);
   await calm(page);
   await page.getByLabel("until the session ends", { exact: true }).check();
-  await expect(page.getByLabel("exactly this")).toBeDisabled();
-  await expect(page.getByLabel("this folder")).toBeChecked();
+  await expect(page.getByLabel("this file")).toBeDisabled();
+  await expect(page.getByLabel("its folder")).toBeChecked();
   await expect(yes(page)).toHaveText(/^Allow until the session ends: create, change or delete \/a\/b and everything in it/);
   await page.getByLabel("only this call").check();
   await yes(page).click();
@@ -232,7 +232,7 @@ test("only once is offered if nothing that can be allowed for longer can be read
 });
 
 test("broad, permanent and outside grants need confirmation", async ({ page, site }) => {
-  const outside = { ...choices[1], covers: "change /etc/x", outside: true };
+  const outside = { ...choices[1], label: "another folder", covers: "change /etc/x", outside: true };
   await asked(page, site, question(1, { choices: [...choices, outside] }));
   await options(page);
   await calm(page);
@@ -244,20 +244,20 @@ test("broad, permanent and outside grants need confirmation", async ({ page, sit
     await expect(yes(page)).toBeEnabled({ enabled: reason === undefined });
   };
   await wide(() => page.getByLabel("until the session ends", { exact: true }).check());
-  await wide(() => page.getByLabel("this file").check());
-  await wide(() => page.getByLabel("this folder").check());
-  await wide(() => page.getByLabel("this project").check(), "allows much more than this call");
+  await expect(page.getByText("You can take this back in Permissions.")).toBeVisible();
+  await wide(() => page.getByLabel("its folder").check());
+  await wide(() => page.getByLabel("the whole project").check(), "allows much more than this call");
   await wide(() => page.getByLabel("Outside your project").check(), "reaches outside your project");
   await wide(() => page.getByLabel("only this call").check());
   await wide(() => page.getByLabel("until I revoke it", { exact: true }).check(), "lasts until I revoke it");
   await tick.check();
   await expect(yes(page)).toBeEnabled();
   // The confirmation was for another choice, so it is required again.
-  await page.getByLabel("this project").check();
+  await page.getByLabel("the whole project").check();
   await expect(yes(page)).toBeDisabled();
   await tick.check();
   await yes(page).click();
-  const answer = { allow: allow({ patterns: grants(3), lifetime: "agent" }) };
+  const answer = { allow: allow({ patterns: grants(2), lifetime: "agent" }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
 });
 
@@ -274,7 +274,7 @@ test("button labels describe the answer", async ({ page, site }) => {
     await page.getByLabel(label, { exact: true }).check();
     await expect(yes(page)).toHaveText(words);
   }
-  await page.getByLabel("this folder").check();
+  await page.getByLabel("its folder").check();
   await expect(yes(page)).toHaveText("Allow until the session ends, sub-agents too: create, change or delete /a/b and everything in it; sensitive files still ask");
   await page.getByLabel("Tell the agent why").pressSequentially("not there");
   await expect(no(page)).toHaveText("Deny and tell why");
@@ -309,11 +309,10 @@ test("a grant can be chosen by keyboard, and Escape denies", async ({ page, site
   await page.keyboard.press("Tab");
   await page.keyboard.press("Tab");
   await page.keyboard.press("ArrowDown");
-  await page.keyboard.press("ArrowDown");
   await expect(yes(page)).toHaveText("Allow for 10 uses: create, change or delete /a/b and everything in it; sensitive files still ask");
   for (let n = 0; n < 12 && !(await yes(page).evaluate((it) => it === document.activeElement)); n += 1) await page.keyboard.press("Tab");
   await page.keyboard.press("Enter");
-  const answer = { allow: allow({ patterns: grants(2), lifetime: { uses: 10 } }) };
+  const answer = { allow: allow({ patterns: grants(1), lifetime: { uses: 10 } }) };
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
   await set(page, { block: question(2) });
   await set(page, { settled: true });
@@ -356,12 +355,12 @@ test("excluding a hunk limits the answer to this call", async ({ page, site }) =
   await asked(page, site, question(1));
   await options(page);
   await page.getByLabel("until the session ends", { exact: true }).check();
-  await page.getByLabel("this folder").check();
+  await page.getByLabel("its folder").check();
   const leftOut = [{ path: "/a/b/c.txt", hunks: [1] }];
   await set(page, { leftOut });
   await expect(yes(page)).toHaveText("Allow the ticked changes once");
   await expect(page.getByLabel("until the session ends", { exact: true })).toBeDisabled();
-  await expect(page.getByLabel("this folder")).toHaveCount(0);
+  await expect(page.getByLabel("its folder")).toHaveCount(0);
   await page.evaluate(() => Object.assign((window as unknown as { prompt: object }).prompt, { leftOut: undefined }));
   await expect(yes(page)).toBeDisabled();
   await set(page, { leftOut });
@@ -376,8 +375,8 @@ test("sensitive resources cannot be granted permanently", async ({ page, site })
   await options(page);
   await page.getByLabel("until the session ends", { exact: true }).check();
   await expect(page.getByLabel("until I revoke it", { exact: true })).toHaveCount(0);
-  await expect(page.getByLabel("exactly this")).toBeVisible();
-  await expect(page.getByLabel("this file")).toHaveCount(0);
+  await expect(page.getByLabel("this file")).toBeVisible();
+  await expect(page.getByLabel("its folder")).toHaveCount(0);
 });
 
 test("the details show tool, server, scopes and arguments", async ({ page, site }) => {
@@ -480,7 +479,7 @@ test("hostile texts are rendered as plain text", async ({ page, site }) => {
       return payloads.flatMap((text, n) => {
         const block = structuredClone(base) as Record<string, Record<string, unknown>>;
         Object.assign(block["tool_call"] ?? {}, { id: `h${n}`, name: text, params: JSON.stringify({ [text]: text }), server_name: text, server_icons: text, server_description: text });
-        const choice = { breadth: "asked", covers: text, grants: [text], outside: false, confirm: false, may_last: true };
+        const choice = { label: text, covers: text, grants: [text], outside: false, confirm: false, may_last: true };
         const own = { agent: [text], sentence: text, needs: [text], dangers: [{ kind: text, level: "severe", text }], files: [{ path: text, op: text, bytes: 1 }], choices: [choice], preview: null };
         Object.assign(block["bailiwick"] ?? {}, own);
         prompt.block = block;

@@ -98,7 +98,7 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     assert_eq!(
         (sentence.as_str(), dangers),
         (
-            "Move a.txt to b.txt, replacing the file there",
+            "Move a.txt to b.txt and replace the file that is there",
             vec![expected]
         )
     );

@@ -6,6 +6,7 @@ use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::any;
 use bailiwick::Policy;
+use bailiwick::permission::DangerKind;
 use bailiwick_mcp::upstream::{Bounds, ServerFailure, ServerSpec, ServerState, Upstreams};
 use bailiwick_test_support::upstream::{act, allow_once, start, test_runtime, text};
 use bailiwick_test_support::wait;
@@ -207,16 +208,21 @@ async fn questions_mark_server_text_as_third_party() {
     for (arguments, expected) in [
         (
             json!({"who": "a\u{202e}” of the server `b`"}),
-            r#"Use `raise` of the server `h`, which describes it as "Raise “a' of the server `b`”' now""#,
+            r#"Raise “a' of the server `b`”' now"#,
         ),
-        (
-            json!({}),
-            r#"Use `raise` of the server `h`, which describes it as "Say 'yes'\u{1b}""#,
-        ),
+        (json!({}), r"Say 'yes'\u{1b}"),
     ] {
         worker.call("h__raise", arguments).await.unwrap();
         let question = asked.lock().unwrap().pop().unwrap();
-        assert_eq!(question.request.intent, expected);
+        let request = question.request;
+        let intent = "Use raise of h, a program on this computer";
+        assert_eq!((&*request.intent, &*request.sentence), (intent, intent));
+        let text = format!(
+            "What h does with this cannot be checked, nor undone here; it describes it as \"{expected}\""
+        );
+        let of_server = request.dangers.last().unwrap();
+        assert_eq!(of_server.kind, DangerKind::ThirdParty);
+        assert_eq!(of_server.text, text);
     }
 }
 

@@ -122,7 +122,10 @@ async fn questions_name_server_and_tool_and_steps_are_audited_once() {
     assert!(worker.call("h__edit", json!({"path": "x"})).await.is_ok());
     let question = asked.lock().unwrap().pop().unwrap();
     assert_eq!(question.request.server.as_deref(), Some("h"));
-    assert_eq!(question.request.intent, "Use `edit` of the server `h`");
+    assert_eq!(
+        question.request.intent,
+        "Use edit of h, a program on this computer"
+    );
     assert_eq!(question.request.arguments, json!({"path": "x"}));
     let label = stage.upstreams.label("h").unwrap().to_owned();
     let need = question.request.needs[0].to_string();

@@ -4,24 +4,22 @@ use serde::{Deserialize, Serialize};
 
 use super::{Lifetime, Request};
 use crate::path::VirtualPath;
-use crate::scope::{Coverage, Detail, Operation, Operations, Reach, Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Detail, Operation, Reach, Resource, Scope, ScopePattern, Verb};
 
 /// Maximum number of patterns that an answer can grant beyond the call, and in the sentence of a choice: a person must be
 /// able to read what is granted.
 pub(super) const MOST_PATTERNS: usize = 20;
 
-/// Breadth of a choice.
+/// Breadth of a choice. Each is for the requested operations, and covers everything that the one before it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Breadth {
-    /// Exactly the requested paths and operations.
+    /// Exactly the requested paths.
     Asked,
-    /// The requested files, for all operations.
-    File,
-    /// The folders that contain the files, for the requested operations; all tools of the server.
+    /// The folders that contain the files; all tools of the server.
     Folder,
-    /// The served roots that contain the files, for the requested operations.
+    /// The served roots that contain the files.
     Project,
 }
 
@@ -38,8 +36,8 @@ pub struct Choice {
 }
 
 impl Choice {
-    /// Returns whether a person has to confirm it: it is permanent, covers more operations than requested, allows deleting in
-    /// a folder, covers a whole project or server, or outlives the call outside the roots.
+    /// Returns whether a person has to confirm it: it is permanent, allows deleting in a folder, covers a whole project or
+    /// server, or outlives the call outside the roots.
     #[must_use]
     pub fn needs_confirmation(&self, lifetime: Lifetime) -> bool {
         let lasts = lifetime.waiting_calls().is_none();
@@ -64,15 +62,54 @@ impl Choice {
                     .iter()
                     .any(|operation| matches!(operation, Operation::Delete | Operation::Move))
         };
-        self.outside
-            || matches!(self.breadth, Breadth::File | Breadth::Project)
-            || self.patterns.iter().any(removes)
+        self.outside || self.breadth == Breadth::Project || self.patterns.iter().any(removes)
     }
 
     /// Returns what it would grant, as a sentence for people.
     #[must_use]
     pub fn sentence(&self, roots: &[VirtualPath]) -> String {
         sentence(&self.patterns, roots)
+    }
+
+    /// Returns what it is about in a few words, such as `this file` or `its folder`.
+    #[must_use]
+    pub fn label(&self) -> &'static str {
+        let is_one = self.patterns.len() == 1;
+        let mut paths: Vec<_> = self.patterns.iter().map(Coverage::path).collect();
+        paths.dedup();
+        let is_of_files = paths.iter().all(Option::is_some);
+        let is_tree = |one: &Coverage| one.reach() == Reach::Beneath;
+        let resource = |one: &Coverage| Some(one.pattern().resource()?.as_str().to_owned());
+        let only = self.patterns.first().filter(|_| is_one).and_then(resource);
+        match (self.breadth, only.as_deref()) {
+            (Breadth::Project, _) => "the whole project",
+            (Breadth::Folder, _) if is_of_files && is_one => "its folder",
+            (Breadth::Folder, _) if is_of_files => "their folders",
+            (Breadth::Folder, Some("mcp")) => "every tool of this server",
+            (Breadth::Folder, Some("network")) => "every port of this host",
+            (Breadth::Folder, _) => "everything of this kind",
+            (Breadth::Asked, _) if is_of_files => match (
+                paths.len(),
+                self.patterns.iter().any(is_tree),
+                self.patterns.iter().all(is_tree),
+            ) {
+                (1, false, _) => "this file",
+                (_, false, _) => "these files",
+                (1, true, _) => "this folder",
+                (_, true, true) => "these folders",
+                (_, true, false) => "these files and folders",
+            },
+            (Breadth::Asked, Some("mcp")) => "this tool",
+            (Breadth::Asked, Some("command")) => "this program",
+            (Breadth::Asked, Some("network")) => "this host",
+            (Breadth::Asked, _) => "exactly this",
+        }
+    }
+
+    /// Returns the label and the sentence, for lists of choices.
+    #[must_use]
+    pub fn title(&self, roots: &[VirtualPath]) -> String {
+        format!("{}: {}", self.label(), self.sentence(roots))
     }
 }
 
@@ -83,6 +120,8 @@ impl Choice {
 pub struct OfferedChoice {
     /// Its breadth.
     pub breadth: Breadth,
+    /// What it is about in a few words, such as `this file`.
+    pub label: String,
     /// What it would grant, as a sentence. Escape it before it is shown.
     pub covers: String,
     /// The patterns as text.
@@ -103,6 +142,7 @@ impl Request {
     pub fn offered(&self) -> Vec<OfferedChoice> {
         let offered = |choice: &Choice| OfferedChoice {
             breadth: choice.breadth,
+            label: choice.label().to_owned(),
             covers: choice.sentence(&self.roots),
             patterns: choice
                 .patterns
@@ -136,7 +176,11 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
         }
     }
     let changes = |one: &Coverage| one.pattern().verb().is_none_or(|verb| verb == Verb::Write);
-    let holds = |one: &Coverage| one.reach() == Reach::Beneath && changes(one);
+    let of_files = |one: &Coverage| {
+        let resource = one.pattern().resource();
+        resource.is_none_or(|resource| *resource == Resource::File)
+    };
+    let holds = |one: &Coverage| one.reach() == Reach::Beneath && changes(one) && of_files(one);
     let kept = if patterns.iter().any(holds) {
         "; sensitive files still ask"
     } else {
@@ -162,12 +206,7 @@ pub fn choices(
     sensitive: bool,
 ) -> Vec<Choice> {
     let mut choices: Vec<Choice> = Vec::new();
-    for breadth in [
-        Breadth::Asked,
-        Breadth::File,
-        Breadth::Folder,
-        Breadth::Project,
-    ] {
+    for breadth in [Breadth::Asked, Breadth::Folder, Breadth::Project] {
         let wide = needs.iter().map(|need| widened(need, breadth, roots));
         let Some(patterns) = wide.collect::<Option<Vec<_>>>() else {
             continue;
@@ -217,12 +256,6 @@ fn widened(need: &Scope, breadth: Breadth, roots: &[VirtualPath]) -> Option<Cove
     let asked = Coverage::of(need);
     match (breadth, need.detail()) {
         (Breadth::Asked, _) => Some(asked),
-        (Breadth::File, Detail::Path(_)) => {
-            let all = Operations::of(Some(need.verb()));
-            let exact = need.reach() == Reach::Exact;
-            exact.then(|| Coverage::new(ScopePattern::of(need), Reach::Exact, all))?
-        }
-        (Breadth::File, _) => Some(asked),
         (Breadth::Folder, Detail::Path(path)) => {
             let folder = path.parent().filter(|folder| may_be_offered(folder, roots));
             folder.map(|folder| beneath(need, folder))
@@ -330,11 +363,6 @@ mod tests {
             &[
                 (Breadth::Asked, "change /home/me/repo/src/x.rs", false),
                 (
-                    Breadth::File,
-                    "create, change, delete or move /home/me/repo/src/x.rs",
-                    true,
-                ),
-                (
                     Breadth::Folder,
                     "change /home/me/repo/src and everything in it; sensitive files still ask",
                     false,
@@ -359,11 +387,10 @@ mod tests {
     #[test]
     fn top_level_home_and_parents_of_roots_are_not_offered() {
         let said = "change /tmp/x (outside your project)";
-        let any = "create, change, delete or move /tmp/x (outside your project)";
         check(
             &["change write:file:/tmp/x"],
             &["*"],
-            &[(Breadth::Asked, said, true), (Breadth::File, any, true)],
+            &[(Breadth::Asked, said, true)],
         );
         for outside in ["/home/you/x", "/home/me/x", "/x"] {
             let offered = offered(
@@ -463,7 +490,7 @@ mod tests {
         };
         assert_eq!(
             breadths(&["write:file:/r/a"]),
-            [Breadth::Asked, Breadth::File, Breadth::Folder]
+            [Breadth::Asked, Breadth::Folder]
         );
         assert_eq!(breadths(&[]), [Breadth::Asked]);
         let sensitive = choices(&[scope(need)], &[ScopePattern::ANY], &[path("/r")], true);
@@ -483,7 +510,7 @@ mod tests {
                 ),
                 (
                     Breadth::Folder,
-                    "create, change, delete or move things with every tool of hub, whatever it is given; sensitive files still ask",
+                    "create, change, delete or move things with every tool of hub, whatever it is given",
                     true,
                 ),
             ],
@@ -502,6 +529,81 @@ mod tests {
         assert!(!first.needs_confirmation(Lifetime::Once));
         assert!(first.needs_confirmation(Lifetime::Session));
         assert!(first.needs_confirmation(Lifetime::Agent));
-        assert!(asked[1].needs_confirmation(Lifetime::Once));
+        let inside = choices(
+            &[scope("change write:file:/r/a/x")],
+            &[ScopePattern::ANY],
+            &[path("/r")],
+            false,
+        );
+        let project = inside.last().unwrap();
+        assert!(project.needs_confirmation(Lifetime::Once));
+    }
+
+    #[test]
+    fn each_choice_covers_the_one_before_it_with_the_same_operations() {
+        for needs in [
+            &["change write:file:/r/a/x"][..],
+            &["delete+tree write:file:/r/a/old"],
+            &["create write:file:/r/a/x", "read read:file:/r/b/y"],
+            &["write:mcp:hub~1:push~2"],
+            &["execute:network:crates.io:443"],
+        ] {
+            let needs: Vec<Scope> = needs.iter().map(|text| scope(text)).collect();
+            let all = choices(&needs, &[ScopePattern::ANY], &[path("/r")], false);
+            assert!(all.len() > 1, "{needs:?}");
+            for (narrow, wide) in all.iter().zip(all.iter().skip(1)) {
+                assert!(narrow.patterns.iter().all(|one| {
+                    let mut wider = wide.patterns.iter();
+                    wider.any(|other| other.includes(one) && other.operations() == one.operations())
+                }));
+            }
+        }
+    }
+
+    #[test]
+    fn labels_of_choices_say_what_they_are_about() {
+        for (needs, expected) in [
+            (
+                &["change write:file:/r/a/x"][..],
+                &["this file", "its folder", "the whole project"][..],
+            ),
+            (
+                &["create write:file:/r/a/x", "change write:file:/r/b/y"],
+                &["these files", "their folders", "the whole project"],
+            ),
+            (
+                &["create+change write:file:/r/a/x"],
+                &["this file", "its folder", "the whole project"],
+            ),
+            (
+                &["delete+tree write:file:/r/a/old"],
+                &["this folder", "its folder", "the whole project"],
+            ),
+            (
+                &[
+                    "delete+tree write:file:/r/a/old",
+                    "delete write:file:/r/a/old/x",
+                ],
+                &["these files and folders", "its folder", "the whole project"],
+            ),
+            (
+                &["write:mcp:hub~1:push~2"],
+                &["this tool", "every tool of this server"],
+            ),
+            (&["execute:command:git"], &["this program"]),
+            (
+                &["execute:network:crates.io:443"],
+                &["this host", "every port of this host"],
+            ),
+            (
+                &["execute:command:git", "read read:file:/tmp/x"],
+                &["exactly this"],
+            ),
+        ] {
+            let needs: Vec<Scope> = needs.iter().map(|text| scope(text)).collect();
+            let all = choices(&needs, &[ScopePattern::ANY], &[path("/r")], false);
+            let labels: Vec<&str> = all.iter().map(Choice::label).collect();
+            assert_eq!(labels, expected, "{needs:?}");
+        }
     }
 }

@@ -227,16 +227,19 @@ fn running(programs: &str, request: &Request) -> Danger {
     Danger::new(DangerKind::Execute, level, text)
 }
 
-/// A tool of a third-party server.
+/// A tool of a third-party server. The server's own words are quoted, after what they are worth.
 fn third_party(request: &Request) -> Option<Danger> {
     let server = shortened(request.server.as_deref()?);
-    let (level, text) = if request.needs.iter().all(|need| need.verb() == Verb::Read) {
+    let (level, mut text) = if request.needs.iter().all(|need| need.verb() == Verb::Read) {
         let text = format!("{server} says that this only reads, which nobody can check");
         (Caution, text)
     } else {
         let text = format!("What {server} does with this cannot be checked, nor undone here");
         (Severe, text)
     };
+    if let Some(says) = &request.server_says {
+        text += &format!("; it describes it as \"{}\"", says.replace('"', "'"));
+    }
     Some(Danger::new(DangerKind::ThirdParty, level, text))
 }
 
@@ -397,18 +400,21 @@ fn of_needs(request: &Request) -> Vec<Danger> {
         .map(|(_, path)| name(path))
         .collect();
     if !replaced.is_empty() {
-        let file = if replaced.len() == 1 && paths(request).len() == 1 {
-            "the file already exists, its old".to_owned()
+        let is_one = replaced.len() == 1;
+        let files = if is_one && paths(request).len() == 1 {
+            "this file".to_owned()
         } else {
-            let exist = if replaced.len() == 1 {
-                "exists"
-            } else {
-                "exist"
-            };
-            let names = listed(replaced);
-            format!("{names} already {exist}, the old")
+            listed(replaced)
         };
-        let text = format!("If {file} content may be lost; what is lost cannot be shown");
+        let text = if is_one {
+            format!(
+                "Whether {files} exists is not known before you allow this; if it does, its old content may be lost"
+            )
+        } else {
+            format!(
+                "Whether {files} exist is not known before you allow this; if so, their old content may be lost"
+            )
+        };
         dangers.push(Danger::new(DangerKind::Overwrite, Severe, text));
     }
     dangers
@@ -705,7 +711,7 @@ mod tests {
             with(&[Operation::Create, Operation::Change], false),
             [text(
                 Overwrite,
-                "If the file already exists, its old content may be lost; what is lost cannot be shown"
+                "Whether this file exists is not known before you allow this; if it does, its old content may be lost"
             )]
         );
         assert_eq!(

@@ -12,6 +12,9 @@ use crate::text::{abbreviated, counted};
 const MOST_FILES: usize = 20;
 /// Maximum number of characters of a path in a sentence.
 const MOST_PATH: usize = 120;
+/// Maximum number of characters of a sentence that names several changes, and of a path in it.
+const MOST_NAMING: usize = 160;
+const MOST_NAMING_PATH: usize = 48;
 
 /// What a call does with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -334,7 +337,7 @@ fn of_changes(all: &[Change], request: &Request) -> String {
     };
     match files.as_slice() {
         [one] => of_change(one, all, request) + &made,
-        several => of_several(several) + &made,
+        several => of_several(several, all, request) + &made,
     }
 }
 
@@ -352,9 +355,7 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
         .as_ref()
         .map(|to| name(to, roots))
         .unwrap_or_default();
-    let is_over = all
-        .iter()
-        .any(|other| change.to.as_ref() == Some(&other.path) && other.op == Op::Modify);
+    let is_over = is_over(change, all);
     match change.op {
         Op::Create | Op::MakeDirectory => format!("Create {object}"),
         Op::Modify if loss(change, request) == Some(Loss::All) => format!("Replace {object}"),
@@ -363,50 +364,107 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
             Some(bytes) => format!("Delete {object} ({})", size(bytes)),
             None => format!("Delete {object}"),
         },
-        Op::Move if is_over => format!("Move {object} to {to}, replacing the file there"),
-        Op::Copy if is_over => format!("Copy {object} to {to}, replacing the file there"),
+        Op::Move if is_over => format!("Move {object} to {to} and replace the file that is there"),
+        Op::Copy if is_over => format!("Copy {object} to {to} and replace the file that is there"),
         Op::Move => format!("Move {object} to {to}"),
         Op::Copy => format!("Copy {object} to {to}"),
     }
 }
 
-/// Several changes, counted by operation, what is lost first.
-fn of_several(changes: &[&Change]) -> String {
-    const VERBS: [(Op, &str); 6] = [
-        (Op::Delete, "delete"),
-        (Op::Create, "create"),
-        (Op::Modify, "change"),
-        (Op::Move, "move"),
-        (Op::Copy, "copy"),
-        (Op::MakeDirectory, "create"),
-    ];
-    let mut parts: Vec<String> = Vec::new();
-    for (op, verb) in VERBS {
-        let of_op = || changes.iter().filter(|change| change.op == op);
-        let folders = of_op().filter(|change| change.is_directory()).count();
-        let files = of_op().count() - folders;
-        let all = match (op, folders) {
-            (Op::MakeDirectory, _) => "",
-            (_, 1) => " with everything in it",
-            _ => " with everything in them",
-        };
-        if files > 0 {
-            parts.push(format!("{verb} {}", counted(files as u64, "file", "files")));
-        }
-        if folders > 0 {
-            let folders = counted(folders as u64, "folder", "folders");
-            parts.push(format!("{verb} {folders}{all}"));
-        }
-    }
-    let last = parts.pop().unwrap_or_default();
-    let text = if parts.is_empty() {
-        last
-    } else {
-        format!("{} and {last}", parts.join(", "))
+/// Whether a move or copy replaces a file.
+fn is_over(change: &Change, all: &[Change]) -> bool {
+    let target = change.to.as_ref();
+    all.iter()
+        .any(|other| target == Some(&other.path) && other.op == Op::Modify)
+}
+
+/// Several changes by operation, what is lost first. As many as fit are named, and the others are counted.
+fn of_several(changes: &[&Change], all: &[Change], request: &Request) -> String {
+    let naming = |most: &usize| {
+        let text = naming(changes, all, request, *most);
+        (text.chars().count() <= MOST_NAMING).then_some(text)
     };
+    let text = [3, 2, 1].iter().find_map(naming);
+    let text = text.unwrap_or_else(|| counting(changes, request));
     let mut chars = text.chars();
     let first = chars.next().map(|c| c.to_ascii_uppercase());
     first.into_iter().chain(chars).collect()
+}
+
+const VERBS: [&str; 6] = ["delete", "replace", "create", "change", "move", "copy"];
+
+fn verb(change: &Change, request: &Request) -> &'static str {
+    match change.op {
+        Op::Delete => "delete",
+        Op::Modify if loss(change, request) == Some(Loss::All) => "replace",
+        Op::Modify => "change",
+        Op::Create | Op::MakeDirectory => "create",
+        Op::Move => "move",
+        Op::Copy => "copy",
+    }
+}
+
+/// The changes, of which the first `most` of each operation are named.
+fn naming(changes: &[&Change], all: &[Change], request: &Request, most: usize) -> String {
+    let named = |path: &VirtualPath, end: &str| {
+        let path = relative(path, &request.roots);
+        quoted(&format!("{}{end}", abbreviated(path, MOST_NAMING_PATH)))
+    };
+    let object = |change: &&Change| {
+        let end = if change.is_directory() { "/" } else { "" };
+        let mut object = named(&change.path, end);
+        if let Some(to) = &change.to {
+            let preposition = if is_over(change, all) { "over" } else { "to" };
+            object = format!("{object} {preposition} {}", named(to, end));
+        }
+        let inside = change.diff.contents.as_ref();
+        if let Some(inside) = inside.filter(|_| change.op != Op::MakeDirectory) {
+            let files = counted(inside.files + inside.others, "file", "files");
+            let more = if change.diff.hidden { " or more" } else { "" };
+            object = format!("{object} ({files}{more})");
+        }
+        object
+    };
+    let mut parts: Vec<String> = Vec::new();
+    for word in VERBS {
+        let of_word = || changes.iter().filter(|one| verb(one, request) == word);
+        let mut objects: Vec<String> = of_word()
+            .copied()
+            .take(most)
+            .map(|one| object(&one))
+            .collect();
+        let more = of_word().count() - objects.len();
+        if more > 0 {
+            objects.push(format!("{more} more"));
+        }
+        let Some(last) = objects.pop() else {
+            continue;
+        };
+        parts.push(if objects.is_empty() {
+            format!("{word} {last}")
+        } else {
+            format!("{word} {} and {last}", objects.join(", "))
+        });
+    }
+    parts.join("; ")
+}
+
+/// The changes, only counted.
+fn counting(changes: &[&Change], request: &Request) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for word in VERBS {
+        let of_word = || changes.iter().filter(|one| verb(one, request) == word);
+        let folders = of_word().filter(|change| change.is_directory()).count();
+        let files = of_word().count() - folders;
+        if files > 0 {
+            parts.push(format!("{word} {}", counted(files as u64, "file", "files")));
+        }
+        if folders > 0 {
+            let folders = counted(folders as u64, "folder", "folders");
+            parts.push(format!("{word} {folders}"));
+        }
+    }
+    parts.join("; ")
 }
 
 #[cfg(test)]
@@ -474,7 +532,7 @@ mod tests {
                 change(Modify, "/r/b", None),
                 change(Copy, "/r/a", Some("/r/b")),
             ],
-            "Copy a to b, replacing the file there",
+            "Copy a to b and replace the file that is there",
         );
         check(
             vec![change(MakeDirectory, "/r/d", None)],
@@ -494,14 +552,14 @@ mod tests {
                 change(Modify, "/r/b", None),
                 change(Delete, "/r/c", None),
             ],
-            "Delete 1 file and change 2 files",
+            "Delete c; change a and b",
         );
         check(
             vec![
                 deleted_directory("/r/old", 12, 3),
                 change(Create, "/r/c", None),
             ],
-            "Delete 1 folder with everything in it and create 1 file",
+            "Delete old/ (12 files); create c",
         );
         check(
             vec![deleted_directory("/r/old", 12, 3)],
@@ -510,6 +568,47 @@ mod tests {
         check(
             vec![deleted_directory("/r/old and new", 0, 0)],
             "Delete the folder \"old and new/\"",
+        );
+    }
+
+    #[test]
+    fn sentence_about_several_changes_names_as_many_as_fit_and_counts_the_others() {
+        use Op::{Create, Delete, Modify, Move};
+        let many = |op, count: usize, length: usize| -> Vec<Change> {
+            let names = (0..count).map(|n| format!("/r/{n}{}", "x".repeat(length)));
+            names.map(|name| change(op, &name, None)).collect()
+        };
+        check(many(Delete, 3, 0), "Delete 0, 1 and 2");
+        check(many(Delete, 5, 0), "Delete 0, 1, 2 and 2 more");
+        let x = "x".repeat(40);
+        check(
+            many(Create, 9, 40),
+            &format!("Create 0{x}, 1{x}, 2{x} and 6 more"),
+        );
+        let both = || [many(Create, 9, 40), many(Delete, 9, 40)].concat();
+        check(
+            both(),
+            &format!("Delete 0{x} and 8 more; create 0{x} and 8 more"),
+        );
+        let mut replaced = many(Modify, 2, 40);
+        replaced[0].diff.removed = 1;
+        check(
+            [both(), replaced].concat(),
+            "Delete 9 files; replace 1 file; create 9 files; change 1 file",
+        );
+        check(
+            vec![
+                change(Move, "/r/a", Some("/r/b")),
+                change(Modify, "/r/b", None),
+                change(Move, "/r/c", Some("/r/d")),
+            ],
+            "Move a over b and c to d",
+        );
+        let mut hidden = deleted_directory("/r/old", 1, 1);
+        hidden.diff.hidden = true;
+        check(
+            vec![hidden, change(Create, "/r/a; delete b", None)],
+            "Delete old/ (1 file or more); create \"a; delete b\"",
         );
     }
 

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use super::{Answer, Lifetime, Question};
+use super::{Answer, Choice, Lifetime, Question};
 
 /// Kind of an option in the Agent Client Protocol (ACP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -137,13 +137,14 @@ impl Question {
         let covered = covered.unwrap_or_default();
         let time = match offer.lifetime {
             Lifetime::Once => match self.all_waiting() {
-                Some(calls) => format!("one of {calls} equal calls that wait"),
-                None => "this call".to_owned(),
+                Some(calls) => format!("only one of {calls} equal calls that wait"),
+                None => "only this call".to_owned(),
             },
-            Lifetime::Waiting(calls) => format!("{calls} equal calls that wait"),
+            Lifetime::Waiting(calls) => format!("only the {calls} equal calls that wait"),
             // Of these, only the session is offered.
             Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) | Lifetime::Agent => {
-                "this session".to_owned()
+                let label = choice.map_or("exactly this", Choice::label);
+                format!("until the session ends, for {label}")
             }
         };
         let (kind, careful) = match offer.lifetime.waiting_calls() {
@@ -152,10 +153,7 @@ impl Question {
         };
         AnswerOption {
             option_id: offer.option_id.clone(),
-            name: format!(
-                "{verb} for {time}: {}{careful}",
-                crate::text::escape(&covered)
-            ),
+            name: format!("{verb} {time}: {}{careful}", crate::text::escape(&covered)),
             kind,
         }
     }
@@ -218,11 +216,10 @@ mod tests {
     fn options_have_the_acp_format() {
         let shown = serde_json::to_value(question(false).options()).unwrap();
         let expected = json!([
-            {"optionId": "once", "name": "Allow for this call: change /r/a/x", "kind": "allow_once"},
-            {"optionId": "session-0", "name": "Allow for this session: change /r/a/x", "kind": "allow_always"},
-            {"optionId": "session-1", "name": "Allow for this session: create, change, delete or move /r/a/x", "kind": "allow_always"},
-            {"optionId": "session-2", "name": "Allow for this session: change /r/a and everything in it; sensitive files still ask", "kind": "allow_always"},
-            {"optionId": "session-3", "name": "Allow for this session: change /r and everything in it; sensitive files still ask", "kind": "allow_always"},
+            {"optionId": "once", "name": "Allow only this call: change /r/a/x", "kind": "allow_once"},
+            {"optionId": "session-0", "name": "Allow until the session ends, for this file: change /r/a/x", "kind": "allow_always"},
+            {"optionId": "session-1", "name": "Allow until the session ends, for its folder: change /r/a and everything in it; sensitive files still ask", "kind": "allow_always"},
+            {"optionId": "session-2", "name": "Allow until the session ends, for the whole project: change /r and everything in it; sensitive files still ask", "kind": "allow_always"},
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
             {"optionId": "reject-session", "name": "Deny for this session: create, change, delete or move any file", "kind": "reject_always"},
         ]);
@@ -235,8 +232,8 @@ mod tests {
         question.calls.set(3);
         let options = serde_json::to_value(question.options()).unwrap();
         let expected = json!([
-            {"optionId": "once", "name": "Allow for one of 3 equal calls that wait: change /r/a/x", "kind": "allow_once"},
-            {"optionId": "waiting-3", "name": "Allow for 3 equal calls that wait: change /r/a/x", "kind": "allow_once"},
+            {"optionId": "once", "name": "Allow only one of 3 equal calls that wait: change /r/a/x", "kind": "allow_once"},
+            {"optionId": "waiting-3", "name": "Allow only the 3 equal calls that wait: change /r/a/x", "kind": "allow_once"},
         ]);
         assert_eq!(
             options.as_array().unwrap()[..2],
@@ -269,7 +266,7 @@ mod tests {
                     assert_eq!(option.kind, expected);
                 }
                 Chosen::Confirm(options) => {
-                    assert!(["session-1", "session-3"].contains(&option.option_id.as_str()));
+                    assert_eq!(option.option_id, "session-2");
                     let names: Vec<&str> = options.iter().map(|it| it.name.as_str()).collect();
                     assert_eq!(
                         names,
@@ -284,7 +281,7 @@ mod tests {
             "",
             "always",
             "agent",
-            "session-4",
+            "session-3",
             "session-",
             "session-0-confirmed",
             "once-confirmed",
@@ -302,18 +299,21 @@ mod tests {
             let lasting = lasting.filter(|option| option.kind == OptionKind::AllowAlways);
             let offered = lasting.map(|option| {
                 let chosen = question.chosen(&option.option_id).unwrap();
-                let covers = option.name.strip_prefix("Allow for this session: ");
+                let title = option
+                    .name
+                    .strip_prefix("Allow until the session ends, for ");
                 (
-                    covers.unwrap().to_owned(),
+                    title.unwrap().to_owned(),
                     matches!(chosen, Chosen::Confirm(_)),
                 )
             });
             let texts = expected.iter();
-            let texts = texts.map(|(_, covers, confirm)| ((*covers).to_owned(), *confirm));
+            let texts =
+                texts.map(|(label, covers, confirm)| (format!("{label}: {covers}"), *confirm));
             assert_eq!(offered.collect::<Vec<_>>(), texts.collect::<Vec<_>>());
             let block = crate::permission::PermissionBlock::of(&question, &Default::default());
             let offered = block.extra.choices.iter();
-            let offered = offered.map(|one| (one.breadth, one.covers.as_str(), one.confirm));
+            let offered = offered.map(|one| (one.label.as_str(), one.covers.as_str(), one.confirm));
             assert_eq!(offered.collect::<Vec<_>>(), expected);
         }
     }
@@ -345,7 +345,7 @@ mod tests {
             let options = asked.options().into_iter();
             options.map(|option| option.option_id).collect()
         };
-        let folder = |id: &String| id == "session-2";
+        let folder = |id: &String| id == "session-1";
         assert!(offered(20).contains(&"session-0".to_owned()));
         assert!(!offered(21).contains(&"session-0".to_owned()));
         assert!(offered(21).iter().any(folder), "{:?}", offered(21));

@@ -269,10 +269,11 @@ impl Console {
         // More equal calls may have come since the question was shown.
         let waiting = question.all_waiting();
         let several = waiting.map_or_else(String::new, |calls| {
-            format!(", 5 all {calls} equal calls that wait")
+            format!(", 5 only the {calls} equal calls that wait")
         });
         self.show(format!(
-            "For how long? 1 once, 2 ten uses, 3 one hour, 4 this session{several}, or Enter to refuse: ",
+            "For how long? 1 only this call{several}; or without asking again, until the session ends or the host of \
+             the agent takes it back: 2 ten calls, 3 one hour, 4 the whole session; or Enter to refuse: ",
         ))
         .await?;
         let time = self.read().await?.1;
@@ -476,8 +477,8 @@ fn prompt(question: &Question, coloured: bool) -> String {
     }
     out.push_str("you may allow:\n");
     for (index, choice) in request.choices.iter().enumerate() {
-        let sentence = choice.sentence(&request.roots);
-        out.push_str(&format!("  {}) {}\n", index + 1, escape(&sentence)));
+        let title = choice.title(&request.roots);
+        out.push_str(&format!("  {}) {}\n", index + 1, escape(&title)));
     }
     out
 }
@@ -673,30 +674,29 @@ mod tests {
         let ten = Lifetime::Uses(NonZeroU32::new(10).unwrap());
         let hour = Lifetime::For(Duration::from_secs(3600));
         assert_eq!(typed("1\n1\n").await, allow(1, Lifetime::Once));
-        assert_eq!(typed("3\n2\n").await, allow(3, ten));
-        assert_eq!(typed(" 3 \r\n3\n").await, allow(3, hour));
+        assert_eq!(typed("2\n2\n").await, allow(2, ten));
+        assert_eq!(typed(" 2 \r\n3\n").await, allow(2, hour));
         assert_eq!(typed("1\n4").await, allow(1, Lifetime::Session));
     }
 
     #[tokio::test]
     async fn broad_choice_is_described_and_confirmed() {
-        for broad in [2, 4] {
-            let typed = async |sure: &str| {
-                let screen = Screen::default();
-                let input = io::Cursor::new(format!("{broad}\n4\n{sure}\n"));
-                let answer = Terminal::new(input, screen.clone(), false)
-                    .decide(&question(asked()))
-                    .await;
-                let shown = screen.0.borrow().clone();
-                (answer, String::from_utf8(shown).unwrap())
-            };
-            let (answer, shown) = typed("yes").await;
-            assert_eq!(answer, allow(broad, Lifetime::Session));
-            let sentence = asked().choices[broad - 1].sentence(&asked().roots);
-            assert_eq!(shown.matches(&sentence).count(), 2, "{shown}");
-            for unsure in ["", "y", "Yes"] {
-                assert_eq!(typed(unsure).await.0, Answer::DENY);
-            }
+        const BROAD: usize = 3;
+        let typed = async |sure: &str| {
+            let screen = Screen::default();
+            let input = io::Cursor::new(format!("{BROAD}\n4\n{sure}\n"));
+            let answer = Terminal::new(input, screen.clone(), false)
+                .decide(&question(asked()))
+                .await;
+            let shown = screen.0.borrow().clone();
+            (answer, String::from_utf8(shown).unwrap())
+        };
+        let (answer, shown) = typed("yes").await;
+        assert_eq!(answer, allow(BROAD, Lifetime::Session));
+        let sentence = asked().choices[BROAD - 1].sentence(&asked().roots);
+        assert_eq!(shown.matches(&sentence).count(), 2, "{shown}");
+        for unsure in ["", "y", "Yes"] {
+            assert_eq!(typed(unsure).await.0, Answer::DENY);
         }
     }
 
@@ -947,8 +947,8 @@ mod tests {
             let shown = prompt(&question, false);
             let (_, shown) = shown.split_once("you may allow:\n").unwrap();
             let expected = expected.iter().zip(1..);
-            let expected =
-                expected.map(|((_, covers, _), number)| format!("  {number}) {covers}\n"));
+            let expected = expected
+                .map(|((label, covers, _), number)| format!("  {number}) {label}: {covers}\n"));
             assert_eq!(shown, expected.collect::<String>());
         }
     }

@@ -16,7 +16,7 @@ use crate::permission::{
 };
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
-use crate::scope::{Coverage, Scope, ScopePattern, Verb};
+use crate::scope::{Coverage, Scope, ScopePattern, Verb, quoted};
 use crate::text::{abbreviated, escape, listed_first};
 use crate::tool::{Remote, Sentence};
 
@@ -196,6 +196,7 @@ impl Shared {
             !executes || !preview.changes.is_empty() || !preview.resources.is_empty()
         };
         let preview = preview.filter(is_shown);
+        let (intent, server_says) = self.described(info, waiting.needs());
         let mut request = Request {
             worker: self.id,
             call: info.id,
@@ -205,7 +206,8 @@ impl Shared {
             tool: info.tool.clone(),
             arguments_hash: ContentHash::of(arguments.to_string().as_bytes()),
             arguments,
-            intent: self.intent(info, waiting.needs()),
+            intent,
+            server_says,
             sentence: String::new(),
             dangers: Vec::new(),
             files: AffectedFiles::default(),
@@ -233,32 +235,40 @@ impl Shared {
         entry.remote.as_ref().map(|it| Arc::clone(&it.server))
     }
 
-    /// One sentence that describes the call to people. If the template cannot be rendered, it consists of the tool's
-    /// title and the needs of the call.
+    /// One sentence that describes the call to people, with the words of a third-party server quoted.
     pub(super) fn intent(&self, info: &CallInfo, needs: &[Scope]) -> String {
+        match self.described(info, needs) {
+            (sentence, None) => sentence,
+            (call, Some(says)) => {
+                let says = says.replace('"', "'");
+                format!("{call}, which describes it as \"{says}\"")
+            }
+        }
+    }
+
+    /// One sentence that describes the call to people, and how a third-party server describes it. If the template cannot be
+    /// rendered, the sentence consists of the tool's title and the needs of the call.
+    fn described(&self, info: &CallInfo, needs: &[Scope]) -> (String, Option<String>) {
         let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
         if let Some(Sentence(sentence)) = entry.and_then(|entry| entry.spec.sentence)
             && let Some(sentence) = sentence(&info.arguments)
         {
-            return abbreviated(&escape(&sentence), MOST_SENTENCE).into_owned();
+            let sentence = abbreviated(&escape(&sentence), MOST_SENTENCE).into_owned();
+            return (sentence, None);
         }
         let template = entry.and_then(|entry| entry.intent.as_ref());
         let sentence = template.and_then(|template| template.render_quoted(&info.arguments));
         let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
-            let name = crate::text::escape(tool);
-            let call = format!("Use `{name}` of {shown}");
-            // The server's text is quoted to separate it from the runtime's.
+            let name = quoted(&escape(tool));
             let description = sentence.unwrap_or_else(|| title.to_owned());
-            if description.is_empty() || description == *name {
-                return call;
-            }
-            let description = crate::text::escape(&description).replace('"', "'");
-            return format!("{call}, which describes it as \"{description}\"");
+            let says = escape(&description).into_owned();
+            let is_new = !says.is_empty() && says != name;
+            return (format!("Use {name} of {shown}"), is_new.then_some(says));
         }
         if let Some(sentence) = sentence.filter(|sentence| !sentence.is_empty()) {
-            return sentence;
+            return (sentence, None);
         }
         let target = |need: &Scope| {
             need.path()
@@ -267,9 +277,10 @@ impl Shared {
         let mut targets: Vec<String> = needs.iter().map(target).collect();
         targets.dedup();
         if targets.is_empty() {
-            return title.to_owned();
+            return (title.to_owned(), None);
         }
-        format!("{title}: {}", listed_first(targets, ", ", MOST_TARGETS))
+        let targets = listed_first(targets, ", ", MOST_TARGETS);
+        (format!("{title}: {targets}"), None)
     }
 }
 

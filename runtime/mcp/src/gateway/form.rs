@@ -121,11 +121,11 @@ fn choices(question: &Question) -> impl Iterator<Item = (String, &Choice)> {
     let roots = &question.request.roots;
     let all = question.request.choices.iter().enumerate();
     let all = all.map(|(number, choice)| {
-        let sentence = bailiwick::text::escape(&choice.sentence(roots)).into_owned();
-        if number == 0 && sentence.len() > MAX_CHOICE {
+        let title = bailiwick::text::escape(&choice.title(roots)).into_owned();
+        if number == 0 && title.len() > MAX_CHOICE {
             return ("exactly the needs above".to_owned(), choice);
         }
-        (sentence, choice)
+        (title, choice)
     });
     all.filter(|(text, _)| text.len() <= MAX_CHOICE)
 }
@@ -278,16 +278,17 @@ fn add_choices(question: &Question, properties: &mut Map<String, Value>) {
     if offered.len() > 1 {
         let narrowest = offered.first().cloned();
         let breadth = json!({
-            "type": "string", "title": "How much?",
-            "description": "What is allowed; the first is exactly what the call needs.",
+            "type": "string", "title": "What may it do without asking?",
+            "description": "The first is exactly what this call needs.",
             "enum": offered, "default": narrowest,
         });
         properties.insert("breadth".into(), breadth);
     }
     let names = lifetimes().map(|(name, _)| name.to_owned());
     let names: Vec<String> = names.chain(all_waiting(question)).collect();
-    let mut about =
-        "`once` is this call alone; the others hold for this connection's worker.".to_owned();
+    let mut about = "`once` is only this call. The others also allow further calls of this connection without asking; they \
+         end with it at the latest."
+        .to_owned();
     if question
         .request
         .choices
@@ -363,7 +364,7 @@ mod tests {
     use bailiwick::fixtures::{changing, request};
     use bailiwick::scope::{Operation, Scope};
 
-    const FOLDER: &str = "change /r/a and everything in it; sensitive files still ask";
+    const FOLDER: &str = "its folder: change /r/a and everything in it; sensitive files still ask";
 
     fn question() -> Question {
         bailiwick::fixtures::question(changing(request(1, 1, &["write:file:/r/a/x"])))
@@ -395,7 +396,7 @@ mod tests {
     fn form_defaults_to_the_narrowest_choice_once() {
         check("accept", &json!({"decision": "allow"}), &Answer::ONCE);
         let wider = json!({"decision": "allow", "breadth": FOLDER, "lifetime": "session"});
-        let patterns = question().request.choices[2].patterns.clone();
+        let patterns = question().request.choices[1].patterns.clone();
         let expected = Answer::Allow {
             patterns,
             lifetime: Lifetime::Session,
@@ -517,12 +518,12 @@ mod tests {
     #[test]
     fn broad_choices_require_the_tick() {
         let mut question = question();
-        question.request = changing(request(1, 1, &["write:file:/tmp/x"]));
+        question.request = changing(request(1, 1, &["write:file:/tmp/a/b/x"]));
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let offered = &form["requestedSchema"]["properties"];
         assert_eq!(offered["confirm"]["type"], "boolean");
-        let broad = "create, change, delete or move /tmp/x (outside your project)";
-        let asked = "change /tmp/x (outside your project)";
+        let broad = "its folder: change /tmp/a/b and everything in it (outside your project); sensitive files still ask";
+        let asked = "this file: change /tmp/a/b/x (outside your project)";
         assert_eq!(offered["breadth"]["enum"], json!([asked, broad]));
         let accept = ElicitationAction::Accept;
         let parsed = |breadth: &str, lifetime: &str, confirm: Value| {
@@ -548,7 +549,9 @@ mod tests {
         for (question, expected) in bailiwick::fixtures::offered_choices() {
             let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
             let offered = &form["requestedSchema"]["properties"]["breadth"]["enum"];
-            let covers: Vec<&str> = expected.iter().map(|(_, covers, _)| *covers).collect();
+            let titles = expected.iter();
+            let titles = titles.map(|(label, covers, _)| format!("{label}: {covers}"));
+            let covers: Vec<String> = titles.collect();
             // A form with a single choice has no field for it.
             let texts = if covers.len() > 1 {
                 json!(covers)
@@ -556,7 +559,7 @@ mod tests {
                 Value::Null
             };
             assert_eq!(*offered, texts);
-            for (_, covers, confirm) in expected {
+            for (covers, (.., confirm)) in covers.into_iter().zip(expected) {
                 let breadth = if texts.is_null() {
                     Value::Null
                 } else {
@@ -656,15 +659,14 @@ mod tests {
         assert_eq!(
             schema["properties"]["breadth"]["enum"],
             json!([
-                "change /r/a/x",
-                "create, change, delete or move /r/a/x",
+                "this file: change /r/a/x",
                 FOLDER,
-                "change /r and everything in it; sensitive files still ask",
+                "the whole project: change /r and everything in it; sensitive files still ask",
             ])
         );
         let confirm = &schema["properties"]["confirm"]["description"];
         let confirm = confirm.as_str().unwrap();
-        assert!(confirm.contains("delete or move /r/a/x\"") && !confirm.contains("/r/a and"));
+        assert!(confirm.contains("change /r and") && !confirm.contains("/r/a and"));
         assert_eq!(
             schema["properties"]["lifetime"]["enum"],
             json!(["once", "ten uses", "one hour", "session"])

@@ -124,7 +124,7 @@ impl Server {
         let name = self.spec.name.as_str();
         Remote {
             server: name.into(),
-            shown: format!("the server `{name}`").into(),
+            shown: format!("{name}, {}", self.spec.place()).into(),
             tool: tool.into(),
             need,
             previews: false,

@@ -180,6 +180,22 @@ impl ServerSpec {
         }
     }
 
+    /// Where the server runs, for people. A host of which a part is a secret is shown as written.
+    pub(super) fn place(&self) -> String {
+        let TransportConfig::Http(config) = &self.identity else {
+            return "a program on this computer".to_owned();
+        };
+        let url = address::parse_http_url(&config.url);
+        let host = url.as_ref().and_then(|url| url.host_str());
+        match (&url, host) {
+            (Some(url), Some(host)) if Zone::of_url(url) == Zone::Loopback => {
+                format!("a server on this computer ({host})")
+            }
+            (_, Some(host)) => format!("a server at {host}"),
+            (_, None) => "a server on the network".to_owned(),
+        }
+    }
+
     /// Adds arguments of the program.
     #[must_use]
     pub fn args<A: Into<String>>(mut self, more: impl IntoIterator<Item = A>) -> Self {
@@ -412,6 +428,32 @@ mod tests {
             ("http://localhost:1", None),
         ] {
             check(ServerSpec::http("a", url), expected);
+        }
+    }
+
+    #[test]
+    fn place_of_a_server_is_this_computer_or_its_host() {
+        let place = |spec: ServerSpec| spec.place();
+        assert_eq!(
+            place(ServerSpec::stdio("a", "x")),
+            "a program on this computer"
+        );
+        for (url, expected) in [
+            (
+                "https://user:word@api.example.com:8443/mcp?key=1",
+                "a server at api.example.com",
+            ),
+            (
+                "http://127.0.0.1:1",
+                "a server on this computer (127.0.0.1)",
+            ),
+            (
+                "http://localhost:1",
+                "a server on this computer (localhost)",
+            ),
+            ("no address", "a server on the network"),
+        ] {
+            assert_eq!(place(ServerSpec::http("a", url)), expected);
         }
     }
 

@@ -58,7 +58,7 @@ pub(super) fn entry(instance: &Arc<Instance>, offer: &Arc<OfferedTool>) -> Entry
     let remote = Remote {
         server: Arc::clone(&instance.name),
         // Questions to people use only the name given by the host.
-        shown: format!("the app `{}`", instance.name).into(),
+        shown: format!("the app {}", instance.name).into(),
         tool: Arc::clone(&offer.tool),
         need: offer.need.clone(),
         previews: false,

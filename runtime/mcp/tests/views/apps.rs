@@ -46,7 +46,7 @@ async fn agent_calls_app_tools_like_other_tools() {
     );
     let moved = worker.call("app_files__go_to", Value::Null).await.unwrap();
     assert_eq!(moved.text(), "{}");
-    let sentence = "Use `go_to` of the app `app_files`";
+    let sentence = "Use go_to of the app app_files";
     assert_eq!(*asked.lock().unwrap(), [sentence]);
     let sent = stage.texts("remote_call", "/event/server").await;
     assert_eq!(sent, vec![Some("app_files".to_owned()); 2]);

@@ -21,7 +21,8 @@ const details = object({
   /** What an answer that outlasts the call can allow, the narrowest first. */
   choices: list(
     object({
-      breadth: oneOf("asked", "file", "folder", "project"),
+      /** What it is about, such as `this file`. */
+      label: text,
       covers: text,
       /** The grants to send for exactly this choice. */
       grants: list(anything),

@@ -2,7 +2,7 @@
 import type { ComponentChildren } from "preact";
 
 import { Tick, trusted } from "../../lib/ui.tsx";
-import { visible } from "../../lib/visible.ts";
+import { oneLine, visible } from "../../lib/visible.ts";
 import type { Details } from "./block.ts";
 import { TIMES, confirmation, isBrief } from "./choice.ts";
 import type { Choice, Time } from "./choice.ts";
@@ -62,10 +62,10 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
     const label = tick(TIMES[time], "time", time, undefined, time === "once" || time === "waiting" || isWhole);
     return time === "uses" ? <div class="line">{label}{uses}</div> : label;
   });
-  const reaches = details?.choices.slice(0, 5).map(({ breadth, covers, outside, may_last }, reach) =>
+  const reaches = details?.choices.slice(0, 5).map(({ label, covers, outside, may_last }, reach) =>
     tick(
       <>
-        {outside ? "⚠ Outside your project" : breadth === "asked" ? "exactly this" : breadth === "file" ? "any change of this file" : `this ${breadth}`}
+        {oneLine(label)}{outside && " ⚠ outside your project"}
         <small><bdi>{visible(covers)}</bdi></small>
       </>,
       "reach",
@@ -79,7 +79,10 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
     <>
       <div class="options">
         <div class="two">
-          <Group words="If you allow: how long">{times}</Group>
+          <Group words="If you allow: how long">
+            {times}
+            {!isBrief(choice) && details && <p class="quiet">You can take this back in Permissions.</p>}
+          </Group>
           {!isBrief(choice) && details && (
             <Group words="What it may do without asking">
               {reaches}

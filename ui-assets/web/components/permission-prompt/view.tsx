@@ -35,7 +35,7 @@ function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly b
   const path = oneLine(own.agent.join(" › "), 120);
   return (
     <span class="who">
-      {name[0] === "~" && "A program that "}<Agent name={name} most={60} /> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
+      {name[0] === "~" && "A program that says it is "}<Agent name={name} most={60} /> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
     </span>
   );
 }
@@ -67,7 +67,7 @@ function Arguments({ block: { tool_call: { params, server_name }, bailiwick: own
       <h3>{words}{whole && `: the first ${params.length} characters of ${whole} bytes`}</h3>
       {entries.map(([key, one]: [string, unknown]) => (
         <div class="argument">
-          <Code text={key} />
+          <span>{oneLine(key.replaceAll("_", " "))}</span>
           <pre tabIndex={0} aria-label={oneLine(key) || "text"}>
             {visible(typeof one === "string" ? one : JSON.stringify(one, null, 1))}
           </pre>

@@ -126,8 +126,10 @@ interface FileProps {
 }
 
 /** What happens to a file. */
-const Badge = ({ file: { change: { op }, from }, diff: { plan } }: FileProps) =>
-  op ? <span class={`badge ${op}`}>{plan ? `${plan} ${from ? "replace" : planned(op)}` : from ? "Replaced" : (OPERATIONS[op] ?? visible(op))}</span> : null;
+function Badge({ file: { change, from }, diff: { plan } }: FileProps) {
+  const { op } = from ?? change;
+  return op ? <span class={`badge ${op}`}>{plan ? `${plan} ${planned(op)}` : (OPERATIONS[op] ?? visible(op))}</span> : null;
+}
 
 function File({ file, diff }: FileProps) {
   const { change, from } = file;
@@ -141,7 +143,7 @@ function File({ file, diff }: FileProps) {
         {path && (
           <h2>
             {from && <><bdi>{visible(from.path)}</bdi> → </>}
-            <bdi>{visible(path)}</bdi>
+            <bdi>{visible(path)}</bdi>{from && " (replaced)"}
             {to && <span class="to"> → <bdi>{visible(to)}</bdi></span>}
           </h2>
         )}
@@ -193,7 +195,7 @@ function Files({ diff }: { readonly diff: Diff }) {
               class="jump"
               press={({ currentTarget }) => (currentTarget as Element).closest(".diff")?.querySelectorAll(".file")[at]?.scrollIntoView()}
             >
-              <bdi>{visible(file.change.to || file.change.path)}</bdi>
+              <bdi>{visible(file.change.to || file.change.path)}</bdi>{file.from && " (replaced)"}
               {file.change.contents && ` (${summary(file.change.contents)})`}
             </Button>
             <Counts {...countsOf(file)} />

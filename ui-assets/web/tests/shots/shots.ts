@@ -83,7 +83,7 @@ test("prompt-options", async ({ page, started }) => {
   await started.asked(1, (await started.agent("claude-code")).call("edit_file", TOTAL));
   await questions.open(page, started.console);
   await questions.prompt(page);
-  await questions.options(page, "until the session ends", "this folder");
+  await questions.options(page, "until the session ends", "its folder");
   await picture("prompt-options", page);
 });
 
