@@ -94,14 +94,14 @@ test("dangers are named and marked", async ({ page, site }) => {
   await asked(page, site, question(1, { dangers }));
   const marks = page.getByRole("list", { name: "Dangers" }).getByRole("listitem");
   await expect(marks).toHaveText(["⚠ Deletes the folder old and 12 files", "⚠ .mcp.json is sensitive: it starts programs", "⚠ The name a\\u{202e}b has U+202E", "⚠ /etc/x is outside your project"]);
-  await expect(marks.last()).toHaveClass("danger amber");
-  await expect(marks.first()).toHaveClass("danger");
-  await expect(yes(page)).toHaveClass(/red/);
+  await expect(marks.last()).toHaveClass("danger caution");
+  await expect(marks.first()).toHaveClass("danger severe");
+  await expect(yes(page)).toHaveClass(/severe/);
   await set(page, { block: question(3, { dangers: dangers.slice(3) }) });
-  await expect(yes(page)).toHaveClass(/amber/);
+  await expect(yes(page)).toHaveClass(/caution/);
   await set(page, { block: question(2) });
   await expect(marks).toHaveCount(0);
-  await expect(yes(page)).not.toHaveClass(/red|amber/);
+  await expect(yes(page)).not.toHaveClass(/severe|caution/);
 });
 
 test("without a preview, the first files are listed", async ({ page, site }) => {

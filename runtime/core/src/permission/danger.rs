@@ -320,34 +320,39 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .filter(|change| change.op == Op::Modify)
         .partition(|change| replaced_by(change, all).is_some());
     dangers.extend(moved_over(&moved, &request.roots));
-    let of_loss = |degree: Loss| -> Vec<&Change> {
-        let files = replaced.iter().copied();
-        files
-            .filter(|change| loss(change, request) == Some(degree))
-            .collect()
+    dangers.extend(overwritten(&replaced, request));
+    dangers
+}
+
+/// What is lost of the content of files that are changed.
+fn overwritten(changed: &[&Change], request: &Request) -> Vec<Danger> {
+    let name = |change: &&Change| name(&change.path, &request.roots);
+    let mut dangers = Vec::new();
+    let names = |degree: Loss| -> Option<String> {
+        let of_degree = |change: &&&Change| loss(change, request) == Some(degree);
+        let files: Vec<String> = changed.iter().filter(of_degree).map(name).collect();
+        (!files.is_empty()).then(|| listed(files))
     };
-    let whole = of_loss(Loss::All);
-    if !whole.is_empty() {
-        let text = format!("Replaces everything in {}", listed(whole.iter().map(name)));
+    if let Some(names) = names(Loss::All) {
+        let text = format!("Replaces everything in {names}");
         dangers.push(Danger::new(DangerKind::Overwrite, Severe, text));
     }
-    let most = of_loss(Loss::Most);
-    if !most.is_empty() {
-        let text = format!(
-            "Removes or replaces more than half of {}",
-            listed(most.iter().map(name))
-        );
+    if let Some(names) = names(Loss::Most) {
+        let text = format!("Removes or replaces more than half of {names}");
         dangers.push(Danger::new(DangerKind::Overwrite, Caution, text));
     }
-    let undoable = request.preview.as_ref().is_some_and(|it| it.undoable);
-    let mut lost = replaced;
-    lost.retain(|change| {
+    let undoable = request
+        .preview
+        .as_ref()
+        .is_some_and(|preview| preview.undoable);
+    let is_lost = |change: &&&Change| {
         !undoable && change.diff.removed > 0 && loss(change, request) != Some(Loss::All)
-    });
+    };
+    let lost: Vec<&&Change> = changed.iter().filter(is_lost).collect();
     if !lost.is_empty() {
         let lines: usize = lost.iter().map(|change| change.diff.removed).sum();
         let lines = counted(lines as u64, "line", "lines");
-        let names = listed(lost.iter().map(name));
+        let names = listed(lost.into_iter().map(name));
         let text = format!("Removes or replaces {lines} of {names}, which cannot be undone");
         dangers.push(Danger::new(DangerKind::Irreversible, Caution, text));
     }

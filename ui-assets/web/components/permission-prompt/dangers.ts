@@ -13,12 +13,3 @@ const WORDS: Readonly<Record<string, string>> = {
 
 /** The kind of a danger in words, such as `whole folder`. */
 export const dangerWords = (kind: string): string => WORDS[kind] ?? visible(kind);
-
-/** The class of a danger. */
-export const dangerLook = (level: string): string => (level === "severe" ? "danger" : "danger amber");
-
-/** The class of a button that allows a call: that of the worst danger. */
-export function buttonLook(dangers: readonly { readonly level: string }[]): string {
-  if (dangers.length === 0) return "";
-  return dangers.some(({ level }) => level === "severe") ? "red" : "amber";
-}

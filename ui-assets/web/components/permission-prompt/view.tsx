@@ -6,7 +6,6 @@ import { planned, shortPath } from "../../lib/words.ts";
 import type { Block, Details } from "./block.ts";
 import { allowWords, denyWords } from "./choice.ts";
 import type { Choice } from "./choice.ts";
-import { buttonLook, dangerLook } from "./dangers.ts";
 import { Options } from "./options.tsx";
 
 /** What a call wants, if the host does not tell. */
@@ -133,7 +132,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       {dangers.length > 0 && (
         <ul class="dangers" aria-label="Dangers">
           {dangers.map(({ level, text }) => (
-            <li class={dangerLook(level)}><span aria-hidden="true">⚠ </span><Sentence text={text} /></li>
+            <li class={`danger ${level}`}><span aria-hidden="true">⚠ </span><Sentence text={text} /></li>
           ))}
         </ul>
       )}
@@ -150,7 +149,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>
-          <Button class={`primary allow ${buttonLook(dangers)}`} disabled={!allowable} aria-keyshortcuts={key("a")} press={() => answer(true)}>{allowWords(own, choice)}</Button>
+          <Button class={`primary allow ${dangers[0]?.level ?? ""}`} disabled={!allowable} aria-keyshortcuts={key("a")} press={() => answer(true)}>{allowWords(own, choice)}</Button>
         </div>
       </div>
     </>

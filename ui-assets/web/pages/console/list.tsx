@@ -3,7 +3,7 @@ import { computed } from "@preact/signals-core";
 import type { ComponentChild, ComponentChildren } from "preact";
 
 import { own, watch } from "../../lib/component.ts";
-import { dangerLook, dangerWords } from "../../components/permission-prompt/dangers.ts";
+import { dangerWords } from "../../components/permission-prompt/dangers.ts";
 import { left } from "../../lib/calm.ts";
 import { host } from "../../lib/console/api.ts";
 import type { Agent as Running, Outcome, Question } from "../../lib/console/api.ts";
@@ -52,7 +52,7 @@ function QuestionRow({ question }: { readonly question: Question }) {
   const kinds = dangers.filter(({ kind }, at) => dangers.findIndex((other) => other.kind === kind) === at);
   return (
     <Row text={sentence} isShown={!!current.value && idOf(current.value) === idOf(question)} press={() => show({ question })}>
-      {kinds.map(({ kind, level }) => <span key={kind} class={`badge ${dangerLook(level)}`}>⚠ {dangerWords(kind)}</span>)}
+      {kinds.map(({ kind, level }) => <span key={kind} class={`badge danger ${level}`}>⚠ {dangerWords(kind)}</span>)}
       {path && <bdi class="path" title={visible(path)}>{shortPath(path)}</bdi>}
       {files_total > 1 && `and ${counted(files_total - 1, "more file")}`}
       <Left at={expires_at} />

@@ -1,7 +1,6 @@
 // Several questions that are answered together.
 import { signal } from "@preact/signals-core";
 
-import { dangerLook } from "../../components/permission-prompt/dangers.ts";
 import { onMount, own } from "../../lib/component.ts";
 import { host } from "../../lib/console/api.ts";
 import type { Question, Standing } from "../../lib/console/api.ts";
@@ -65,7 +64,7 @@ function Row({ item }: { readonly item: Item }) {
         <span class="quiet end" role="status">{oneLine(item.end.value)}</span>
       </label>
       <div class="more">
-        {dangers.map(({ level, text }) => <p key={text} class={`badge ${dangerLook(level)}`}>⚠ <Name text={text} /></p>)}
+        {dangers.map(({ level, text }) => <p key={text} class={`badge danger ${level}`}>⚠ <Name text={text} /></p>)}
         {!item.canJoin && item.isOpen.value && <Button class="flat" press={() => show({ question: item.question })}>Open: it can be allowed only alone</Button>}
         {diff && (
           <details>
