@@ -414,7 +414,7 @@ test("the options leave half of the window to the call", async ({ page, site }) 
     if (width < 860) await page.getByRole("button", { name: numbered(1) }).click();
     await page.getByRole("button", { name: "More options" }).click();
     await page.getByLabel("until I revoke it", { exact: true }).check();
-    await page.getByLabel(/^this folder/).check();
+    await page.getByLabel(/^its folder/).check();
     const bar = await page.locator("permission-prompt .answer").boundingBox();
     expect(bar?.height).toBeLessThanOrEqual(height * most);
     await expect(yes(page)).toBeInViewport({ ratio: 1 });
@@ -830,7 +830,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       await expect(page.getByRole("table")).toBeVisible();
       await page.getByRole("button", { name: "More options" }).click();
       await page.getByLabel("Until I revoke it").check();
-      await page.getByLabel("This project").check();
+      await page.getByLabel("The whole project").check();
       await page.getByText("Details", { exact: true }).click();
       await fits();
       await back();
