@@ -490,6 +490,13 @@ impl ReadPermit {
         self.scope.authority.is_uniform(path, &self.scope.granted)
     }
 
+    /// Returns whether globs decide about files; see
+    /// [`Authority::has_name_rules`](crate::policy::Authority::has_name_rules).
+    #[must_use]
+    pub fn has_name_rules(&self) -> bool {
+        self.scope.authority.has_name_rules()
+    }
+
     /// Returns the limits of this call, each the strictest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {

@@ -219,7 +219,8 @@ impl Commands {
 
     /// Sets the layers of the sandbox that may be missing if this machine does not support them; see
     /// [`SandboxSpec::optional`]. By default all are required, and a command is refused if one is missing.
-    /// A command of a worker that may connect to hosts always needs [`Layer::Namespaces`].
+    /// A command of a worker that may connect to hosts, or to whose files globs apply such as those of `Policy::deny_glob`,
+    /// always needs [`Layer::Namespaces`].
     #[must_use]
     pub fn optional(mut self, layers: &[Layer]) -> Self {
         self.optional = layers.to_vec();

@@ -11,17 +11,17 @@ use crate::spec::Layer;
 #[non_exhaustive]
 pub enum ExecError {
     /// The helper cannot be started.
-    #[error("cannot start the sandbox helper `{program}`")]
+    #[error("cannot start the sandbox helper {program}")]
     Helper {
-        /// The helper's path.
+        /// The helper's path, or `this program`.
         program: String,
         /// The cause.
         source: io::Error,
     },
-    /// The started program is not a helper, because it does not call [`init`](crate::init) first.
-    #[error("`{program}` does not call `bailiwick_exec::init()` first in `main`")]
+    /// The program cannot be a helper, because it does not call [`init`](crate::init) first.
+    #[error("{program} does not call `bailiwick_exec::init()` first in `main`")]
     NotInitialized {
-        /// The helper's path.
+        /// The helper's path, or `this program`.
         program: String,
     },
     /// A step of building the sandbox failed; the program was not started.

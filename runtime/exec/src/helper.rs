@@ -20,6 +20,7 @@ use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sched::CloneFlags;
@@ -50,9 +51,18 @@ pub(crate) const PROBE: &str = "probe";
 /// The binary of this process.
 pub(crate) const SELF: &str = "/proc/self/exe";
 
+/// Whether this process has called [`init`].
+static IS_INITIALIZED: AtomicBool = AtomicBool::new(false);
+
+/// Whether this process has called [`init`]. Otherwise its binary cannot be a helper: it would run `main` again.
+pub(crate) fn is_initialized() -> bool {
+    IS_INITIALIZED.load(Ordering::Relaxed)
+}
+
 /// Runs the helper if this process was started as one; such a process exits here. Call it first in `main`, before any
 /// thread is started.
 pub fn init() {
+    IS_INITIALIZED.store(true, Ordering::Relaxed);
     let mut arguments = std::env::args_os();
     if arguments.next().is_none_or(|name| name != NAME) {
         return;

@@ -40,8 +40,12 @@ impl Helper {
         }
     }
 
+    /// Its name for people.
     fn name(&self) -> String {
-        self.program().to_string_lossy().into_owned()
+        match self {
+            Self::CurrentExe => "this program".to_owned(),
+            Self::At(path) => format!("`{}`", path.display()),
+        }
     }
 }
 
@@ -196,6 +200,11 @@ pub(crate) async fn prepare(
 
 /// Starts the helper in a role. Needs a tokio runtime, and blocks until the process is started.
 pub(crate) fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> {
+    if *helper == Helper::CurrentExe && !crate::helper::is_initialized() {
+        return Err(ExecError::NotInitialized {
+            program: helper.name(),
+        });
+    }
     let program = helper.program();
     let (ours, theirs) = UnixStream::pair()?;
     let child = Command::new(&program)

@@ -103,9 +103,7 @@ impl Authority {
     /// their changes are never denied because of them.
     #[must_use]
     pub fn is_uniform(&self, path: &VirtualPath, granted: &[Coverage]) -> bool {
-        let has_names = |entry: &Subtree| entry.has_names();
-        let mut layers = self.layers().iter();
-        if self.base().entries().any(has_names) || layers.any(|held| held.layer.has_names()) {
+        if self.has_name_rules() {
             return false;
         }
         let top = fold(path.as_str());
@@ -114,6 +112,15 @@ impl Authority {
         let mut grants = granted.iter().filter_map(Coverage::path);
         !boundaries.any(|other| other != *path && is_at_or_beneath(&other))
             && !grants.any(is_at_or_beneath)
+    }
+
+    /// Returns whether globs decide about files, such as `Policy::deny_glob`. They also concern files that do not exist yet.
+    /// Protected names do not count.
+    #[must_use]
+    pub fn has_name_rules(&self) -> bool {
+        let has_names = |entry: &Subtree| entry.has_names();
+        let mut layers = self.layers().iter();
+        self.base().entries().any(has_names) || layers.any(|held| held.layer.has_names())
     }
 
     fn verdicts(&self, path: &VirtualPath) -> (Verdict, Verdict) {

@@ -21,7 +21,7 @@ use super::program::Program;
 use super::run::{Apart, Run, internal, io_error};
 use super::streams::Streams;
 use super::{network, preview};
-use crate::spec::FileIdentity;
+use crate::spec::{FileIdentity, Layer};
 use crate::view::{self, Changes};
 
 /// Maximum number and total bytes of arguments and environment variables.
@@ -203,6 +203,10 @@ impl ActTool for Commands {
         let mut spec = Self::spec(self, job, program, files.clone());
         if changes == Changes::Apart && matches!(job.program, Program::OfRoot(_)) {
             spec.program = spec.program.map(FileIdentity::in_overlay);
+        }
+        if permit.reading().has_name_rules() {
+            // Files that appear while the command runs can match, too.
+            spec.optional.retain(|layer| *layer != Layer::Namespaces);
         }
         let left = permit.time_left().unwrap_or(Duration::MAX);
         let timeout = job.timeout.min(left.saturating_sub(END_TIME.min(left / 4)));

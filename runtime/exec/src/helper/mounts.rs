@@ -450,8 +450,8 @@ fn restrict(mounted: &OwnedFd, writable: bool) -> io::Result<()> {
 /// Limits the processes in the PID namespace, since `RLIMIT_NPROC` does not limit user 0. The inner error says why that is
 /// not possible.
 fn limit_processes(most: u64) -> io::Result<Result<(), String>> {
-    // The kernel reserves the first 300 numbers, and accepts no lower limit.
-    const LEAST: u64 = 301;
+    // The kernel gives the first 300 numbers only once. A namespace has `most` numbers without them.
+    const RESERVED: u64 = 300;
     if !rustix::process::getuid().is_root() {
         return Ok(Ok(()));
     }
@@ -467,7 +467,7 @@ fn limit_processes(most: u64) -> io::Result<Result<(), String>> {
     let mounted = mount_proc(place, c"")?;
     Ok(mounted.and_then(|()| {
         let file = place.join("sys/kernel/pid_max");
-        let limited = fs::write(file, most.max(LEAST).to_string());
+        let limited = fs::write(file, most.max(1).saturating_add(RESERVED).to_string());
         limited.map_err(|error| format!("cannot set it: {error}"))
     }))
 }

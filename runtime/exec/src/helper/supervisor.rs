@@ -6,7 +6,7 @@ use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::os::fd::AsFd as _;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::io::Errno;
@@ -156,7 +156,12 @@ fn check_mounts(spec: &SandboxSpec) -> io::Result<Result<(), String>> {
         match one {
             Mount::Hidden { at } => return refused("cannot be hidden", at),
             Mount::Overlay { at, .. } => return refused("cannot be kept unchanged", at),
-            Mount::Host { source, at, .. } if source != at => {
+            Mount::Host {
+                source,
+                at,
+                writable,
+                ..
+            } if source != at && (*writable || !leads_to(at, source)) => {
                 return refused("cannot be at another path than on the host", at);
             }
             Mount::Within {
@@ -185,6 +190,11 @@ fn check_mounts(spec: &SandboxSpec) -> io::Result<Result<(), String>> {
         }
     }
     Ok(Ok(()))
+}
+
+/// Whether `at` is a path of `source` on the host: such as `/etc/localtime`, which is a link.
+fn leads_to(at: &Path, source: &Path) -> bool {
+    fs::canonicalize(at).is_ok_and(|found| found == source)
 }
 
 fn can_limit_processes() -> Result<(), String> {

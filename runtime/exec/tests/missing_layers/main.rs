@@ -19,7 +19,8 @@ use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bailiwick::{Code, Policy, Runtime, WorkerSpec};
+use bailiwick::config::RootConfig;
+use bailiwick::{Code, Policy, Runtime, ToolSet, VirtualPath, WorkerSpec};
 use bailiwick_exec::{
     CommandOutput, Commands, ConnectionReport, CopyLimits, Deciding, Decision, ExecError, Helper,
     Layer, LayerState, Mount, Process, Proxy, ProxyPolicy, SandboxSpec, Stdio, Target, self_test,
@@ -379,6 +380,40 @@ fn mounts_that_need_namespaces_are_refused_without_them() {
             },
         ] {
             assert_eq!(run(&with(mount.clone())).await, "ran\n", "{mount:?}");
+        }
+    });
+}
+
+/// A file that matches may appear while the command runs, and only a mount can hide it.
+#[test]
+fn command_of_a_worker_with_deny_globs_needs_namespaces() {
+    without(namespaces(), async || {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let mount = VirtualPath::parse(root.to_str().unwrap(), None).unwrap();
+        let commands = Commands::new().helper(helper());
+        let tools = ToolSet::new().actor(commands.optional(&WITHOUT_NAMESPACES));
+        let builder = Runtime::builder().tools(tools).allow("execute:command");
+        let builder = builder.root_with(RootConfig::new(mount), &root, true);
+        let (runtime, _) = builder.build().await.unwrap();
+        let free = Policy::nothing()
+            .allow("read:file")
+            .allow("execute:command");
+        for (policy, runs) in [(free.clone(), true), (free.deny_glob("**/.env"), false)] {
+            let spec = WorkerSpec::new("tester").policy(policy);
+            let worker = runtime.spawn(spec).await.unwrap();
+            let arguments = json!({ "argv": ["echo", "ran"], "cwd": root });
+            match worker.call("run_command", arguments).await {
+                Ok(outcome) => {
+                    let output = outcome.output::<CommandOutput>().unwrap();
+                    assert_eq!((output.stdout.as_str(), runs), ("ran\n", true));
+                }
+                Err(error) => {
+                    assert!(!runs, "{error}");
+                    assert_eq!(error.code(), Code::Io);
+                    assert!(error.message().contains("namespaces"), "{error}");
+                }
+            }
         }
     });
 }

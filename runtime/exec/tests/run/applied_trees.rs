@@ -397,6 +397,20 @@ async fn permissions_of_a_file_with_other_links_are_not_changed() {
 }
 
 #[tokio::test]
+async fn other_links_of_a_changed_file_keep_their_content() {
+    let stage = Stage::new().await;
+    let outside = tempfile::tempdir_in(stage.root.path().parent().unwrap()).unwrap();
+    fs::hard_link(stage.root.path().join("a"), outside.path().join("a")).unwrap();
+    let (changes, _) = stage.run("echo more >> a; echo x > n").await;
+    apply(&stage.worker, json!({ "id": changes.id }))
+        .await
+        .unwrap();
+    let text = |dir: &Path| fs::read_to_string(dir.join("a")).unwrap();
+    assert_eq!(text(outside.path()), "text\n");
+    assert_eq!(text(stage.root.path()), "text\nmore\n");
+}
+
+#[tokio::test]
 async fn extended_attributes_are_reported() {
     let stage = Stage::new().await;
     let script = "import os

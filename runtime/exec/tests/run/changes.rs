@@ -6,13 +6,15 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use bailiwick::effect::Op;
+use bailiwick::effect::{ContentHash, Op};
 use bailiwick::journal::Journal;
 use bailiwick::permission::Deciding;
-use bailiwick::{Answer, Approver, CallError, Code, Policy, Question, Runtime, Worker};
+use bailiwick::{
+    Answer, Approver, CallError, Code, MemoryAudit, Policy, Question, Runtime, Worker,
+};
 use bailiwick_exec::{AppliedChanges, ChangeKind, CommandChanges, CommandOutput};
 use bailiwick_fs::Durability;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::commands::{commands, run, worker};
 
@@ -240,6 +242,50 @@ async fn changes_are_applied_after_one_question_with_all_diffs() {
 
     let again = apply(&worker, json!({ "id": id })).await.unwrap_err();
     assert_eq!(again.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn applied_changes_are_audited_with_hashes() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a"), "text\n").unwrap();
+    let audit = MemoryAudit::new(100);
+    let builder = Runtime::builder()
+        .root("repo", root.path())
+        .tools(commands().tools())
+        .allow("execute:command")
+        .audit(audit.clone())
+        .approver(Allows::default());
+    let runtime = builder.build().await.unwrap().0;
+    let worker = worker(&runtime, asks()).await;
+    let changes = apart(&worker, "echo more >> a; echo x > x").await;
+    apply(&worker, json!({ "id": changes.id })).await.unwrap();
+    runtime.flush_audit().await.unwrap();
+    let records = audit.records();
+    let events = records.iter().map(|record| {
+        let line: Value = serde_json::from_str(record.line()).unwrap();
+        line["event"].clone()
+    });
+    let events: Vec<Value> = events.collect();
+    let mut ended = events.iter().map(|event| &event["details"]["ended"]);
+    let ended = ended.find(|ended| ended.is_object()).unwrap();
+    let listed = &ended["changes"]["files"];
+    assert_eq!(listed[0]["path"], "/repo/a", "{ended}");
+    assert_eq!(listed[1]["path"], "/repo/x", "{ended}");
+    let hash = |text: &str| json!(ContentHash::of(text.as_bytes()).to_string());
+    let applied = events
+        .iter()
+        .filter_map(|event| event["changes"].as_array());
+    let applied = applied.flatten().map(|change| {
+        let hashes = [&change["before_sha256"], &change["after_sha256"]];
+        (change["path"].clone(), hashes.map(Value::clone))
+    });
+    let applied: Vec<_> = applied.collect();
+    for expected in [
+        (json!("/repo/a"), [hash("text\n"), hash("text\nmore\n")]),
+        (json!("/repo/x"), [Value::Null, hash("x\n")]),
+    ] {
+        assert!(applied.contains(&expected), "{applied:?}");
+    }
 }
 
 #[tokio::test]

@@ -209,6 +209,9 @@ async fn protected_names_that_a_command_creates_are_reported() {
     )
     .await;
     assert_eq!(output.created_protected, ["/repo/.git"], "{output:?}");
+    let denied = self::worker(&runtime, everything().deny_glob("*.key")).await;
+    let output = shell(&denied, "echo x > a/b.key; echo x > file").await;
+    assert_eq!(output.created_protected, ["/repo/a/b.key"], "{output:?}");
     assert!(
         shell(&worker, "echo x > file")
             .await
@@ -261,6 +264,122 @@ async fn worker_without_execute_is_denied_and_told_the_scope() {
         code(run(&worker, json!({ "argv": ["true", "a\0b"] })).await),
         Code::InvalidArguments
     );
+}
+
+#[tokio::test]
+async fn call_names_the_scope_that_a_person_may_allow() {
+    let root = tempfile::tempdir().unwrap();
+    let tools = ToolSet::new().actor(commands());
+    let builder = Runtime::builder().root("repo", root.path()).tools(tools);
+    let builder = builder.allow("execute:command");
+    let runtime = builder.build().await.unwrap().0;
+    let policy = Policy::nothing()
+        .allow("read:file")
+        .ask("execute:command:ls");
+    let worker = worker(&runtime, policy).await;
+    for (program, code, scopes) in [
+        ("ls", Code::ScopeRequired, &["execute:command:ls"][..]),
+        ("/usr/bin/ls", Code::ScopeRequired, &["execute:command:ls"]),
+        ("cat", Code::PermissionDenied, &[]),
+    ] {
+        let error = run(&worker, json!({ "argv": [program] }))
+            .await
+            .unwrap_err();
+        let requested = error.requested_scopes().iter().map(ToString::to_string);
+        assert_eq!(requested.collect::<Vec<_>>(), scopes, "{program}");
+        assert_eq!(error.code(), code, "{program}");
+    }
+}
+
+/// A name in a scope is that of an installed program, whatever else has this name.
+#[tokio::test]
+async fn program_in_a_root_needs_a_scope_of_its_own() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let root = tempfile::tempdir().unwrap();
+    let program = root.path().join("true");
+    fs::write(&program, "#!/bin/sh\necho own\n").unwrap();
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("/bin/true", root.path().join("link")).unwrap();
+    let runtime = runtime(root.path()).await;
+    let policy = Policy::nothing()
+        .allow("read:file")
+        .allow("execute:command:true");
+    let named = worker(&runtime, policy.clone()).await;
+    let call = |program: &str| json!({ "argv": [program], "cwd": "/repo" });
+    for program in [
+        "./true",
+        "/repo/true",
+        "/repo/../repo/true",
+        "/repo/link",
+        "/usr/bin/../bin/true",
+        "/bin/../repo/true",
+    ] {
+        let error = run(&named, call(program)).await.unwrap_err();
+        assert_eq!(error.code(), Code::PermissionDenied, "{program}: {error}");
+    }
+    assert_eq!(run(&named, call("true")).await.unwrap().stdout, "");
+    let both = worker(&runtime, policy.allow("execute:command:/repo/true")).await;
+    let output = run(&both, call("./true")).await.unwrap();
+    assert_eq!(output.stdout, "own\n");
+}
+
+#[tokio::test]
+async fn declared_directory_is_asked_about_and_can_be_read() {
+    let root = tempfile::tempdir().unwrap();
+    for name in ["src", "notes", "keys"] {
+        fs::create_dir(root.path().join(name)).unwrap();
+        fs::write(root.path().join(name).join("a"), name).unwrap();
+    }
+    let asked: Arc<Mutex<Vec<String>>> = Arc::default();
+    let needs = Arc::clone(&asked);
+    let approver = Scripted::new().rule(move |question| {
+        let texts = question.request.needs.iter().map(ToString::to_string);
+        needs.lock().unwrap().extend(texts);
+        Some(Answer::ONCE)
+    });
+    let configure = |builder: RuntimeBuilder| builder.approver(approver);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let policy = Policy::nothing()
+        .allow("read:file:/repo/src")
+        .ask("read:file:/repo/notes")
+        .allow("execute:command");
+    let worker = worker(&runtime, policy).await;
+    let call = |reads: &[&str]| {
+        let argv = ["cat", "a", "../notes/a", "../keys/a"];
+        json!({ "argv": argv, "cwd": "/repo/src", "reads": reads })
+    };
+    let output = run(&worker, call(&[])).await.unwrap();
+    assert_eq!(output.stdout, "src");
+    assert!(asked.lock().unwrap().is_empty());
+    let output = run(&worker, call(&["/repo/notes"])).await.unwrap();
+    assert_eq!(output.stdout, "srcnotes");
+    assert_eq!(asked.lock().unwrap().len(), 1, "{asked:?}");
+    assert!(asked.lock().unwrap()[0].starts_with("read:file:/repo/notes"));
+    let denied = run(&worker, call(&["/repo/keys"])).await.unwrap_err();
+    assert_eq!(denied.code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn arguments_and_input_are_bounded() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let argv = |count: usize, length: usize| {
+        let mut argv = vec!["true".to_owned()];
+        argv.resize(count, "x".repeat(length));
+        json!({ "argv": argv })
+    };
+    assert_eq!(
+        run(&worker, argv(1_000, 200)).await.unwrap().exit_code,
+        Some(0)
+    );
+    let stdin = |length: usize| json!({ "argv": ["wc", "-c"], "stdin": "x".repeat(length) });
+    let output = run(&worker, stdin(1 << 20)).await.unwrap();
+    assert_eq!(output.stdout, "1048576\n");
+    for arguments in [argv(1_001, 1), argv(3, 200_000), stdin((1 << 20) + 1)] {
+        let refused = run(&worker, arguments).await.unwrap_err();
+        assert_eq!(refused.code(), Code::TooLarge);
+    }
 }
 
 #[tokio::test]
@@ -325,6 +444,27 @@ async fn revocation_returns_when_nothing_of_the_command_runs() {
 }
 
 #[tokio::test]
+async fn cancelled_call_kills_everything_that_the_command_started() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let fifo = root.path().join("up");
+    self::fifo(&fifo);
+    let script = "exec > up; trap '' TERM HUP; (setsid sleep 1000 &); echo up; sleep 1000";
+    let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo" });
+    let call = tokio::spawn(async move { run(&worker, arguments).await });
+    let opened = tokio::task::spawn_blocking(move || fs::File::open(fifo).unwrap());
+    let mut output = opened.await.unwrap();
+    let mut up = [0; 3];
+    std::io::Read::read_exact(&mut output, &mut up).unwrap();
+    call.abort();
+    // The FIFO is at its end once no process has it open.
+    let ended = tokio::task::spawn_blocking(move || std::io::Read::read(&mut output, &mut [0; 8]));
+    let ended = tokio::time::timeout(Duration::from_secs(60), ended).await;
+    assert_eq!(ended.expect("a process runs").unwrap().unwrap(), 0);
+}
+
+#[tokio::test]
 async fn preview_describes_the_command_and_runs_nothing() {
     let root = tempfile::tempdir().unwrap();
     let commands = commands().tested(self_test(&helper()).await);
@@ -344,6 +484,7 @@ async fn preview_describes_the_command_and_runs_nothing() {
     let hash = ContentHash::of(&fs::read(program).unwrap());
     for part in [
         r#"arguments: ["touch", "a file"]"#,
+        "program: /usr/bin/touch",
         "working directory: /repo",
         "environment: HOME, LANG, PATH, TMPDIR, TOKEN",
         "sandbox: namespaces, ",
@@ -562,6 +703,10 @@ async fn audit_records_the_program_the_layers_and_the_end() {
     assert_eq!(started["argv"][1], "-c");
     assert_eq!(started["cwd"], "/repo");
     assert_eq!(started["writable"], json!(["/repo/target"]));
+    assert_eq!(
+        started["environment"],
+        json!(["HOME", "LANG", "PATH", "TMPDIR"])
+    );
     let program = fs::canonicalize("/usr/bin/sh").unwrap();
     let hash = ContentHash::of(&fs::read(program).unwrap());
     assert_eq!(started["program_sha256"], hash.to_string());
@@ -572,6 +717,7 @@ async fn audit_records_the_program_the_layers_and_the_end() {
     );
     assert_eq!(ended["changed_files"], "not known in live mode");
     assert_eq!(ended["without_result"], false);
+    assert!(ended["duration_ms"].is_u64());
 }
 
 #[tokio::test]
@@ -621,6 +767,35 @@ async fn progress_has_the_last_line_of_the_output() {
     worker.submit(call).await.unwrap();
     assert_eq!(&*progress.message().unwrap(), "last \\u{1b}[1mline");
     assert!(progress.done() > 0);
+}
+
+#[tokio::test]
+async fn progress_is_seen_while_the_command_runs() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let go = root.path().join("go");
+    fifo(&go);
+    let progress = Progress::default();
+    let argv = ["sh", "-c", "echo working; cat go; echo done"];
+    let call = Call::new("run_command", json!({ "argv": argv, "cwd": "/repo" }));
+    let call = call.meta(CallMeta {
+        progress: Some(progress.clone()),
+        ..CallMeta::default()
+    });
+    let seen = async {
+        while progress.message().as_deref() != Some("working") {
+            tokio::task::yield_now().await;
+        }
+        // The command ends only now.
+        tokio::task::spawn_blocking(move || fs::write(go, "").unwrap())
+            .await
+            .unwrap();
+    };
+    let both = async { tokio::join!(worker.submit(call), seen).0 };
+    let both = tokio::time::timeout(Duration::from_secs(60), both).await;
+    both.expect("no progress").unwrap();
+    assert_eq!(progress.message().as_deref(), Some("done"));
 }
 
 #[tokio::test]

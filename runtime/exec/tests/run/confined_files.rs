@@ -121,3 +121,49 @@ async fn status_shows_the_layers_of_file_tools_and_commands() {
             .all(|layer| layer.state == LayerState::NotTested)
     );
 }
+
+/// A command in the mode `live` exchanges a directory with a link to the outside, while file tools use its path.
+#[tokio::test(flavor = "multi_thread")]
+async fn links_of_a_running_command_do_not_lead_file_tools_outside() {
+    let (root, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    fs::create_dir(root.path().join("d")).unwrap();
+    fs::write(root.path().join("d/f"), "inside").unwrap();
+    fs::write(outside.path().join("f"), "the secret").unwrap();
+    std::os::unix::fs::symlink(outside.path(), root.path().join("link")).unwrap();
+    for confine in [ConfineFiles::Required, ConfineFiles::Never] {
+        let tools = bailiwick_fs::tools().and(commands().tools());
+        let builder = Runtime::builder().root("repo", root.path()).tools(tools);
+        let builder = builder.allow("execute:command").confine_files(confine);
+        let runtime = builder.build().await.unwrap().0;
+        let (commander, worker) = (worker(&runtime).await, worker(&runtime).await);
+        let script =
+            "while [ ! -e stop ]; do mv -T d t; mv -T link d; mv -T d link; mv -T t d; done";
+        let command = tokio::spawn(async move { shell(&commander, script).await });
+        let (mut used, mut refused) = (0, 0);
+        let turns = async {
+            while used < 20 || refused < 20 {
+                let read = worker
+                    .call("read_file", json!({ "path": "/repo/d/f" }))
+                    .await;
+                match read {
+                    Ok(read) => {
+                        assert!(!read.text().contains("secret"), "{}", read.text());
+                        used += 1;
+                    }
+                    Err(_) => refused += 1,
+                }
+                let write =
+                    json!({ "path": "/repo/d/f", "content": "inside", "mode": "overwrite" });
+                let _ = worker.call("write_file", write).await;
+            }
+        };
+        let turns = tokio::time::timeout(std::time::Duration::from_secs(25), turns).await;
+        fs::write(root.path().join("stop"), "").unwrap();
+        command.await.unwrap();
+        turns.unwrap();
+        fs::remove_file(root.path().join("stop")).unwrap();
+        let text = fs::read_to_string(outside.path().join("f")).unwrap();
+        assert_eq!(text, "the secret");
+        assert_eq!(fs::read_dir(outside.path()).unwrap().count(), 1);
+    }
+}

@@ -21,7 +21,8 @@
 //! | FIFOs and symbolic links in kept changes | `symbolic_links_of_a_command_are_dropped_and_fifos_cannot_be_created` |
 //! | the set-user-ID bit, `su` | `probes_find_no_hole`, `command_cannot_leave_files_that_run_with_the_rights_of_their_owner` |
 //! | capabilities, descriptors and environment of the host | `probes_find_no_hole` |
-//! | large files, many processes | `limits_hold_for_all_processes` |
+//! | large files, many processes, a fork bomb | `limits_hold_for_all_processes`, `fork_bomb_stops_at_the_limit_and_is_killed` |
+//! | links in place of directories that file tools use | `links_of_a_running_command_do_not_lead_file_tools_outside` |
 //! | much memory | `memory_is_limited` |
 //! | run code that it wrote, directly, by the loader, by a shell, in memory | `dropped_programs_run_inside_the_sandbox_only`, `program_in_memory_is_confined` |
 //! | outlive the program | `nothing_of_the_sandbox_runs_after_the_program_or_a_kill` |

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::{commands, sandbox};
+use crate::{changes, commands, sandbox};
 
 /// Attacks that need system calls of their own. The script prints each call that succeeds.
 #[tokio::test]
@@ -100,6 +100,53 @@ async fn builds_and_version_control_work() {
         let output = commands::shell(&worker, script).await;
         assert!(output.stdout.ends_with(expected), "{script}: {output:?}");
     }
+}
+
+/// Changes of `.git` need an answer, so a commit is made in the mode `overlay`.
+#[tokio::test]
+async fn commit_in_an_existing_repository_is_applied() {
+    let root = tempfile::tempdir().unwrap();
+    let git = |arguments: &[&str]| {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(root.path()).args(arguments);
+        let output = git.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    git(&["init", "-q", "."]);
+    fs::write(root.path().join("a"), "text\n").unwrap();
+    let commit = "git add a && git -c user.name=a -c user.email=b commit -q -m";
+    git(&["add", "a"]);
+    git(&[
+        "-c",
+        "user.name=a",
+        "-c",
+        "user.email=b",
+        "commit",
+        "-qm",
+        "first",
+    ]);
+    let builder = bailiwick::Runtime::builder()
+        .root("repo", root.path())
+        .tools(commands::commands().tools())
+        .allow("execute:command")
+        .approver(changes::Allows::default());
+    let runtime = builder.build().await.unwrap().0;
+    let worker = commands::worker(&runtime, changes::asks()).await;
+    fs::write(root.path().join("a"), "text\nmore\n").unwrap();
+    let status = commands::shell(&worker, "git status --short").await;
+    assert_eq!(
+        (status.exit_code, status.stdout.as_str()),
+        (Some(0), " M a\n")
+    );
+    let changes = changes::apart(&worker, &format!("{commit} second")).await;
+    assert_eq!(changes.dropped_total, 0, "{changes:?}");
+    assert_eq!(git(&["log", "--format=%s"]), "first\n");
+    let arguments = serde_json::json!({ "id": changes.id });
+    changes::apply(&worker, arguments).await.unwrap();
+    assert_eq!(git(&["log", "--format=%s"]), "second\nfirst\n");
+    assert_eq!(git(&["status", "--short"]), "");
+    git(&["fsck", "--strict"]);
 }
 
 /// Code in memory is confined like the program that wrote it.

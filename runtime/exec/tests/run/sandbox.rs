@@ -6,9 +6,10 @@
 )]
 
 use std::fs::{self, File};
-use std::io::Read as _;
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
+use std::time::Duration;
 
 use bailiwick_exec::{ExecError, Helper, Layer, Mount, Process, SandboxSpec, Stage, Stdio, spawn};
 
@@ -241,11 +242,67 @@ async fn program_that_is_no_helper_is_reported() {
     );
 }
 
+/// This process does not call `init`. A helper with its binary would run this program, here this test, again and again.
+#[tokio::test]
+async fn program_that_does_not_call_init_is_not_started_as_the_outer_helper() {
+    if std::env::args().nth(1).is_some_and(|role| role == "outer") {
+        std::future::pending::<()>().await;
+    }
+    let work = tempfile::tempdir().unwrap();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let stdio = Stdio {
+        stdin: File::open("/dev/null").unwrap().into(),
+        stdout: writer.try_clone().unwrap().into(),
+        stderr: writer.into(),
+    };
+    let spec = shell("true", work.path());
+    let spawned = spawn(&spec, stdio, &Helper::CurrentExe);
+    let spawned = tokio::time::timeout(Duration::from_secs(30), spawned).await;
+    let error = spawned.expect("a helper was started").unwrap_err();
+    assert!(
+        matches!(error, ExecError::NotInitialized { .. }),
+        "{error:?}"
+    );
+    let text = error.to_string();
+    assert_eq!(
+        text,
+        "this program does not call `bailiwick_exec::init()` first in `main`"
+    );
+}
+
+#[tokio::test]
+async fn fork_bomb_stops_at_the_limit_and_is_killed() {
+    let work = tempfile::tempdir().unwrap();
+    let mut spec = shell("b() { b & b & wait; }; b & sleep 1000", work.path());
+    spec.limits.processes = Some(301);
+    let (mut process, reader) = start(&spec).await.unwrap();
+    let mut reader = BufReader::new(reader);
+    let mut line = String::new();
+    while !line.contains("fork") {
+        line.clear();
+        assert!(reader.read_line(&mut line).unwrap() > 0, "it has ended");
+    }
+    // Otherwise it would wait until somebody reads what it prints.
+    let rest = std::thread::spawn(move || reader.read_to_end(&mut Vec::new()).unwrap());
+    process.kill().await.unwrap();
+    rest.join().unwrap();
+}
+
+/// Processes that have ended do not count, even if they have no parent that waits for them.
+#[tokio::test]
+async fn processes_without_a_parent_are_reaped() {
+    let work = tempfile::tempdir().unwrap();
+    let script = "i=0; while [ $i -lt 600 ]; do (true &); i=$((i+1)); done; echo end";
+    let mut spec = shell(script, work.path());
+    spec.limits.processes = Some(301);
+    assert_eq!(run(&spec).await, (Some(0), "end\n".to_owned()));
+}
+
 #[tokio::test]
 async fn limits_hold_for_all_processes() {
     let work = tempfile::tempdir().unwrap();
     let mut spec = shell(
-        "head -c 2000000 /dev/zero > big; i=0; while [ $i -lt 400 ]; do sleep 100 & i=$((i+1)); done; echo end",
+        "head -c 2000000 /dev/zero > big; i=0; while [ $i -lt 700 ]; do sleep 100 & i=$((i+1)); done; echo end",
         work.path(),
     );
     spec.limits.file_size = Some(1 << 20);
@@ -265,9 +322,15 @@ async fn probes_find_no_hole() {
     fs::write(outside.path().join("secret"), "the secret").unwrap();
     fs::write(work.path().join(".env"), "the secret").unwrap();
     std::os::unix::fs::symlink(outside.path().join("secret"), work.path().join("link")).unwrap();
+    // A descriptor that `exec` does not close.
+    let leaked = File::open(outside.path().join("secret")).unwrap();
+    rustix::io::fcntl_setfd(&leaked, rustix::io::FdFlags::empty()).unwrap();
     let outside = outside.path().display();
     let pid = std::process::id();
+    let user = rustix::process::getuid().as_raw();
     let probes = [
+        format!("test \"$(id -u)\" = {user} || echo hole"),
+        "ls /dev | grep -vxE 'fd|full|null|random|shm|std(in|out|err)|u?random|zero' && echo hole".to_owned(),
         format!("cat {outside}/secret"),
         "cat link".to_owned(),
         format!("ln {outside}/secret hard; ln -s {outside} s; cat hard s/secret"),
