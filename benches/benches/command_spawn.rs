@@ -77,6 +77,11 @@ fn main() {
             });
         }
     };
+    let dir = root.path();
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../peers/node_modules/.bin/srt");
+    let settings = dir.join("srt.json");
+    std::fs::write(&settings, SRT).unwrap();
+    let with_srt = || srt(&program, &settings, dir);
     let mut benchmark = Benchmark::new("run /bin/true", Duration::from_secs(10))
         .case("spawn without a sandbox", Target::None, BATCH, |n| {
             for _ in 0..n {
@@ -93,7 +98,6 @@ fn main() {
         })
         .case("run_command, live", Target::Times(2.0), BATCH, run("live"))
         .case("run_command, overlay", Target::None, BATCH, run("overlay"));
-    let dir = root.path();
     if is_installed("bwrap") {
         benchmark = benchmark.case("bubblewrap", Target::None, BATCH, |n| {
             for _ in 0..n {
@@ -103,15 +107,13 @@ fn main() {
             }
         });
     }
-    let srt = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../peers/node_modules/.bin/srt");
-    if is_installed(&srt) {
-        let settings = dir.join("srt.json");
-        std::fs::write(&settings, SRT).unwrap();
-        benchmark = benchmark.case("srt", Target::None, 1, move |n| {
+    if with_srt()
+        .output()
+        .is_ok_and(|output| output.status.success())
+    {
+        benchmark = benchmark.case("srt", Target::None, 1, |n| {
             for _ in 0..n {
-                let mut command = Command::new(&srt);
-                command.current_dir(dir).arg("--settings").arg(&settings);
-                start(command.arg(PROGRAM));
+                start(&mut with_srt());
             }
         });
     }
@@ -123,6 +125,14 @@ fn is_installed(program: impl AsRef<OsStr>) -> bool {
     let mut command = Command::new(program);
     command.arg("--version").stdout(Stdio::null());
     command.status().is_ok()
+}
+
+/// `srt` also needs other programs, such as `socat`, and fails without them.
+fn srt(program: &Path, settings: &Path, dir: &Path) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(dir).arg("--settings").arg(settings);
+    command.arg(PROGRAM);
+    command
 }
 
 /// Runs a program that must succeed, and captures its output.
