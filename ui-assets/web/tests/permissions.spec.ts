@@ -36,10 +36,29 @@ test("the policy of an agent is shown in plain words, with its sources", async (
   await expect(page.getByRole("region", { name: "Allowed" })).toContainText("read everything in /aConfiguration");
   await page.getByText("read /a/secrets").click();
   await expect(page.getByRole("region", { name: "Denied" })).toContainText("narrowed by main");
-  await page.getByRole("combobox", { name: "Agent" }).first().selectOption("main/worker-2 (session other)");
+  await page.getByRole("combobox", { name: "Agent" }).first().selectOption("main/worker-2 (started by the host)");
   await expect(page.getByRole("region", { name: "Asks you", exact: true })).toContainText("change everything in /a");
   await expect(page.getByRole("region", { name: "Sensitive: asks you" })).toContainText("change files in .git");
   await expect(page.getByRole("region", { name: "Allowed" })).toHaveCount(0);
+});
+
+test("agents are named in words, and those that are connected come first", async ({ page, site }) => {
+  const host = new ConsoleFake();
+  const named = (number: number, path: string, more: object = {}) => agent(number, { agent: path, name: path, ...more });
+  host.state.agents = [named(1, "client"), named(2, "~refactor"), named(3, "~refactor", { session: "other" }), named(4, "~refactor/tests", { parent: `${RUN}-2` })];
+  host.answers.set(`agent/${RUN}-2`, about(host.state.agents[1], statement("denied", "run programs"), statement("denied", "connect to the network")));
+  await host.open(page, site, "permissions");
+  const options = page.getByRole("combobox", { name: "Agent" }).first().locator("option");
+  await expect(options).toHaveText([
+    "says it is refactor (connected over MCP), session main",
+    "says it is refactor (connected over MCP), session other",
+    "says it is refactor/tests",
+    "client (started by the host)",
+  ]);
+  for (const text of ["run programs", "connect to the network"]) await expect(page.getByRole("region", { name: "Denied" }).getByText(text, { exact: true })).toBeVisible();
+  await page.getByRole("heading", { name: "Give a rule" }).click();
+  await expect(form(page).getByRole("combobox", { name: "Agent", exact: true }).locator("option")).toHaveText(["Choose an agent", "client", "says it is refactor", "says it is refactor/tests", "Another agent…"]);
+  await expectAccessible(page);
 });
 
 test("the policy follows the state, and an outdated response is ignored", async ({ page, site }) => {

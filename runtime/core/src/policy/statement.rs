@@ -17,7 +17,9 @@ use super::verdict::Verdict;
 use crate::id::GrantId;
 use crate::path::{VirtualPath, beneath};
 use crate::permission::GrantView;
-use crate::scope::{Coverage, Detail, Operations, Resource, Scope, ScopePattern, Verb, quoted};
+use crate::scope::{
+    Coverage, Detail, Operations, Reach, Resource, Scope, ScopePattern, Verb, quoted,
+};
 
 /// Maximum number of globs in a text.
 const MOST_GLOBS: usize = 5;
@@ -312,7 +314,7 @@ struct Place {
 
 impl Authority {
     /// Returns statements on everything that this authority allows, asks about or denies, without grants. See
-    /// [`Statement`] for which of them holds for a need.
+    /// [`Statement`] for which of them holds for a need. Running programs and connecting to the network are always stated.
     ///
     /// ```
     /// use bailiwick::config::RootConfig;
@@ -556,10 +558,10 @@ impl Authority {
             patterns.extend(held.layer.scopes().patterns());
         }
         let resources = patterns.iter().filter_map(|pattern| pattern.resource());
-        let network = Resource::Other("network".into());
+        let always = ["command", "network"].map(|name| Resource::Other(name.into()));
         let named: BTreeSet<&Resource> = resources
             .filter(|resource| **resource != Resource::File)
-            .chain([&network])
+            .chain(&always)
             .collect();
         let named: Arc<[Resource]> = named.into_iter().cloned().collect();
         let mut statements = Vec::new();
@@ -590,7 +592,8 @@ impl Authority {
         statements
     }
 
-    /// The statements on what `pattern` covers, if they differ from those on `above`.
+    /// The statements on what `pattern` covers, if they differ from those on `above`. Whether programs run and connect to
+    /// the network is always stated.
     fn of_resource(
         &self,
         pattern: &ScopePattern,
@@ -598,17 +601,26 @@ impl Authority {
         object: &str,
         subject: &Subject,
     ) -> Vec<Statement> {
+        let runs = pattern
+            .resource()
+            .is_some_and(|resource| resource.is_command() || resource.is_network());
         let mut groups = Vec::new();
         for verb in Verb::ALL {
             let explained = self.explain(&pattern.need_beneath(verb, FRESH), &[]);
             let above = above.map(|above| self.judge(&above.need_beneath(verb, FRESH), &[]));
-            if above.unwrap_or(Verdict::Deny) != explained.verdict {
-                let holds = (explained.verdict, self.source(&explained));
+            let runs = runs && verb == Verb::Execute;
+            if runs && above.is_none() || above.unwrap_or(Verdict::Deny) != explained.verdict {
+                let holds = (explained.verdict, self.source(&explained), runs);
                 group(&mut groups, verb, holds);
             }
         }
-        let statements = groups.into_iter().map(|(verbs, (verdict, source))| {
-            Statement::new(verdict.into(), &verbs, object, source, subject.clone())
+        let statements = groups.into_iter().map(|(verbs, (verdict, source, runs))| {
+            let subject = subject.clone();
+            let mut statement = Statement::new(verdict.into(), &verbs, object, source, subject);
+            if let Some(text) = runs.then(|| running(pattern)).flatten() {
+                statement.text = text;
+            }
+            statement
         });
         statements.collect()
     }
@@ -683,6 +695,19 @@ fn matching(globs: &[String]) -> String {
         texts.push(format!("{more} more"));
     }
     texts.join(" or ")
+}
+
+/// What programs may run, or to which hosts they may connect, in words.
+fn running(pattern: &ScopePattern) -> Option<String> {
+    match pattern.to_string().as_str() {
+        "*:command" => Some("run programs".to_owned()),
+        "*:network" => Some("connect to the network".to_owned()),
+        _ => {
+            let execute = Operations::of(Some(Verb::Execute));
+            let coverage = Coverage::new(pattern.clone(), Reach::Beneath, execute);
+            coverage.map(|coverage| coverage.sentence())
+        }
+    }
 }
 
 /// The resource of a pattern, in words.

@@ -69,6 +69,9 @@ export interface AgentDetails {
 
 export const agents = computed<readonly Agent[]>(() => state.value?.agents ?? []);
 
+/** The path of an agent, in words: a program that is connected over MCP gives its name itself. */
+export const agentWords = (path: string): string => path.replace(/^~/, "says it is ");
+
 /** What allowed a call, in words. */
 export const allowedBy = ({ kind, text }: AllowedBy): string => (kind === "grant" ? `by a rule: ${text}` : kind === "person" ? `by a person: ${text}` : text);
 

@@ -2,7 +2,7 @@
 import { computed, signal } from "@preact/signals-core";
 
 import { isWide } from "../../components/permission-prompt/choice.ts";
-import { agents } from "../../lib/console/calls.ts";
+import { agentWords, agents } from "../../lib/console/calls.ts";
 import { Choice, sourceChoice } from "../../lib/console/parts.tsx";
 import type { Option } from "../../lib/console/parts.tsx";
 import { sources, state } from "../../lib/console/state.ts";
@@ -55,8 +55,8 @@ const chosen = computed(() => sources.value.find(({ run }) => run === source.val
 /** The paths of the agents that run or hold a rule. */
 const known = computed(() => new Set([...agents.value.map(({ agent }) => agent), ...(state.value?.grants.map(({ agent }) => agent) ?? [])]));
 export const agent = new KeptChoice(
-  () => [["", "Choose an agent"], ...[...known.value].sort().map((path): Option => [path, path]), [OTHER, "Another agent…"]],
-  (path) => `${path} (ended)`,
+  () => [["", "Choose an agent"], ...[...known.value].sort().map((path): Option => [path, agentWords(path)]), [OTHER, "Another agent…"]],
+  (path) => `${agentWords(path)} (ended)`,
 );
 export const isOther = computed(() => agent.value.value === OTHER);
 export const other = signal("");

@@ -10,7 +10,7 @@ import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
 import type { Grant } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { until, when } from "../../lib/console/calls.ts";
+import { agentWords, until, when } from "../../lib/console/calls.ts";
 import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Choice, Failed, Failure, Select } from "../../lib/console/parts.tsx";
 import { state } from "../../lib/console/state.ts";
@@ -26,7 +26,7 @@ const KINDS: readonly (readonly [string, string])[] = [
 ];
 
 const grants = computed<readonly Grant[]>(() => state.value?.grants ?? []);
-const whose = new Choice(() => [["", "Every agent"], ...[...new Set(grants.value.map(({ agent }) => agent))].sort().map((one) => [one, one] as const)]);
+const whose = new Choice(() => [["", "Every agent"], ...[...new Set(grants.value.map(({ agent }) => agent))].sort().map((one) => [one, agentWords(one)] as const)]);
 const kind = new Choice(() => KINDS);
 const words = signal("");
 const most = signal(PAGE);

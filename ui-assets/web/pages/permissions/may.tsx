@@ -3,15 +3,28 @@ import { computed, signal } from "@preact/signals-core";
 
 import { Button, Name } from "../../lib/ui.tsx";
 import { host } from "../../lib/console/api.ts";
-import type { Suggested } from "../../lib/console/api.ts";
+import type { Agent, Suggested } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { agents } from "../../lib/console/calls.ts";
+import { agentWords, agents } from "../../lib/console/calls.ts";
 import type { AgentDetails } from "../../lib/console/calls.ts";
 import { Choice, Failed, Failure, Select } from "../../lib/console/parts.tsx";
 import { Statements } from "../../lib/console/statements.tsx";
 
-/** The chosen live worker. Agents with the same path are told apart by their sessions. */
-const picked = new Choice(() => agents.value.map(({ worker, agent, session }) => [worker, `${agent} (session ${session})`] as const));
+/** Whether an agent is a program that is connected over MCP, or beneath one. */
+const isConnected = ({ agent }: Agent): boolean => agent.startsWith("~");
+
+/** The name of an agent, and where it comes from. Agents with the same path are told apart by their sessions. */
+function words(one: Agent): string {
+  const { agent, parent, session } = one;
+  const from = parent !== null ? "" : isConnected(one) ? " (connected over MCP)" : " (started by the host)";
+  const isTwice = agents.value.some((other) => other !== one && other.agent === agent);
+  return `${agentWords(agent)}${from}${isTwice ? `, session ${session}` : ""}`;
+}
+
+/** The chosen live worker; programs that are connected come first. */
+const picked = new Choice(() =>
+  [...agents.value].sort((a, b) => Number(isConnected(b)) - Number(isConnected(a))).map((one) => [one.worker, words(one)] as const),
+);
 const found = signal<AgentDetails | undefined>(undefined);
 const failure = new Failure();
 

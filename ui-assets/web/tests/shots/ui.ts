@@ -88,7 +88,7 @@ export const permissions = {
   async draft(page: Page, agent: string): Promise<void> {
     await page.getByRole("heading", { name: "Give a rule" }).click();
     const form = page.locator(".form");
-    await form.getByLabel(/^Agent/).selectOption({ label: `~${agent}` });
+    await form.getByLabel(/^Agent/).selectOption({ label: `says it is ${agent}` });
     await form.getByLabel(/^May/).selectOption("write");
     await expect(page.getByText(/^It would have allowed/)).toBeVisible();
   },

@@ -169,6 +169,8 @@ fn statements_name_rules_and_where_they_come_from() {
                 Parent
             ),
             text(Protected, protected, BuiltIn),
+            text(Denied, "run programs", Configuration),
+            text(Denied, "connect to the network", Configuration),
         ]
     );
     assert_eq!(
@@ -197,7 +199,61 @@ fn allow_globs_are_named_with_what_they_leave_out() {
 }
 
 #[test]
-fn authority_without_rights_has_no_statements() {
+fn authority_without_rights_states_only_that_programs_and_network_are_denied() {
     let host = configured(&json!({ "roots": [{ "path": "/r" }] }));
-    assert_eq!(lines(&under(&host, &Policy::nothing())), []);
+    let found = lines(&under(&host, &Policy::nothing()));
+    let found: Vec<_> = found
+        .iter()
+        .map(|(verdict, text, _)| (*verdict, text.as_str()))
+        .collect();
+    let expected = [(Denied, "run programs"), (Denied, "connect to the network")];
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn running_programs_and_the_network_are_always_stated() {
+    let of = |configuration: &serde_json::Value| {
+        let found = lines(&configured(configuration)).into_iter();
+        let found =
+            found.filter(|(_, text, _)| text.starts_with("run") || text.starts_with("connect"));
+        let found: Vec<_> = found.map(|(verdict, text, _)| (verdict, text)).collect();
+        found
+    };
+    let text = |verdict, text: &str| (verdict, text.to_owned());
+    assert_eq!(
+        of(&json!({})),
+        [
+            text(Denied, "run programs"),
+            text(Denied, "connect to the network")
+        ]
+    );
+    let some = json!({
+        "allow": ["execute:command:git", "execute:network:crates.io"],
+        "network": true,
+    });
+    assert_eq!(
+        of(&some),
+        [
+            text(Denied, "run programs"),
+            text(Allowed, "run git and its subcommands with any arguments"),
+            text(Denied, "connect to the network"),
+            text(Allowed, "connect to crates.io on every port"),
+        ]
+    );
+    let asks = json!({ "ask_scopes": ["execute:command"] });
+    assert_eq!(
+        of(&asks),
+        [
+            text(Asks, "run programs"),
+            text(Denied, "connect to the network")
+        ]
+    );
+    let all = json!({ "allow": ["execute:command", "execute:network"], "network": true });
+    assert_eq!(
+        of(&all),
+        [
+            text(Allowed, "run programs"),
+            text(Allowed, "connect to the network")
+        ]
+    );
 }
