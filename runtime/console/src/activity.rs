@@ -19,7 +19,7 @@ use crate::state::{ConsoleState, SourceState, now_ms};
 use bailiwick::activity::{CallId, RecentCall};
 use bailiwick::journal::{ChangeId, JournalEntry};
 use bailiwick::permission::{AuthorityError, DecidedBy};
-use bailiwick::{Runtime, Worker};
+use bailiwick::{Origin, Runtime, Worker};
 
 pub(super) use view::{
     AgentView, CallResult, CallRow, OutcomeView, UndoState, agent_view, outcome_view,
@@ -32,6 +32,9 @@ const MAX_CALLS: usize = 200;
 const MAX_TEXT: usize = 200;
 /// Maximum number of agents and of tools to filter by.
 const MAX_NAMES: usize = 500;
+
+/// The name of the workers that undo changes for people.
+const UNDO_AGENT: &str = "~undo";
 
 /// The time in which calls are compared with a new grant.
 const HOUR_MS: u64 = 3_600_000;
@@ -171,7 +174,12 @@ fn live_worker(
     Ok((source, runtime, worker))
 }
 
-/// The recent calls of all sources, or of one run; the newest first.
+/// Whether a call is an undo that a person asked for, such as on the page.
+fn is_of_person(call: &RecentCall) -> bool {
+    call.origin == Origin::Human && &*call.agent == UNDO_AGENT
+}
+
+/// The recent calls of all sources, or of one run, without the previews of the page itself; the newest first.
 fn recent_calls(console: &ConsoleState, run: Option<&str>) -> Result<Vec<SourceCall>, ApiError> {
     let sources = match run {
         Some(run) => vec![routes::source_of_run(console, run)?],
@@ -180,7 +188,9 @@ fn recent_calls(console: &ConsoleState, run: Option<&str>) -> Result<Vec<SourceC
     let mut calls = Vec::new();
     for source in sources {
         let of_source = source.runtime().map(|runtime| runtime.recent_calls());
-        calls.extend(of_source.into_iter().flatten().map(|call| SourceCall {
+        let of_source = of_source.into_iter().flatten();
+        let of_source = of_source.filter(|call| !(call.preview && is_of_person(call)));
+        calls.extend(of_source.map(|call| SourceCall {
             source: Arc::clone(&source),
             call,
         }));
@@ -207,7 +217,10 @@ pub(super) async fn activity(State(console): AppState, body: Bytes) -> ApiResult
         let names = all.iter().map(|call| name(&call.call));
         names.collect()
     };
-    let (agents, tools) = (names(|call| &call.agent), names(|call| call.tool.as_str()));
+    let (mut agents, tools) = (names(|call| &call.agent), names(|call| call.tool.as_str()));
+    if all.iter().any(|call| is_of_person(&call.call)) {
+        agents.remove(UNDO_AGENT);
+    }
     let bounded = |names: BTreeSet<&str>| -> Vec<String> {
         let names = names.into_iter().take(MAX_NAMES);
         names.map(str::to_owned).collect()

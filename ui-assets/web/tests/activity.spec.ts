@@ -338,13 +338,13 @@ test("changes of an agent are undone after they are shown", async ({ page, site 
   await host.open(page, site, "activity");
   await aside(page).getByRole("button", { name: "main" }).click();
   await expect(page.getByText("What it may do now")).toBeVisible();
-  await expect(page.getByRole("button", { name: "Undo…" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: /^Undo .*…$/ })).toHaveCount(0);
 
   host.answers.set(`agent/${RUN}-1`, { ...found, undoable: 2 });
   host.answers.set("preview-undo", { undoes: [4, 2], changes: [CHANGE] });
   host.answers.set("undo", { files: 1 });
   host.changed();
-  await press(page, page.getByRole("button", { name: "Undo…" }));
+  await press(page, page.getByRole("button", { name: "Undo the changes of main and 2 sub-agents…" }));
   const section = page.getByRole("region", { name: "Undo" });
   await expect(section).toContainText("Undoing the changes of main and 2 sub-agents does this:");
   await expect(section.locator(".file")).toHaveCount(1);
@@ -365,7 +365,7 @@ test("one call is undone after that is shown, and its row says so", async ({ pag
   await loaded(page, "Edit file 3");
   await expect(rows(page).getByText("Undone", { exact: true })).toHaveCount(1);
   // A call that changed nothing, and one that was undone, offer no undo.
-  const undo = page.getByRole("button", { name: "Undo…" });
+  const undo = page.getByRole("button", { name: "Undo this call…" });
   for (const text of ["Edit file 1", "Edit file 2"]) {
     await row(page, text).click();
     await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
@@ -406,7 +406,7 @@ test("the second press of a double press does not undo", async ({ page, site }) 
   await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
   await calm(page);
   await stopClock(page);
-  await page.getByRole("button", { name: "Undo…" }).click();
+  await page.getByRole("button", { name: /^Undo .*…$/ }).click();
   const undo = page.getByRole("button", { name: "Undo 1 change" });
   await undo.click();
   await expect(undo).toHaveAttribute("data-early");
@@ -424,7 +424,7 @@ test("an undo that conflicts says which file changed since", async ({ page, site
   await host.open(page, site, "activity");
   await row(page, "Edit file 1").click();
   await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
-  await press(page, page.getByRole("button", { name: "Undo…" }));
+  await press(page, page.getByRole("button", { name: /^Undo .*…$/ }));
   await expect(page.getByRole("alert")).toHaveText("Not undone: `/a/b/c.txt` changed since; nothing was changed now");
   await expect(row(page, "Edit file 1")).not.toContainText("Undone");
   await press(page, page.getByRole("button", { name: "Cancel" }));
@@ -443,7 +443,7 @@ test("a call is undone with the keyboard alone", async ({ page, site }) => {
   await expect(page.getByText("Arguments", { exact: true })).toBeVisible();
   await calm(page);
   await page.keyboard.press("Tab");
-  await expect(page.getByRole("button", { name: "Undo…" })).toBeFocused();
+  await expect(page.getByRole("button", { name: /^Undo .*…$/ })).toBeFocused();
   await page.keyboard.press("Enter");
   const undo = page.getByRole("button", { name: "Undo 1 change" });
   await expect(undo).toBeVisible();
@@ -452,6 +452,15 @@ test("a call is undone with the keyboard alone", async ({ page, site }) => {
   await expect(undo).toBeFocused();
   await page.keyboard.press("Enter");
   await expect.poll(() => host.to("undo")).toEqual([{ of: { call: `${RUN}-1` }, changes: [7] }]);
+});
+
+test("an undo by a person is not shown as an agent's call", async ({ page, site }) => {
+  const host = new ConsoleFake();
+  host.calls = [call(1, { tool: "undo", agent: "~undo", origin: "human" }), call(2, { agent: "~refactor" })];
+  await host.open(page, site, "activity");
+  await expect(row(page, "Edit file 1").locator(".facts")).toContainText("A personundo");
+  await expect(row(page, "Edit file 1")).not.toContainText("says it is");
+  await expect(row(page, "Edit file 2")).toContainText("says it is refactor");
 });
 
 test("a row looks as if it can be opened", async ({ page, site }) => {
@@ -473,13 +482,13 @@ test("changes of an agent that has ended are undone", async ({ page, site }) => 
   await host.open(page, site, "activity");
   await aside(page).getByRole("button", { name: "main" }).click();
   await expect(page.getByText("This agent has ended.")).toBeVisible();
-  await expect(page.getByRole("button", { name: "Undo…" })).toHaveCount(0);
+  await expect(page.getByRole("button", { name: /^Undo .*…$/ })).toHaveCount(0);
 
   host.answers.set("activity", { ...calls, undoable: 2 });
   host.answers.set("preview-undo", { undoes: [4, 2], changes: [CHANGE] });
   host.answers.set("undo", { files: 1 });
   host.changed();
-  await press(page, page.getByRole("button", { name: "Undo…" }));
+  await press(page, page.getByRole("button", { name: /^Undo .*…$/ }));
   const section = page.getByRole("region", { name: "Undo" });
   await expect(section.locator(".file")).toHaveCount(1);
   await press(page, section.getByRole("button", { name: "Undo 2 changes" }));

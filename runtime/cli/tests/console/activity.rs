@@ -680,6 +680,18 @@ async fn change_of_one_call_is_undone_and_shown_as_undone() {
     let of_main = shown(page, json!({ "agent": "main" }), "undo").await;
     let (possible, undone) = (json!("possible"), json!("undone"));
     assert_eq!(of_main[1..], [possible.clone(), undone.clone(), possible]);
+
+    // The undo is a call of a person, which can be undone, too; the previews of the page are not shown.
+    let reply = page.post("/api/activity", &json!({})).await.json();
+    assert_eq!(reply["agents"], json!(["main"]));
+    let shown = reply["calls"].as_array().unwrap();
+    let undos = shown.iter().filter(|call| call["tool"] == "undo");
+    let undos: Vec<&Value> = undos.map(|call| &call["result"]).collect();
+    assert_eq!(undos, ["done", "failed"]);
+    assert_eq!(
+        (&shown[0]["origin"], &shown[0]["undo"]),
+        (&json!("human"), &json!("possible"))
+    );
     let details = format!("/api/call/{}", all[2]["call"].as_str().unwrap());
     assert_eq!(page.get(&details).await.json()["row"]["undo"], undone);
     assert_eq!(page.post("/api/undo", &confirmed).await.status, 404);

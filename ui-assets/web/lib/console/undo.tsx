@@ -53,7 +53,7 @@ export function Undo({ of, what, may, done }: UndoProps) {
         {found ? (
           <CalmButton class="danger" press={() => void failure.of(undo(found.undoes))}>{`Undo ${counted(found.undoes.length, "change")}`}</CalmButton>
         ) : (
-          may && <CalmButton press={() => void failure.of(preview())}>Undo…</CalmButton>
+          may && <CalmButton press={() => void failure.of(preview())}>{`Undo ${what}…`}</CalmButton>
         )}
         {isOpen && <CalmButton press={() => show(undefined)}>Cancel</CalmButton>}
       </div>

@@ -84,6 +84,9 @@ const childrenOf = (parent: Agent | undefined): readonly Agent[] => {
 /** The agents beneath one, at any depth. */
 const beneath = (agent: Agent): readonly Agent[] => childrenOf(agent).flatMap((child) => [child, ...beneath(child)]);
 
+/** The path of an agent in a sentence. */
+const plain = (path: string): string => oneLine(path.replace("~", ""));
+
 /** The paused parent of an agent, which is paused together with it. */
 const pausedParent = (agent: Agent): Agent | undefined => agents.value.find(({ worker, paused }) => paused && worker === agent.parent);
 
@@ -192,7 +195,7 @@ function Live({ agent }: { readonly agent: Agent }) {
               <Changed found={found} worker={worker} />
             </details>
           )}
-          <Undo of={{ worker }} what={`the changes of ${oneLine(agent.agent)}${all}`} may={found.undoable > 0} done={refreshAgent} />
+          <Undo of={{ worker }} what={`the changes of ${plain(agent.agent)}${all}`} may={found.undoable > 0} done={refreshAgent} />
         </>
       ) : (
         detailsFailure.error.value === undefined && <p class="quiet">Loading…</p>
@@ -210,7 +213,7 @@ export function AgentCard() {
     <div class="card agent-card">
       <h2><AgentName name={name ?? ""} /></h2>
       {agent ? <Live key={agent.worker} agent={agent} /> : <p>This agent has ended. Its calls are below.</p>}
-      {!agent && name !== undefined && <Undo key={name} of={{ agent: name }} what={`the changes of ${oneLine(name)} and its sub-agents`} may={undoable.value > 0} done={reload} />}
+      {!agent && name !== undefined && <Undo key={name} of={{ agent: name }} what={`the changes of ${plain(name)} and its sub-agents`} may={undoable.value > 0} done={reload} />}
       <p role="status" class={done.value ? "notice" : undefined}>{done.value}</p>
     </div>
   );

@@ -58,7 +58,7 @@ const Line = ({ row }: { readonly row: CallRow }) => (
     </span>
     <span class="quiet facts">
       <time dateTime={new Date(row.at).toISOString()}>{when(row.at)}</time>
-      <span><Agent name={row.agent} most={80} /></span>
+      <span>{row.origin === "human" ? "A person" : <Agent name={row.agent} most={80} />}</span>
       {row.sentence && <Name text={row.tool} most={60} />}
       {by(row) && <span>{oneLine(by(row), 160)}</span>}
     </span>

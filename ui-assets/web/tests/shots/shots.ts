@@ -171,6 +171,9 @@ test("outcomes", async ({ page, started }) => {
   await questions.empty(page);
   await questions.outcomes(page, /Change src\/cart\.rs/);
   await picture("outcomes", page);
+  await questions.outcomes(page, /Create docs\/limits\.md/);
+  await expect(page.getByRole("button", { name: /^Undo .*…$/ })).toBeVisible();
+  await picture("outcomes-applied", page);
 });
 
 test("expired", async ({ page }) => {
@@ -197,6 +200,9 @@ test("activity", async ({ page, started }) => {
   await history(started);
   await activity.open(page, started.console);
   await pictures("activity", page);
+  await page.setViewportSize(WIDE);
+  await activity.undo(page, /Change src\/limits\.rs/);
+  await picture("undo", page);
 });
 
 test("agent", async ({ page, started }) => {

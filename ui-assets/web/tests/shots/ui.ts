@@ -73,6 +73,12 @@ export const activity = {
     await sibling(page, url, "Activity");
     await expect(page.getByText(/limits\.rs/).first()).toBeVisible();
   },
+  /** Opens a call, and shows what undoing it does. */
+  async undo(page: Page, name: RegExp): Promise<void> {
+    await page.locator("button.row", { hasText: name }).click();
+    await page.getByRole("button", { name: /^Undo .*…$/ }).click();
+    await expect(page.getByText("Undoing this call does this:")).toBeVisible();
+  },
   async agent(page: Page, name: string): Promise<void> {
     await page.getByRole("complementary", { name: "Agents" }).getByRole("button", { name }).first().click();
     await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();

@@ -240,7 +240,7 @@ fn running_programs_and_the_network_are_always_stated() {
             text(Allowed, "connect to crates.io on every port"),
         ]
     );
-    let asks = json!({ "ask_scopes": ["execute:command"] });
+    let asks = json!({ "ask_scopes": ["execute:command"], "grantable": ["execute:command"] });
     assert_eq!(
         of(&asks),
         [
