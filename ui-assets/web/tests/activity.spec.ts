@@ -460,7 +460,7 @@ test("an undo by a person is not shown as an agent's call", async ({ page, site 
   await host.open(page, site, "activity");
   await expect(row(page, "Edit file 1").locator(".facts")).toContainText("A personundo");
   await expect(row(page, "Edit file 1")).not.toContainText("says it is");
-  await expect(row(page, "Edit file 2")).toContainText("says it is refactor");
+  await expect(row(page, "Edit file 2")).toContainText("“refactor”");
 });
 
 test("a row looks as if it can be opened", async ({ page, site }) => {
