@@ -444,6 +444,13 @@ test("the bar says how much of the change is below it, and scrolls there", async
   await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
   await expect(below).toHaveCount(0);
   await expect(last.getByText("line 99", { exact: true })).toBeVisible();
+  // The options stay where they are when it appears and goes.
+  await page.getByRole("button", { name: "More options" }).click();
+  const place = async () => (await page.getByLabel("Until I revoke it").boundingBox())?.y;
+  const without = await place();
+  await page.locator(".preview").evaluate((one) => one.scrollIntoView({ block: "start" }));
+  await expect(below).toBeVisible();
+  expect(await place()).toBe(without);
 });
 
 test("what is deleted comes first in a batch, and the list has the order of the changes", async ({ page, site }) => {
