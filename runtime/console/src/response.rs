@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::activity::{AgentView, OutcomeView};
 use bailiwick::VirtualPath;
-use bailiwick::effect::{Change, ResourceChange};
+use bailiwick::effect::{Change, Op, ResourceChange};
 use bailiwick::permission::{
     AffectedFile, Danger, GrantAuthority, GrantHolder, GrantId, GrantView, OfferedChoice,
     PermissionBlock, Question, Request, Run, ServerCard, Silenced, SilencedId, Template,
@@ -318,8 +318,10 @@ pub(super) fn question_view(
 
 fn summary(request: &Request) -> Option<Summary> {
     let changes = &request.preview.as_ref()?.changes;
+    // A change of a file that a move or copy replaces is shown as part of the move or copy, which follows it.
+    let is_part = |pair: &&[Change]| matches!(pair, [one, next] if one.op == Op::Modify && next.to.as_ref() == Some(&one.path));
     Some(Summary {
-        files: changes.len(),
+        files: changes.len() - changes.windows(2).filter(is_part).count(),
         added: changes.iter().map(|change| change.diff.added).sum(),
         removed: changes.iter().map(|change| change.diff.removed).sum(),
     })

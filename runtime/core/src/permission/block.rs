@@ -356,7 +356,7 @@ mod tests {
         let mut block = PermissionBlock::of(&question(&["write:file:/r/x"]), &card());
         let expected = json!({
             "type": "tool_call_permission",
-            "content": "Edit a file (needs write:file:/r/x). Careful: May delete x; Whether this file exists is not known before you allow this; if it does, its old content may be lost",
+            "content": "Edit a file (needs write:file:/r/x). Careful: May delete x; If this file exists already, its old content is replaced and may be lost",
             "status": "pending",
             "timestamp": 1_700_000_000_005_u64,
             "tool_call": {

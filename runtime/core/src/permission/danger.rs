@@ -309,10 +309,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
         .map(|folder| folder_name(&folder.path, &request.roots))
         .collect();
     if !full.is_empty() {
-        let text = format!(
-            "Deletes everything in {}, including subfolders",
-            listed(full)
-        );
+        let text = format!("Deletes everything in {}", listed(full));
         dangers.push(Danger::new(DangerKind::Recursive, Severe, text));
     }
     let (moved, replaced): (Vec<&Change>, Vec<&Change>) = all
@@ -395,7 +392,7 @@ fn of_needs(request: &Request) -> Vec<Danger> {
             format!("{verb} {}", name(path)),
         ));
         if need.reach() == Reach::Beneath {
-            let text = format!("{verb} everything in {}, including subfolders", name(path));
+            let text = format!("{verb} everything in {}", name(path));
             dangers.push(Danger::new(DangerKind::Recursive, Severe, text));
         }
     }
@@ -412,13 +409,9 @@ fn of_needs(request: &Request) -> Vec<Danger> {
             listed(replaced)
         };
         let text = if is_one {
-            format!(
-                "Whether {files} exists is not known before you allow this; if it does, its old content may be lost"
-            )
+            format!("If {files} exists already, its old content is replaced and may be lost")
         } else {
-            format!(
-                "Whether {files} exist is not known before you allow this; if so, their old content may be lost"
-            )
+            format!("If {files} exist already, their old content is replaced and may be lost")
         };
         dangers.push(Danger::new(DangerKind::Overwrite, Severe, text));
     }
@@ -668,10 +661,7 @@ mod tests {
                     Delete,
                     "Deletes the folder old/ and the 12 files in it (12 bytes)",
                 ),
-                (
-                    Recursive,
-                    "Deletes everything in old/, including subfolders",
-                ),
+                (Recursive, "Deletes everything in old/"),
             ],
         );
         check(
@@ -709,14 +699,14 @@ mod tests {
             with(&[Operation::Delete], true),
             [
                 text(Delete, "Deletes x"),
-                text(Recursive, "Deletes everything in x, including subfolders"),
+                text(Recursive, "Deletes everything in x"),
             ]
         );
         assert_eq!(
             with(&[Operation::Create, Operation::Change], false),
             [text(
                 Overwrite,
-                "Whether this file exists is not known before you allow this; if it does, its old content may be lost"
+                "If this file exists already, its old content is replaced and may be lost"
             )]
         );
         assert_eq!(

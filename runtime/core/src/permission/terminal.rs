@@ -975,7 +975,7 @@ mod tests {
         let shown = prompt(&question, false);
         let expected = "\neffect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
             Careful: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
-            Careful: Deletes everything in old/, including subfolders\n";
+            Careful: Deletes everything in old/\n";
         assert!(
             shown.contains(expected) && !shown.contains('\u{1b}'),
             "{shown}"
@@ -985,8 +985,7 @@ mod tests {
             "{shown}"
         );
         let coloured = prompt(&question, true);
-        let red =
-            "\u{1b}[1;31mCareful: Deletes everything in old/, including subfolders\u{1b}[0m\n";
+        let red = "\u{1b}[1;31mCareful: Deletes everything in old/\u{1b}[0m\n";
         assert!(coloured.contains(red), "{coloured}");
     }
 

@@ -590,7 +590,7 @@ mod tests {
         let message = message(&question);
         let expected = "Effect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
             Careful: Deletes the folder old/ and the 12 files in it (12 bytes)\n\
-            Careful: Deletes everything in old/, including subfolders\n\
+            Careful: Deletes everything in old/\n\
             This cannot be undone.\n";
         assert!(message.starts_with(expected), "{message}");
     }

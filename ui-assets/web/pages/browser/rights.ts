@@ -46,8 +46,8 @@ export function lookAs(name: string | undefined): void {
 /** The badge of a pair of rights: symbol, description and color. */
 export function badge({ read, write }: Rights): readonly [sign: string, words: string, tone: string] {
   if (read === "deny") return ["denied", "may not be read", "bad"];
-  if (read === "ask") return ["asks", "reading would ask a person", "warn"];
-  if (write === "allow") return ["rw", "may be read and written", ""];
-  if (write === "ask") return ["r · asks", "may be read; writing would ask a person", "warn"];
-  return ["r", "may be read, not written", "only"];
+  if (read === "ask") return ["asks to read", "reading it asks a person", "warn"];
+  if (write === "allow") return ["may change", "may be read and changed", ""];
+  if (write === "ask") return ["asks to change", "may be read; changing it asks a person", "warn"];
+  return ["read only", "may be read, not changed", "only"];
 }
