@@ -89,6 +89,8 @@ async fn dangers_name_protected_secret_and_replaced_files_and_hidden_characters(
     );
     let over = json!({ "from": "/repo/a.txt", "to": "/repo/b.txt", "overwrite": true });
     let moving = start(&stage, "move", over).await;
+    let asked = &stage.state().await["questions"][0]["bailiwick"]["preview"]["files"];
+    assert_eq!(asked, 1, "a move and what it replaces are one change");
     let (sentence, dangers) = question_of(&stage, moving).await;
     let lost = "Replaces the old content of b.txt";
     let expected = found("move_over", lost);
