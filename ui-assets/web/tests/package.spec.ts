@@ -73,7 +73,9 @@ createInterface({ input: process.stdin }).on("line", (line) => {
 
 test("the package has the built element, and the version of the crates", async () => {
   const folder = join(given.project, "node_modules/@bailiwick/mcp-view");
-  const { version } = JSON.parse(await readFile(join(folder, "package.json"), "utf8")) as { version: string };
+  const { version, publishConfig } = JSON.parse(await readFile(join(folder, "package.json"), "utf8")) as { version: string; publishConfig: object };
+  // npm publishes packages with a scope to their owners only, unless they say otherwise.
+  expect(publishConfig).toEqual({ access: "public" });
   expect(await readFile(join(web, "../../Cargo.toml"), "utf8")).toContain(`[workspace.package]\nversion = "${version}"`);
   expect((await readdir(folder)).sort()).toEqual(["LICENSE-APACHE", "LICENSE-MIT", "README.md", "dist", "examples", "package.json", "react.d.ts"]);
   for (const name of ["mcp-view.js", "sandbox.html"]) expect(await readFile(join(folder, "dist", name), "utf8")).toBe(await built(name));
