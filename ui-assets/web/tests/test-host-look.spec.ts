@@ -51,7 +51,7 @@ for (const colorScheme of ["light", "dark"] as const) {
   });
 }
 
-test("nothing is cut off at 200 % zoom, on narrow screens or in forced colors", async ({ page, site }) => {
+test("nothing is cut off or inaccessible at 200 % zoom, on narrow screens and in forced colors", async ({ page, site }) => {
   await page.emulateMedia({ forcedColors: "active" });
   await open(page, site, everything(), [{ seq: 1, at_ms: 1, side: "received", message: { method: LONG }, fault: LONG }]);
   for (const width of [640, 320]) {
@@ -62,6 +62,7 @@ test("nothing is cut off at 200 % zoom, on narrow screens or in forced colors", 
       if (name === "Checks") await part(page, "Run the checks").click();
       const over = await page.evaluate(() => document.documentElement.scrollWidth - document.documentElement.clientWidth);
       expect(over, `${name} at ${width}`).toBeLessThanOrEqual(0);
+      expect(await barriers(page), `${name} at ${width}`).toEqual([]);
     }
     // The calls above are still pending.
     await part(page, "Tools to answer").click();
