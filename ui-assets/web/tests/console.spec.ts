@@ -141,6 +141,7 @@ test("questions are grouped by agent and can be filtered", async ({ page, site }
   host.state.questions = [question(1), question(2, { agent: ["main", "docs"], session: "other" }), dangerous(3) as never, question(4, { agent: ["main", "docs"] })];
   await host.open(page, site);
   await expect(page.locator(".group h2")).toHaveText(["main/worker-3 2", "main/docs 2"]);
+  await expect(page.getByText("2 agents, 16 files", { exact: true })).toBeVisible();
   await page.getByLabel("Filter").fill("DELETE");
   await expect(page.locator(".row")).toHaveCount(1);
   await expect(page.locator(".row")).toContainText("⚠ delete");
@@ -148,6 +149,26 @@ test("questions are grouped by agent and can be filtered", async ({ page, site }
   await expect(page.locator(".row")).toHaveCount(2);
   await page.getByLabel("Filter").fill("nothing like it");
   await expect(page.getByText("Nothing fits the filter.")).toBeVisible();
+});
+
+test("questions of one kind are denied together, after a list of what that means", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  const recursive = { dangers: [{ kind: "recursive", level: "severe", text: "Deletes everything in old" }] };
+  host.state.questions = [question(1), question(2, recursive), question(3), question(4, { ...recursive, session: "other" })];
+  await host.open(page, site);
+  await expect(page.locator(".row")).toHaveCount(4);
+  // The filter takes the words of the marks.
+  await page.getByLabel("Filter").fill("whole folder");
+  await expect(page.locator(".row")).toHaveCount(2);
+  await press(page, page.getByRole("button", { name: "Allow or deny all 2…" }));
+  await expect(title(page, "2 questions with “whole folder”")).toBeFocused();
+  await expect(page.locator(".together li")).toContainText([numbered(2), numbered(4)]);
+  await page.getByLabel("Select all").check();
+  await press(page, page.getByRole("button", { name: "Deny 2 ticked" }));
+  await expect(page.getByText("denied", { exact: true })).toHaveCount(2);
+  const deny = { deny: {} };
+  expect(host.to("answer-batch")).toEqual([{ answers: [{ question: `${run}-2`, session: "main", answer: deny }, { question: `${run}-4`, session: "other", answer: deny }] }]);
 });
 
 test("an agent can be paused and resumed", async ({ page, site }) => {

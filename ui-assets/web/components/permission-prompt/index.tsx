@@ -1,7 +1,7 @@
 // The `<permission-prompt>` custom element, which asks a person for permission in the host's own document.
 import { render } from "preact";
 
-import { CALM, left } from "../../lib/calm.ts";
+import { CALM, LATE, left } from "../../lib/calm.ts";
 import { isShortcut } from "../../lib/keys.ts";
 import { counted } from "../../lib/words.ts";
 import { block as read } from "./block.ts";
@@ -210,7 +210,7 @@ export class PermissionPrompt extends HTMLElement {
     const { status } = block;
     const time = this.#left();
     this.#measure();
-    const late = "Denied: no answer in time.";
+    const late = `${LATE}.`;
     const by = this.#said === status ? "" : "Answered elsewhere: ";
     const words = {
       pending: this.#said ? "Sending…" : time ? this.#why : late,

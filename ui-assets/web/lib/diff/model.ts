@@ -93,10 +93,10 @@ export class FileDiff {
     this.version.value += 1;
   }
 
-  exclude(hunk: number, isOut: boolean): void {
+  /** Excludes or includes a hunk. */
+  toggle(hunk: number): void {
     const next = new Set(this.excluded.value);
-    if (isOut) next.add(hunk);
-    else next.delete(hunk);
+    if (!next.delete(hunk)) next.add(hunk);
     this.excluded.value = next;
     this.#onExclude();
   }

@@ -59,7 +59,7 @@ function Between({ file, gap, hunk }: { readonly file: FileDiff; readonly gap: G
     <span role="cell">
       {file.divisible.value && isBelow && (
         <label>
-          <Tick checked={!file.excluded.value.has(hunk)} change={(on) => file.exclude(hunk, !on)} /> Make this change ({hunk + 1} of {file.hunks.length})
+          <Tick checked={!file.excluded.value.has(hunk)} change={() => file.toggle(hunk)} /> Make this change ({hunk + 1} of {file.hunks.length})
         </label>
       )}
       <span class="count">{hidden > 0 && counted(hidden, "unchanged line")}</span>

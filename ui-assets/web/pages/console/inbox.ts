@@ -1,6 +1,7 @@
 // Which questions wait, how they are grouped, and what the page shows.
 import { computed, signal } from "@preact/signals-core";
 
+import { dangerWords } from "../../components/permission-prompt/dangers.ts";
 import type { Outcome, Question } from "../../lib/console/api.ts";
 import { state } from "../../lib/console/state.ts";
 
@@ -50,8 +51,8 @@ export const groups = computed((): readonly Group[] => {
   for (const question of waiting.value) {
     const { sentence, files, dangers } = question.bailiwick;
     const agent = agentOf(question);
-    const texts = [...files, ...dangers].flatMap((one) => Object.values(one));
-    if (fits(agent, sentence, question.tool_call.name, ...texts)) all.set(agent, [...(all.get(agent) ?? []), question]);
+    const texts = [...files, ...dangers].flatMap(Object.values);
+    if (fits(agent, sentence, question.tool_call.name, texts, dangers.map(({ kind }) => dangerWords(kind)))) all.set(agent, [...(all.get(agent) ?? []), question]);
   }
   const path = ({ bailiwick }: Question): string => bailiwick.files[0]?.path ?? "";
   return [...all].map(([agent, questions]) => ({ agent, questions: questions.sort((one, other) => path(one).localeCompare(path(other))) }));
@@ -86,7 +87,7 @@ export function step(by: 1 | -1): void {
 export function goOn(after?: Question): void {
   const at = position(after);
   const rest = listed.value.filter((_, index) => index !== at);
-  const question = rest[Math.min(Math.max(at, 0), rest.length - 1)];
+  const question = rest[Math.max(at, 0)] ?? rest.at(-1);
   // The person may have begun to type elsewhere while the answer was sent.
   moveFocus = !document.activeElement?.matches("input, textarea");
   detail.value = question && { question };

@@ -14,7 +14,7 @@ import { List, Rows } from "../../lib/list.tsx";
 import { Agent, Button, Name } from "../../lib/ui.tsx";
 import { visible } from "../../lib/visible.ts";
 import { counted, shortPath } from "../../lib/words.ts";
-import { count, current, detail, filter, groups, idOf, listed, outcomes, show, tab } from "./inbox.ts";
+import { count, current, detail, filter, groups, idOf, listed, outcomes, show, tab, waiting } from "./inbox.ts";
 import type { Group } from "./inbox.ts";
 import { help } from "./keys.ts";
 import { Status, lastWords } from "./outcomes.tsx";
@@ -25,6 +25,8 @@ const failure = new Failure();
 const pause = (agents: readonly Running[], paused: boolean): void => {
   void failure.of(Promise.all(agents.map(({ worker }) => host("pause", { worker, paused }))));
 };
+
+const none = (words: string): ComponentChild => <p class="quiet none">{words}</p>;
 
 /** The remaining time, which changes each second. */
 function Left({ at }: { readonly at: number }) {
@@ -49,7 +51,7 @@ const Row = ({ text, isShown, press, children }: RowProps) => (
 function QuestionRow({ question }: { readonly question: Question }) {
   const { sentence, files, files_total, dangers, expires_at } = question.bailiwick;
   const path = files[0]?.path;
-  const kinds = dangers.filter(({ kind }, at) => dangers.findIndex((other) => other.kind === kind) === at);
+  const kinds = dangers.filter((one) => dangers.find(({ kind }) => kind === one.kind) === one);
   return (
     <Row text={sentence} isShown={!!current.value && idOf(current.value) === idOf(question)} press={() => show({ question })}>
       {kinds.map(({ kind, level }) => <span key={kind} class={`badge danger ${level}`}>⚠ {dangerWords(kind)}</span>)}
@@ -103,7 +105,7 @@ function Items() {
   });
   const shown = all.value;
   // If nothing waits, the detail pane says so.
-  if (shown.length === 0) return filter.value || tab.value === "answered" ? <p class="quiet none">{filter.value ? "Nothing fits the filter." : "Nothing yet."}</p> : null;
+  if (shown.length === 0) return filter.value ? none("Nothing fits the filter.") : tab.value === "answered" && none("Nothing yet.");
   return <List key={tab.value} rows={rows} count={shown.length} height={62} varies keyOf={(index) => shown[index]?.key ?? index} row={(index) => shown[index]?.row} />;
 }
 
@@ -125,7 +127,7 @@ const Stopped = ({ agent, children, act, press }: StoppedProps) => (
 /** Calls that are denied for the rest of a session. */
 const Blocked = () => (
   <>
-    {state.value?.refusals.length === 0 && <p class="quiet none">Nothing is blocked.</p>}
+    {state.value?.refusals.length === 0 && none("Nothing is blocked.")}
     {state.value?.refusals.map(({ run, refusal, agent, refused }) => (
       <Stopped key={`${run} ${refusal}`} agent={agent} act="End this block: ask me again" press={() => void failure.of(host("ask-again", { run, refusal }))}>
         may not <Name text={refused} /> until its session ends
@@ -143,15 +145,16 @@ const Paused = () => (
 );
 
 function Tabs() {
-  const refused = (state.value?.refusals.length ?? 0) + (state.value?.omitted.refusals ?? 0);
-  if (tab.value === "answered") sessionStorage.setItem("seen", `${state.value?.now ?? 0}`);
+  const now = state.value;
+  if (!now) return null;
+  if (tab.value === "answered") sessionStorage.setItem("seen", `${now.now}`);
   const seen = Number(sessionStorage.getItem("seen"));
   /** Questions that expired since the person last looked at the outcomes. */
-  const missed = state.value?.outcomes.filter(({ status, at }) => status === "expired" && at > seen).length;
+  const missed = now.outcomes.filter(({ status, at }) => status === "expired" && at > seen).length;
   const tabs: readonly (readonly [typeof tab.value, string])[] = [
     ["waiting", `Waiting ${count.value}`],
-    ["answered", `Answered ${missed ? `(${missed} missed)` : lastWords().replace(/^([✓✗]?).*/su, "$1")}`],
-    ["blocked", `Blocked ${refused}`],
+    ["answered", `Answered ${missed ? `(${missed} missed)` : /^[✓✗]?/u.exec(lastWords())}`],
+    ["blocked", `Blocked ${now.refusals.length + now.omitted.refusals}`],
   ];
   return (
     <div class="tabs" role="group" aria-label="Show">
@@ -163,17 +166,19 @@ function Tabs() {
 }
 
 export function ListPane() {
+  const now = tab.value;
   const isMany = listed.value.length > 1;
-  const omitted = state.value?.omitted.questions ?? 0;
+  const omitted = count.value - waiting.value.length;
   return (
     <div class="list-pane">
       <div class="head">
         <div class="line"><Tabs /><Button class="flat end" aria-label="Keys" aria-keyshortcuts="?" press={help}>?</Button></div>
-        {tab.value !== "blocked" && (isMany || filter.value || tab.value === "answered") && (
+        {now !== "blocked" && (isMany || filter.value || now === "answered") && (
           <input type="search" placeholder="Filter by agent, file or kind" aria-label="Filter" value={filter.value} onInput={({ currentTarget }) => (filter.value = currentTarget.value)} />
         )}
-        {tab.value === "waiting" && isMany && (
+        {now === "waiting" && isMany && (
           <p class="line">
+            <span class="quiet">{`${counted(groups.value.length, "agent")}, ${counted(listed.value.reduce((sum, { bailiwick }) => sum + bailiwick.files_total, 0), "file")}`}</span>
             <CalmButton class="flat end" press={() => show({ words: filter.value && `with “${filter.value}”`, questions: listed.value })}>{`Allow or deny all ${listed.value.length}…`}</CalmButton>
           </p>
         )}
@@ -182,8 +187,8 @@ export function ListPane() {
         <Failed failure={failure} />
       </div>
       <div class="scroll">
-        {tab.value === "blocked" ? <Blocked /> : <Items />}
-        {tab.value === "waiting" && omitted > 0 && <p class="quiet none">{`${omitted} more appear as you answer these.`}</p>}
+        {now === "blocked" ? <Blocked /> : <Items />}
+        {now === "waiting" && omitted > 0 && none(`${omitted} more appear as you answer these.`)}
       </div>
     </div>
   );

@@ -1,4 +1,5 @@
 // What became of answered, expired and cancelled questions.
+import { LATE } from "../../lib/calm.ts";
 import { local, onMount, own } from "../../lib/component.ts";
 import type { Outcome } from "../../lib/console/api.ts";
 import { Failed, Failure, clock } from "../../lib/console/parts.tsx";
@@ -16,13 +17,13 @@ import { last } from "./inbox.ts";
 function statusOf({ status, by, result, undo }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
   const who = by && by !== "nobody" ? ` by ${oneLine(by, 80)}` : "";
   if (status === "denied") return ["quiet", `Denied${who}`];
-  if (status === "expired") return ["quiet", "Denied: no answer in time"];
+  if (status === "expired") return ["quiet", LATE];
   if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
   if (undo === "undone") return ["quiet", `Allowed${who} and applied; undone later`];
-  const { state = "never ran", message = null, code = null } = result ?? {};
+  const { state = "never ran" } = result ?? {};
   if (state === "applied") return ["good", `✓ Allowed${who} and applied`];
   if (state === "running") return ["quiet", `Allowed${who}; running`];
-  const why = oneLine(message ?? code ?? "", 300);
+  const why = oneLine(result?.message ?? result?.code ?? "", 300);
   const end = state === "stale" ? "not done: something had changed" : why ? `${state}: ${why}` : state;
   return ["bad", `✗ Allowed${who}, but ${end}`];
 }
