@@ -151,6 +151,14 @@ test("questions are grouped by agent and can be filtered", async ({ page, site }
   await expect(page.getByText("Nothing fits the filter.")).toBeVisible();
 });
 
+test("the questions of an agent are grouped by folder if there are several", async ({ page, site }) => {
+  const host = new FakeHost();
+  const about = (number: number, path: string, more: object = {}) => question(number, { files: [{ path, op: "modify", bytes: 1 }], ...more });
+  host.state.questions = [about(1, "/p/src/b.rs"), about(2, "/p/docs/z.md"), about(3, "/p/src/a.rs"), about(4, "/p/src/x.rs", { agent: ["other"] }), about(5, "/p/src/y.rs", { agent: ["other"] })];
+  await host.open(page, site);
+  await expect(page.locator(".list-pane :is(.folder, .row .what)")).toHaveText(["/p/docs/", numbered(2), "/p/src/", numbered(3), numbered(1), numbered(4), numbered(5)]);
+});
+
 test("questions of one kind are denied together, after a list of what that means", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();

@@ -89,7 +89,7 @@ test("every kind of change is labeled", async ({ page, site }) => {
   for (const [path, badge, text] of [
     ["/repo/docs/new.md", "Will create", "Some text\\u{202e}txt.exe."],
     ["/repo/old.txt", "Will delete", "gone"],
-    ["/repo/crlf.bat", "Will change", "echo b\\u{d}"],
+    ["/repo/crlf.bat", "Will change", "echo bCRLF"],
     ["/repo/name.txt → /repo/sub/renamed.txt", "Will move", "The content stays as it is."],
     ["/repo/from.txt → /repo/copied.txt", "Will copy", "The content stays as it is."],
     ["/repo/sub", "Will create", "Folder will be created."],

@@ -282,7 +282,7 @@ impl Review {
         bytes: usize,
         whole: bool,
     ) -> Vec<Row> {
-        let style = LineStyle::of(&change.diff, whole);
+        let style = LineStyle::of(whole);
         let end = from.saturating_add(if bytes == 0 { 0 } else { count });
         let (mut rows, mut start) = (Vec::new(), 0);
         for hunk in &change.diff.hunks {
@@ -379,7 +379,7 @@ fn between(
     whole: bool,
 ) -> Option<Vec<Row>> {
     let text = std::str::from_utf8(old).ok()?;
-    let style = LineStyle::of(&change.diff, whole);
+    let style = LineStyle::of(whole);
     let mut hunks = change.diff.hunks.iter().peekable();
     let (mut passed, mut made) = (0, 0);
     let lines = text.split_inclusive('\n').zip(1..);

@@ -45,7 +45,12 @@ export interface Group {
   readonly questions: readonly Question[];
 }
 
-/** The questions that fit the filter, by agent and in the order of the paths. */
+const pathOf = ({ bailiwick }: Question): string => bailiwick.files[0]?.path ?? "";
+
+/** The folder of the first file of a question. */
+export const folderOf = (question: Question): string => pathOf(question).replace(/[^/]*$/, "");
+
+/** The questions that fit the filter, by agent and in the order of folders and paths. */
 export const groups = computed((): readonly Group[] => {
   const all = new Map<string, Question[]>();
   for (const question of waiting.value) {
@@ -54,8 +59,8 @@ export const groups = computed((): readonly Group[] => {
     const texts = [...files, ...dangers].flatMap(Object.values);
     if (fits(agent, sentence, question.tool_call.name, texts, dangers.map(({ kind }) => dangerWords(kind)))) all.set(agent, [...(all.get(agent) ?? []), question]);
   }
-  const path = ({ bailiwick }: Question): string => bailiwick.files[0]?.path ?? "";
-  return [...all].map(([agent, questions]) => ({ agent, questions: questions.sort((one, other) => path(one).localeCompare(path(other))) }));
+  const order = (one: Question, other: Question): number => folderOf(one).localeCompare(folderOf(other)) || pathOf(one).localeCompare(pathOf(other));
+  return [...all].map(([agent, questions]) => ({ agent, questions: questions.sort(order) }));
 });
 
 /** The questions that fit the filter, in the order of the list. */

@@ -14,7 +14,7 @@ import { List, Rows } from "../../lib/list.tsx";
 import { Agent, Button, Name } from "../../lib/ui.tsx";
 import { visible } from "../../lib/visible.ts";
 import { counted, shortPath } from "../../lib/words.ts";
-import { count, current, detail, filter, groups, idOf, listed, outcomes, show, tab, waiting } from "./inbox.ts";
+import { count, current, detail, filter, folderOf, groups, idOf, listed, outcomes, show, tab, waiting } from "./inbox.ts";
 import type { Group } from "./inbox.ts";
 import { help } from "./keys.ts";
 import { Status, lastWords } from "./outcomes.tsx";
@@ -85,13 +85,24 @@ function OutcomeRow({ outcome }: { readonly outcome: Outcome }) {
   );
 }
 
+/** The questions of a group, with a header for each folder if there are several. */
+function byFolder({ agent, questions }: Group) {
+  const folders = questions.map(folderOf);
+  const isMany = folders[0] !== folders.at(-1);
+  return questions.flatMap((question, at) => {
+    const folder = folders[at] ?? "";
+    const row = { key: idOf(question), row: <QuestionRow question={question} /> };
+    return isMany && folder !== (folders[at - 1] ?? "") ? [{ key: agent + folder, row: <h3 class="folder quiet" title={visible(folder)}>{shortPath(folder)}</h3> }, row] : [row];
+  });
+}
+
 /** The rows of the list: outcomes, or the header of each group and its questions. */
 const all = computed((): readonly { readonly key: string; readonly row: ComponentChild }[] =>
   tab.value === "answered"
     ? outcomes.value.map((outcome) => ({ key: outcome.question, row: <OutcomeRow outcome={outcome} /> }))
     : groups.value.flatMap((group) => [
         { key: group.agent, row: <GroupHeader group={group} /> },
-        ...group.questions.map((question) => ({ key: idOf(question), row: <QuestionRow question={question} /> })),
+        ...byFolder(group),
       ]),
 );
 

@@ -3,8 +3,7 @@
 use serde::ser::{Serialize, SerializeSeq, Serializer};
 
 use super::marks::{MAX_BLOCK, MAX_PAIR, Mark, marks};
-use crate::effect::{FileDiff, Hunk, HunkLine};
-use crate::text::escape_lines;
+use crate::effect::{Hunk, HunkLine};
 
 /// Maximum UTF-16 units of a line unless the whole line is requested.
 pub(super) const MAX_UNITS: usize = 2_000;
@@ -13,7 +12,8 @@ const MAX_WHOLE: usize = 1_000_000;
 /// Maximum lines of a block with sides of different length to compare by word.
 const MAX_LINES: usize = 200;
 
-/// One line for display: deceptive characters are escaped, and the line end is removed.
+/// One line without its line feed. A carriage return before it is kept, as are deceptive characters, which pages show
+/// escaped.
 ///
 /// As JSON it is `[kind, old, new, text, marks, cut, end]`. Trailing zeros and empty values are omitted.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,6 +30,13 @@ pub(super) struct Row {
     pub(super) cut: usize,
     /// Whether the file ends here without a line end.
     pub(super) open: bool,
+}
+
+impl Row {
+    /// The text without a carriage return at its end.
+    fn line(&self) -> &str {
+        self.text.strip_suffix('\r').unwrap_or(&self.text)
+    }
 }
 
 impl Serialize for Row {
@@ -52,40 +59,28 @@ impl Serialize for Row {
     }
 }
 
-/// How lines are displayed.
+/// How much of a line is displayed.
 #[derive(Clone, Copy)]
 pub(super) struct LineStyle {
-    /// Whether changed lines have both kinds of line ends, so that they are displayed.
-    ends: bool,
     most: usize,
 }
 
 impl LineStyle {
-    pub(super) fn of(diff: &FileDiff, whole: bool) -> Self {
-        let lines = diff.hunks.iter().flat_map(|hunk| &hunk.lines);
-        let mut changed = lines.filter(|line| line.op != ' ').peekable();
-        let is_crlf = |line: &HunkLine| line.text.ends_with("\r\n");
-        let first = changed.peek().is_some_and(|line| is_crlf(line));
+    pub(super) fn of(whole: bool) -> Self {
         Self {
-            ends: changed.any(|line| line.text.ends_with('\n') && is_crlf(line) != first),
             most: if whole { MAX_WHOLE } else { MAX_UNITS },
         }
     }
 
     /// The displayed line, and the length of the whole line if it was cut.
-    fn text(self, kind: char, raw: &str) -> (String, usize) {
+    fn text(self, raw: &str) -> (String, usize) {
         let line = raw.strip_suffix('\n').unwrap_or(raw);
-        let line = match line.strip_suffix('\r') {
-            Some(line) if raw.ends_with('\n') && (kind == ' ' || !self.ends) => line,
-            _ => line,
-        };
-        let shown = escape_lines(line);
-        let units = shown.encode_utf16().count();
+        let units = line.encode_utf16().count();
         if units <= self.most {
-            return (shown.into_owned(), 0);
+            return (line.to_owned(), 0);
         }
         let mut left = self.most;
-        let kept = shown.chars().take_while(|c| {
+        let kept = line.chars().take_while(|c| {
             let fits = c.len_utf16() <= left;
             left = left.saturating_sub(c.len_utf16());
             fits
@@ -94,7 +89,7 @@ impl LineStyle {
     }
 
     pub(super) fn row(self, kind: char, (old, new): (usize, usize), raw: &str) -> Row {
-        let (text, cut) = self.text(kind, raw);
+        let (text, cut) = self.text(raw);
         Row {
             kind,
             old,
@@ -186,9 +181,9 @@ impl Block<'_> {
                     continue;
                 };
                 let (old, new) = if at < removed {
-                    (&row.text, &counterpart.text)
+                    (row.line(), counterpart.line())
                 } else {
-                    (&counterpart.text, &row.text)
+                    (counterpart.line(), row.line())
                 };
                 let (mut old, mut new) = marks(&[old], &[new], MAX_PAIR);
                 let side = if at < removed { &mut old } else { &mut new };
@@ -198,7 +193,7 @@ impl Block<'_> {
             let all: Vec<Row> = (0..self.len())
                 .filter_map(|at| self.row(at, style))
                 .collect();
-            let texts: Vec<&str> = all.iter().map(|row| row.text.as_str()).collect();
+            let texts: Vec<&str> = all.iter().map(Row::line).collect();
             if let Some((old, new)) = texts.split_at_checked(removed) {
                 let (old, new) = marks(old, new, MAX_BLOCK);
                 for (row, marks) in rows.iter_mut().zip(old.into_iter().chain(new).skip(from)) {

@@ -332,6 +332,7 @@ mod tests {
     use crate::scope::{Operation, Reach, Scope, ScopePattern};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
+    use std::sync::Arc;
 
     const PATHS: &[&str] = &[
         "/r",
@@ -455,6 +456,7 @@ mod tests {
             later in proptest::collection::vec(needs(), 1..12),
             pick in any::<proptest::sample::Index>(),
             lifetime in lifetime(),
+            descendants in any::<bool>(),
         ) {
             let roots = [VirtualPath::parse("/r", None).unwrap(), VirtualPath::parse("/r/n", None).unwrap()];
             let mut request = request(1, 1, &[]);
@@ -478,7 +480,7 @@ mod tests {
                 request,
                 calls: WaitingCalls::default(),
             };
-            let approval = Approval::new(&question, &choice.patterns, lifetime, false, Vec::new()).unwrap();
+            let approval = Approval::new(&question, &choice.patterns, lifetime, descendants, Vec::new()).unwrap();
             prop_assert!(approval.request.needs.iter().all(|need| describes(&shown, need)));
             let mut grants = GrantTable::default();
             for (id, new) in (1..).zip(approval.grants()) {
@@ -487,8 +489,18 @@ mod tests {
                 prop_assert!(shown.split("; ").any(|part| part == alone), "{} in {}", alone, shown);
                 grants.insert(GrantId(id), new, Duration::ZERO, 0);
             }
+            let sub_agent = Requester {
+                worker: WorkerId(2),
+                ancestors: [WorkerId(1)].into(),
+                session: Arc::clone(&requester.session),
+                agent: format!("{}/tests", requester.agent).into(),
+            };
             let lasts = lifetime.waiting_calls().is_none();
             for needs in later {
+                // Of sub-agents, the button says so: "sub-agents too".
+                let unasked = grants.use_grants(&sub_agent, &needs, Duration::from_secs(1)).is_some();
+                let described = needs.iter().all(|need| describes(&shown, need));
+                prop_assert_eq!(unasked, lasts && descendants && described, "sub-agent: {:?} by {:?}", needs, shown);
                 let unasked = grants.use_grants(&requester, &needs, Duration::from_secs(1)).is_some();
                 let described = needs.iter().all(|need| describes(&shown, need));
                 prop_assert_eq!(unasked, lasts && described, "{:?} by {:?}", needs, shown);
@@ -496,7 +508,7 @@ mod tests {
                 let once = needs.iter().all(|need| choice.patterns.iter().any(|one| one.covers(need)));
                 prop_assert_eq!(once, described, "{:?} by {:?}", needs, shown);
             }
-            let other = Requester { worker: WorkerId(2), session: "other".into(), agent: "other".into(), ..requester };
+            let other = Requester { worker: WorkerId(3), session: "other".into(), agent: "other".into(), ..requester };
             prop_assert!(grants.use_grants(&other, &approval.request.needs, Duration::from_secs(1)).is_none());
         }
     }
