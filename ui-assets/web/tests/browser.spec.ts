@@ -19,8 +19,8 @@ test("the tree lists folders first and uses the server's tools", async ({ page, 
 test("rows show the worker's rights and lock denied entries", async ({ page, site }) => {
   const { frame } = await host(page, site, given());
   const badge = (name: string): Promise<string | null> => frame.getByRole("treeitem", { name }).locator(".right").textContent();
-  await expect.poll(() => badge("README.md")).toBe("may change");
-  expect([await badge("frozen.toml"), await badge("guarded.toml"), await badge("secret.key"), await badge("asked")]).toEqual(["read only", "asks to change", "denied", "asks to read"]);
+  await expect.poll(() => badge("README.md")).toBe("editable");
+  expect([await badge("frozen.toml"), await badge("guarded.toml"), await badge("secret.key"), await badge("asked")]).toEqual(["read-only", "asks", "denied", "asks to read"]);
   await expect(frame.getByRole("treeitem", { name: /secret.key.*may not be read/ })).toHaveClass(/locked/);
   await expect(frame.getByRole("treeitem", { name: /guarded.toml.*changes ask a person/ })).not.toHaveClass(/locked/);
 });
@@ -38,9 +38,9 @@ test("the rights of another worker can be selected", async ({ page, site }) => {
     done({ worker, workers: ["main", "main/tests"], paths: (paths as string[]).map((path) => ({ path, read: "allow", write: worker === "main" ? "allow" : "deny" })) });
   const { frame } = await host(page, site, given(TREE, { authority }));
   const badge = frame.getByRole("treeitem", { name: "README.md" }).locator(".right");
-  await expect(badge).toHaveText("may change");
+  await expect(badge).toHaveText("editable");
   await frame.getByLabel("Permissions of worker").selectOption("main/tests");
-  await expect(badge).toHaveText("read only");
+  await expect(badge).toHaveText("read-only");
 });
 
 test("a folder of 100,000 entries is virtualized and loaded by page", async ({ page, site }) => {

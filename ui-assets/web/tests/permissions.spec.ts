@@ -8,7 +8,7 @@ import { calm, expect, press, stopClock, test } from "./fixtures.ts";
 const rules = (page: Page) => page.locator("li.rule");
 const form = (page: Page) => page.locator("details.card");
 const giving = (page: Page) => form(page).getByRole("button", { name: /^Give (this rule|exactly these rules)/ });
-const broad = (page: Page) => form(page).getByLabel(/I understand this grants/);
+const broad = (page: Page) => form(page).getByLabel(/I understand what this allows/);
 const pick = async (page: Page, name: string, value: string): Promise<void> => void (await form(page).getByRole("combobox", { name, exact: true }).selectOption(value));
 /** Lets the page ask the host about the rule of the form. */
 const pause = (page: Page): Promise<void> => page.clock.runFor(300);

@@ -170,7 +170,7 @@ export class PermissionPrompt extends HTMLElement {
     const parts = [...this.querySelectorAll(".preview :is(summary, [role=row], li, p)")].filter((one) => one.getBoundingClientRect().bottom > top);
     const files = parts.filter((one) => one.matches(".file > summary")).length;
     this.#next = parts[0];
-    this.#below = lines < 1 ? "" : `↓ ${files > 0 ? counted(files, "more file") : `About ${counted(lines, "more line")}`} below`;
+    this.#below = lines < 1 ? "" : `↓ ${files > 0 ? counted(files, "more file") : `About ${counted(lines, "more line")}`}`;
   }
 
   #toggle(): void {

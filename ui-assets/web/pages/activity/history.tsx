@@ -113,7 +113,7 @@ function Found({ found: { chain, words, tally, total, unused, entries } }: { rea
       ) : (
         <p class="empty">No matching entries.</p>
       )}
-      <div class="line">
+      <div class="filters">
         {skip.value > 0 && <Button press={() => from(Math.max(0, skip.value - PAGE))}>Newer</Button>}
         {skip.value + PAGE < total && <Button press={() => from(skip.value + PAGE)}>Older</Button>}
       </div>
@@ -124,7 +124,7 @@ function Found({ found: { chain, words, tally, total, unused, entries } }: { rea
 export function History() {
   return (
     <>
-      <div class="line">
+      <div class="filters">
         {Object.entries(kinds).map(([kind, choice]) => <Select key={kind} choice={choice} label={kind} change={first} />)}
         <SelectSource choice={source} change={first} />
         {Object.entries(times).map(([name, time]) => (

@@ -47,7 +47,7 @@ export function lookAs(name: string | undefined): void {
 export function badge({ read, write }: Rights): readonly [sign: string, words: string, tone: string] {
   if (read === "deny") return ["denied", "may not be read", "bad"];
   if (read === "ask") return ["asks to read", "reading it asks a person", "warn"];
-  if (write === "allow") return ["may change", "may be read and changed", ""];
-  if (write === "ask") return ["asks to change", "may be read; changes ask a person", "warn"];
-  return ["read only", "may be read, not changed", "only"];
+  if (write === "allow") return ["editable", "may be read and changed", ""];
+  if (write === "ask") return ["asks", "may be read; changes ask a person", "warn"];
+  return ["read-only", "may be read, not changed", "only"];
 }

@@ -153,7 +153,7 @@ function Shown({ now }: { readonly now: Draft }) {
       {answer?.effect && <WouldAllow effect={answer.effect} />}
       {answer?.error !== undefined && <Trouble error={answer.error} />}
       {!answer && <p class="quiet">Checking…</p>}
-      {now.broad && <label><Tick checked={isSure.value} change={(on) => (isSure.value = on)} />{` I understand this grants broad or permanent access. ${now.broad}`}</label>}
+      {now.broad && <label><Tick checked={isSure.value} change={(on) => (isSure.value = on)} />{` I understand what this allows. ${now.broad}`}</label>}
       <div><CalmButton class="primary" disabled={!mayGive} press={() => void give(now)}>{now.path === "grant" ? "Give this rule" : "Give exactly these rules"}</CalmButton></div>
     </div>
   );

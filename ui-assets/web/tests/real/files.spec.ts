@@ -46,8 +46,8 @@ async function given(started: Server) {
 test("a real directory shows the rights of the session", async ({ page, site, root, started }) => {
   const { frame, call } = await host(page, site, await given(started));
   const row = (name: string) => frame.getByRole("treeitem", { name });
-  await expect(row("src").locator(".right")).toHaveText("may change");
-  await expect(row("Cargo.lock").locator(".right")).toHaveText("read only");
+  await expect(row("src").locator(".right")).toHaveText("editable");
+  await expect(row("Cargo.lock").locator(".right")).toHaveText("read-only");
   await expect(row(".env")).toHaveCount(0);
   await expect(row("a\\u{202e}b.txt")).toBeVisible();
   await row("src").click();

@@ -87,6 +87,14 @@ test("prompt-options", async ({ page, started }) => {
   await picture("prompt-options", page);
 });
 
+test("prompt-left-out", async ({ page, started }) => {
+  await started.asked(1, (await started.agent("claude-code")).call("apply_batch", { operations: BATCH }));
+  await questions.open(page, started.console);
+  await questions.prompt(page);
+  await questions.leaveOut(page, "old");
+  await picture("prompt-left-out", page);
+});
+
 test("prompt-command", async ({ page }) => {
   const started = await project("--exec", "--ask-scopes=execute:command", "--grantable=execute:command");
   try {
@@ -137,6 +145,11 @@ test("inbox", async ({ page, started }) => {
   await questions.list(page, calls.length);
   await pictures("inbox", page);
   await page.setViewportSize(WIDE);
+  await questions.keys(page);
+  await picture("keys", page);
+  await page.keyboard.press("Escape");
+  await questions.pause(page);
+  await picture("inbox-paused", page);
   await questions.together(page, calls.length);
   await picture("together", page);
 });
@@ -169,6 +182,7 @@ test("outcomes", async ({ page, started }) => {
   await history(started);
   await questions.open(page, started.console);
   await questions.empty(page);
+  await picture("inbox-empty", page);
   await questions.outcomes(page, /Change src\/cart\.rs/);
   await picture("outcomes", page);
   await questions.outcomes(page, /Create docs\/limits\.md/);
@@ -203,6 +217,8 @@ test("activity", async ({ page, started }) => {
   await page.setViewportSize(WIDE);
   await activity.undo(page, /Change src\/limits\.rs/);
   await picture("undo", page);
+  await activity.log(page);
+  await picture("audit-log", page);
 });
 
 test("agent", async ({ page, started }) => {
@@ -219,6 +235,8 @@ test("permissions", async ({ page, started }) => {
   await page.setViewportSize(WIDE);
   await permissions.draft(page, "writer");
   await picture("permissions-rule", page.locator("details", { hasText: "Give a rule" }));
+  await permissions.give(page);
+  await picture("permissions-rules", page);
 });
 
 test("review", async ({ page, site, started }) => {

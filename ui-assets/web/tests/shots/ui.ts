@@ -3,6 +3,14 @@ import type { Locator, Page } from "@playwright/test";
 
 import { expect } from "../fixtures.ts";
 
+/** Presses a button until it has an effect: presses are ignored right after the page changed. */
+async function press(button: Locator, effect: Locator): Promise<void> {
+  await expect(async () => {
+    await button.click();
+    await expect(effect).toBeVisible({ timeout: 1_000 });
+  }).toPass();
+}
+
 /** The console's page with the questions of agents. */
 export const questions = {
   async open(page: Page, url: string): Promise<void> {
@@ -33,9 +41,23 @@ export const questions = {
     await page.getByRole("button", { name: /^Blocked/ }).click();
     await expect(page.getByRole("button", { name: "End this block: ask me again" })).toBeVisible();
   },
+  /** Leaves out the change of a file, and shows the others side by side. */
+  async leaveOut(page: Page, path: string): Promise<void> {
+    await page.getByLabel(new RegExp(`^Make this change: .*${path}`)).first().uncheck();
+    await page.getByRole("button", { name: "Side by side" }).click();
+    await expect(page.getByRole("button", { name: "Allow the ticked changes once" })).toBeEnabled();
+  },
+  /** Pauses the agent of the first group. */
+  async pause(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: "Pause" }).first(), page.getByRole("button", { name: "Resume" }));
+  },
+  async keys(page: Page): Promise<void> {
+    await page.getByRole("button", { name: "Keys" }).click();
+    await expect(page.getByRole("dialog")).toBeVisible();
+  },
   /** Shows all questions together. */
   async together(page: Page, count: number): Promise<void> {
-    await page.getByRole("button", { name: new RegExp(`^Allow or deny all ${count}`) }).click();
+    await press(page.getByRole("button", { name: new RegExp(`^Allow or deny all ${count}`) }), page.getByLabel("Select all"));
     await page.getByLabel("Select all").check();
     await expect(page.getByRole("button", { name: /^Allow \d of \d ticked once/ })).toBeEnabled();
   },
@@ -76,8 +98,12 @@ export const activity = {
   /** Opens a call, and shows what undoing it does. */
   async undo(page: Page, name: RegExp): Promise<void> {
     await page.locator("button.row", { hasText: name }).click();
-    await page.getByRole("button", { name: /^Undo .*…$/ }).click();
-    await expect(page.getByText("Undoing this call does this:")).toBeVisible();
+    await press(page.getByRole("button", { name: /^Undo .*…/ }), page.getByText("Undoing this call does this:"));
+  },
+  /** The audit log, and whether its records are complete. */
+  async log(page: Page): Promise<void> {
+    await page.getByRole("button", { name: "Audit log" }).first().click();
+    await expect(page.getByRole("row").nth(1)).toBeVisible();
   },
   async agent(page: Page, name: string): Promise<void> {
     await page.getByRole("complementary", { name: "Agents" }).getByRole("button", { name }).first().click();
@@ -97,6 +123,11 @@ export const permissions = {
     await form.getByLabel(/^Agent/).selectOption({ label: `says it is ${agent}` });
     await form.getByLabel(/^May/).selectOption("write");
     await expect(page.getByText(/^It would have allowed/)).toBeVisible();
+  },
+  /** Gives the drafted rule. */
+  async give(page: Page): Promise<void> {
+    await page.getByLabel(/I understand/).check();
+    await press(page.getByRole("button", { name: "Give this rule" }), page.getByText(/^Rule given/));
   },
 };
 
