@@ -588,6 +588,7 @@ test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   await host.open(page, site);
   await page.getByLabel("Make this change (2 of 2)").uncheck();
   await expect(yes(page)).toHaveText("Allow the ticked changes once");
+  await expect(page.getByText("What is not ticked will not be done.")).toBeVisible();
   await page.getByLabel("Make this change (1 of 2)").uncheck();
   await expect(yes(page)).toBeDisabled();
   await page.getByLabel("Make this change (1 of 2)").check();

@@ -86,7 +86,7 @@ pub struct AffectedFile {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct AffectedFiles {
-    /// The first 20 files.
+    /// The first 20 files; those that are deleted come first.
     pub first: Vec<AffectedFile>,
     /// The number of files.
     pub total: u64,
@@ -119,7 +119,9 @@ impl AffectedFiles {
             bytes: Some(0),
             ..Self::default()
         };
-        for change in changes_of_files(changes) {
+        let mut of_files = changes_of_files(changes);
+        of_files.sort_by_key(|change| change.op != Op::Delete);
+        for change in of_files {
             let op = FileOperation::from(change.op);
             let contents = change.diff.contents.as_ref();
             let contents = contents.filter(|contents| contents.files + contents.others > 0);
@@ -656,6 +658,10 @@ mod tests {
             bytes: Some(1),
         };
         assert_eq!(files.first[0], first);
+        let deleted = deleted_directory("/r/old", 1, 1);
+        let files = asked(vec![change(Op::Create, "/r/a", None), deleted]).files;
+        let paths: Vec<&str> = files.first.iter().map(|it| it.path.as_str()).collect();
+        assert_eq!(paths, ["/r/old/f0", "/r/a"]);
         let mut unknown = request(
             1,
             1,

@@ -270,6 +270,25 @@ async fn program_that_does_not_call_init_is_not_started_as_the_outer_helper() {
     );
 }
 
+#[tokio::test(start_paused = true)]
+async fn program_that_waits_and_is_no_helper_is_given_up() {
+    let work = tempfile::tempdir().unwrap();
+    let (_reader, writer) = std::io::pipe().unwrap();
+    let stdio = Stdio {
+        stdin: File::open("/dev/null").unwrap().into(),
+        stdout: writer.try_clone().unwrap().into(),
+        stderr: writer.into(),
+    };
+    // It runs the test above, which then waits.
+    let helper = Helper::At(std::env::current_exe().unwrap());
+    let error = spawn(&shell("true", work.path()), stdio, &helper).await;
+    let error = error.unwrap_err();
+    assert!(
+        matches!(error, ExecError::NotInitialized { .. }),
+        "{error:?}"
+    );
+}
+
 #[tokio::test]
 async fn fork_bomb_stops_at_the_limit_and_is_killed() {
     let work = tempfile::tempdir().unwrap();

@@ -145,7 +145,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
         <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
         {below && <Button class="below" press={scroll}>{below}</Button>}
-        {open && own && <p class="quiet end">{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}</p>}
+        {open && own && <p class="quiet end">{choice.out.length > 0 && "What is not ticked will not be done. "}{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>
