@@ -36,7 +36,7 @@ fn batch(numbers: &mut Numbers, content: &str) -> Value {
     json!({ "operations": operations })
 }
 
-fn random_call(numbers: &mut Numbers) -> (&'static str, Value) {
+pub(super) fn random_call(numbers: &mut Numbers) -> (&'static str, Value) {
     let paths = [
         "/r/a", "/r/b", "/r/d", "/r/d/a", "/r/d/e/b", "/r/x/y/z", "/r/x",
     ];
@@ -66,13 +66,13 @@ fn random_call(numbers: &mut Numbers) -> (&'static str, Value) {
 }
 
 /// A runtime that allows each call that a person would be asked about.
-async fn runtime(temp: &Path) -> (Runtime, GrantAuthority) {
+pub(super) async fn runtime(temp: &Path) -> (Runtime, GrantAuthority) {
     let builder = super::builder(temp, JournalLimits::default());
     let approver = Scripted::new().rule(|_| Some(Answer::ONCE));
     builder.approver(approver).build().await.unwrap()
 }
 
-async fn worker(runtime: &Runtime) -> Worker {
+pub(super) async fn worker(runtime: &Runtime) -> Worker {
     let spec = WorkerSpec::new("main").policy(Policy::new());
     runtime.spawn(spec).await.unwrap()
 }
@@ -148,7 +148,7 @@ fn expected(seed: u64, calls: usize) -> [Tree; 2] {
 }
 
 /// Undoes everything that agents called `main` changed.
-async fn undo_all(runtime: &Runtime, grants: &GrantAuthority, case: u64) {
+pub(super) async fn undo_all(runtime: &Runtime, grants: &GrantAuthority, case: u64) {
     let changes = runtime.journal().unwrap().changes_of_agent("main");
     if !changes.is_empty() {
         let undone = grants.undo(&changes).await;

@@ -8,6 +8,7 @@
 )]
 
 mod damage;
+mod full_disk;
 mod interrupted;
 mod killed;
 mod recovery;
@@ -173,6 +174,33 @@ async fn redo_of_a_path_that_a_newer_change_moved_is_a_conflict() {
     // What is the latest can still be made again.
     worker.call("redo", json!({})).await.unwrap();
     undo(&worker, json!({})).await.unwrap();
+    assert_eq!(tree(&root), first);
+}
+
+#[tokio::test]
+async fn redo_of_changes_that_cancel_each_other_is_a_conflict_if_a_newer_change_took_their_path() {
+    let world = World::new().await;
+    let (root, worker) = (world.root(), world.worker().await);
+    plant(&root);
+    let first = tree(&root);
+    let write = json!({"path": "/r/b", "content": "", "mode": "create"});
+    worker.call("write_file", write).await.unwrap();
+    worker
+        .call("delete", json!({"path": "/r/b"}))
+        .await
+        .unwrap();
+    // Together, they change nothing.
+    undo(&worker, json!({"last": 2})).await.unwrap();
+    let moved = json!({"from": "/r/a", "to": "/r/b"});
+    worker.call("move", moved).await.unwrap();
+
+    let error = worker.call("redo", json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::Conflict);
+    assert_eq!(error.details()["conflicts"][0], "/r/b");
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(tree(&root), first);
+    worker.call("redo", json!({})).await.unwrap();
+    undo(&worker, json!({"agent": "main"})).await.unwrap();
     assert_eq!(tree(&root), first);
 }
 

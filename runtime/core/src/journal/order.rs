@@ -17,7 +17,7 @@ pub(super) fn changed_since(entries: &[JournalEntry], chosen: &[ChangeId]) -> Ve
     let chosen: BTreeSet<ChangeId> = chosen.iter().copied().collect();
     let own: BTreeSet<ChangeId> = chosen
         .iter()
-        .flat_map(|id| timeline.undone_by(*id))
+        .flat_map(|id| timeline.with_undone(*id))
         .collect();
     // From now back to just after each chosen change.
     let mut differing = Differing::default();
@@ -29,7 +29,11 @@ pub(super) fn changed_since(entries: &[JournalEntry], chosen: &[ChangeId]) -> Ve
         };
         if chosen.contains(id) {
             if *on && passed.insert(*id) {
-                let paths = places(entry).filter(|place| differing.has(place));
+                // An undo of several changes of a path may have changed nothing.
+                let affected = timeline.with_undone(*id);
+                let entries = affected.iter().filter_map(|id| timeline.entries.get(id));
+                let paths = entries.flat_map(|entry| places(entry));
+                let paths = paths.filter(|place| differing.has(place));
                 found.extend(paths.map(|place| place.path.clone()));
             }
         } else if entry.undoes.is_empty() && !own.contains(id) {
@@ -86,6 +90,17 @@ impl<'e> Timeline<'e> {
             )
         });
         entry.map(|entry| entry.undoes.clone()).unwrap_or_default()
+    }
+
+    /// `id`, the changes that it undoes, what these undo, and so on.
+    fn with_undone(&self, id: ChangeId) -> BTreeSet<ChangeId> {
+        let (mut open, mut found) = (vec![id], BTreeSet::new());
+        while let Some(id) = open.pop() {
+            if found.insert(id) {
+                open.extend(self.undone_by(id));
+            }
+        }
+        found
     }
 
     /// Sets whether a change is in effect. What it undoes is not in effect while it is.
