@@ -6,10 +6,9 @@ use std::path::Path;
 use std::process::Command;
 
 use bailiwick::Code;
-use bailiwick::journal::Recovery;
 use bailiwick_test_support::numbers::Numbers;
 
-use super::killed::{random_call, runtime, undo_all, worker};
+use super::killed::{check_recovered, random_call, runtime, undo_all, worker};
 use super::{plant, run, tree};
 
 /// Fills the disk, except for this many pages of 4 KiB.
@@ -66,13 +65,7 @@ fn calls_on_a_full_disk() {
         });
         run(async {
             let (runtime, grants) = runtime(temp.path()).await;
-            for recovered in runtime.recovered() {
-                let clear = matches!(
-                    recovered.outcome,
-                    Recovery::Completed | Recovery::NotApplied | Recovery::RolledBack { .. }
-                );
-                assert!(clear, "case {case}: {recovered}");
-            }
+            check_recovered(&runtime, case);
             undo_all(&runtime, &grants, case).await;
             assert_eq!(tree(&root), first, "case {case}");
             runtime.shutdown().await;

@@ -147,6 +147,17 @@ fn expected(seed: u64, calls: usize) -> [Tree; 2] {
     })
 }
 
+/// Checks that each interrupted change was completed or rolled back.
+pub(super) fn check_recovered(runtime: &Runtime, case: u64) {
+    for recovered in runtime.recovered() {
+        let clear = matches!(
+            recovered.outcome,
+            Recovery::Completed | Recovery::NotApplied | Recovery::RolledBack { .. }
+        );
+        assert!(clear, "case {case}: {recovered}");
+    }
+}
+
 /// Undoes everything that agents called `main` changed.
 pub(super) async fn undo_all(runtime: &Runtime, grants: &GrantAuthority, case: u64) {
     let changes = runtime.journal().unwrap().changes_of_agent("main");
@@ -171,13 +182,7 @@ fn killed_process_leaves_whole_calls_that_can_be_undone() {
         let [before, then] = expected(case, acknowledged);
         run(async {
             let (runtime, grants) = runtime(temp.path()).await;
-            for recovered in runtime.recovered() {
-                let clear = matches!(
-                    recovered.outcome,
-                    Recovery::Completed | Recovery::NotApplied | Recovery::RolledBack { .. }
-                );
-                assert!(clear, "case {case}: {recovered}");
-            }
+            check_recovered(&runtime, case);
             let now = tree(&root);
             assert!(
                 now == before || now == then,

@@ -319,7 +319,9 @@ pub(super) fn question_view(
 fn summary(request: &Request) -> Option<Summary> {
     let changes = &request.preview.as_ref()?.changes;
     // A change of a file that a move or copy replaces is shown as part of the move or copy, which follows it.
-    let is_part = |pair: &&[Change]| matches!(pair, [one, next] if one.op == Op::Modify && next.to.as_ref() == Some(&one.path));
+    let is_replaced =
+        |one: &Change, next: &Change| one.op == Op::Modify && next.to.as_ref() == Some(&one.path);
+    let is_part = |pair: &&[Change]| matches!(pair, [one, next] if is_replaced(one, next));
     Some(Summary {
         files: changes.len() - changes.windows(2).filter(is_part).count(),
         added: changes.iter().map(|change| change.diff.added).sum(),

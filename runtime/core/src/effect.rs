@@ -229,7 +229,7 @@ pub struct ResourceChange {
     /// Facts for experts; pages show them on demand.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// Whether it ends with the call: nothing changes for good, and nothing is sent to other machines.
+    /// Whether its effects end with the call, and nothing is sent to other machines.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub confined: bool,
 }
@@ -262,7 +262,7 @@ impl ResourceChange {
         self
     }
 
-    /// Says that it ends with the call: nothing changes for good, and nothing is sent to other machines.
+    /// Says that its effects end with the call, and nothing is sent to other machines.
     #[must_use]
     pub fn confined(mut self) -> Self {
         self.confined = true;

@@ -205,8 +205,9 @@ pub struct Limits {
     pub memory: Option<u64>,
     /// Size of each written file, in bytes.
     pub file_size: Option<u64>,
-    /// Number of processes and threads. For user 0 there can be up to 300 more at first, since Linux limits their numbers. Without
-    /// [`Layer::Namespaces`], those that the user has when the sandbox starts are added, since Linux counts them as well.
+    /// Number of processes and threads. For user 0 the process ids are limited instead; Linux gives the first 300 of them
+    /// only once, so up to 300 more can run until these are used. Without [`Layer::Namespaces`], those that the user has
+    /// when the sandbox starts are added, since Linux counts them as well.
     pub processes: Option<u64>,
     /// Number of open descriptors of each process.
     pub open_files: Option<u64>,

@@ -66,7 +66,7 @@ pub enum DangerKind {
 /// | has hidden characters in names or in new content | [`Severe`](Self::Severe) |
 /// | uses the network | [`Severe`](Self::Severe) |
 /// | runs something | [`Severe`](Self::Severe) |
-/// | runs something that can change nothing for good and send nothing to other machines | [`Caution`](Self::Caution) |
+/// | runs something that changes nothing that outlasts the call, and sends nothing to other machines | [`Caution`](Self::Caution) |
 /// | uses a tool of a third-party server | [`Severe`](Self::Severe) |
 /// | uses such a tool that only reads, as it says | [`Caution`](Self::Caution) |
 /// | uses a file outside the roots | [`Caution`](Self::Caution) |
@@ -98,7 +98,7 @@ pub struct Danger {
 }
 
 impl DangerLevel {
-    /// The word before the text of a danger where there are no colours.
+    /// The word before the text of a danger, for prompts that consist of text.
     #[doc(hidden)]
     #[must_use]
     pub fn word(self) -> &'static str {
@@ -217,7 +217,7 @@ fn running(programs: &str, request: &Request) -> Danger {
     let is_confined = preview.is_some_and(|preview| !preview.resources.is_empty())
         && known.all(|change| change.confined);
     let (level, does) = if is_confined {
-        let does = "can change nothing for good and cannot use the network";
+        let does = "cannot change your files or use the network";
         (Caution, does)
     } else {
         let does = "may change files or use the network, which cannot be undone";

@@ -53,13 +53,19 @@ pub(crate) fn shell(script: &str, work: &Path) -> SandboxSpec {
 
 /// Starts a sandbox whose output is read from the returned pipe.
 pub(crate) async fn start(spec: &SandboxSpec) -> Result<(Process, std::io::PipeReader), ExecError> {
+    let (stdio, reader) = stdio();
+    Ok((spawn(spec, stdio, &helper()).await?, reader))
+}
+
+/// No input, and a pipe for both outputs.
+fn stdio() -> (Stdio, std::io::PipeReader) {
     let (reader, writer) = std::io::pipe().unwrap();
     let stdio = Stdio {
         stdin: File::open("/dev/null").unwrap().into(),
         stdout: writer.try_clone().unwrap().into(),
         stderr: writer.into(),
     };
-    Ok((spawn(spec, stdio, &helper()).await?, reader))
+    (stdio, reader)
 }
 
 /// Runs a sandbox. Returns the exit code and the output.
@@ -224,12 +230,7 @@ async fn failed_start_names_its_step_and_runs_nothing() {
 #[tokio::test]
 async fn program_that_is_no_helper_is_reported() {
     let work = tempfile::tempdir().unwrap();
-    let (_reader, writer) = std::io::pipe().unwrap();
-    let stdio = Stdio {
-        stdin: File::open("/dev/null").unwrap().into(),
-        stdout: writer.try_clone().unwrap().into(),
-        stderr: writer.into(),
-    };
+    let (stdio, _reader) = stdio();
     let spawned = spawn(
         &shell("true", work.path()),
         stdio,
@@ -249,12 +250,7 @@ async fn program_that_does_not_call_init_is_not_started_as_the_outer_helper() {
         std::future::pending::<()>().await;
     }
     let work = tempfile::tempdir().unwrap();
-    let (_reader, writer) = std::io::pipe().unwrap();
-    let stdio = Stdio {
-        stdin: File::open("/dev/null").unwrap().into(),
-        stdout: writer.try_clone().unwrap().into(),
-        stderr: writer.into(),
-    };
+    let (stdio, _reader) = stdio();
     let spec = shell("true", work.path());
     let spawned = spawn(&spec, stdio, &Helper::CurrentExe);
     let spawned = tokio::time::timeout(Duration::from_secs(30), spawned).await;
@@ -273,12 +269,7 @@ async fn program_that_does_not_call_init_is_not_started_as_the_outer_helper() {
 #[tokio::test(start_paused = true)]
 async fn program_that_waits_and_is_no_helper_is_given_up() {
     let work = tempfile::tempdir().unwrap();
-    let (_reader, writer) = std::io::pipe().unwrap();
-    let stdio = Stdio {
-        stdin: File::open("/dev/null").unwrap().into(),
-        stdout: writer.try_clone().unwrap().into(),
-        stderr: writer.into(),
-    };
+    let (stdio, _reader) = stdio();
     // It runs the test above, which then waits.
     let helper = Helper::At(std::env::current_exe().unwrap());
     let error = spawn(&shell("true", work.path()), stdio, &helper).await;
