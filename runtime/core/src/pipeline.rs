@@ -197,7 +197,10 @@ impl<S> Step<S> {
 
     /// What a call of an act tool may change. Runs code of the tool.
     pub(crate) fn foresee(&self, job: &dyn ActJob) -> AnyPlan {
-        job.plan(&Rights::new(&self.context.authority, &self.context.granted))
+        job.plan(&Rights::new(
+            &self.context.authority,
+            &self.context.granted_needs(),
+        ))
     }
 
     /// Handles an interrupt of the tool; the call is judged again.
@@ -311,7 +314,11 @@ impl Step<Parsed> {
         let why = (!granted.is_empty())
             .then(|| why().find(|why| why.granted_by.is_some()))
             .flatten();
-        let permit_scope = self.permit_scope(self.context.granted.clone());
+        let granted = match &self.context.job {
+            Job::Act(_) => self.context.granted_needs(),
+            Job::Read(_) | Job::Write(_) | Job::Remote(_) => granted.clone(),
+        };
+        let permit_scope = self.permit_scope(granted);
         (Judged::Run(self.at(Cleared { permit_scope })), why)
     }
 }

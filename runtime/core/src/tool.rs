@@ -517,6 +517,9 @@ pub enum Foreseen {
 /// deadline passes, or its worker or a grant that it uses is revoked. [`Worker::revoke`](crate::Worker::revoke) returns
 /// once it is dropped. Calls of act tools of one worker run concurrently. Budgets count each call, but not its changes.
 ///
+/// Of a grant that covers more than the call, such as a folder, the permit has only the needs that
+/// [`prepare`](Self::prepare) returned.
+///
 /// ```
 /// use bailiwick::config::Namespace;
 /// use bailiwick::effect::ResourceChange;

@@ -117,6 +117,17 @@ impl CallContext {
         }
     }
 
+    /// The needs that grants allow. A grant may cover more than the call needs, such as a folder for a file in it. A tool that
+    /// acts gets what it needs, since people saw only that.
+    pub(super) fn granted_needs(&self) -> Vec<Coverage> {
+        let is_granted = |need: &&Scope| {
+            self.granted.iter().any(|grant| grant.covers(need))
+                && self.judge(need) == Verdict::Allow
+        };
+        let needs = self.needs.iter().filter(is_granted);
+        needs.map(Coverage::of).collect()
+    }
+
     /// Whether `need` would change a file that is protected because of the files around it.
     fn is_protected(&self, need: &Scope) -> bool {
         let path = need.path().filter(|_| need.verb() == Verb::Write);

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bailiwick::audit::MemoryAudit;
-use bailiwick::permission::Scripted;
+use bailiwick::permission::{GrantAuthority, Scripted};
 use bailiwick::{Answer, Code, Policy, Runtime, ToolSet};
 use serde_json::{Value, json};
 use tokio::io::AsyncReadExt as _;
@@ -11,9 +11,11 @@ use tokio::net::TcpListener;
 
 use crate::commands::{commands, records, run, worker};
 use crate::network::server;
+use crate::standing_grants::grant;
 
 struct Stage {
     runtime: Runtime,
+    grants: GrantAuthority,
     audit: MemoryAudit,
     server: SocketAddr,
     _root: tempfile::TempDir,
@@ -41,9 +43,10 @@ async fn stage_at(server: SocketAddr) -> Stage {
     let builder = Runtime::builder().root("repo", root.path()).tools(tools);
     let builder = builder.allow("execute:command").allow("execute:network");
     let builder = builder.audit(audit.clone()).approver(approver);
-    let runtime = builder.build().await.unwrap().0;
+    let (runtime, grants) = builder.build().await.unwrap();
     Stage {
         runtime,
+        grants,
         audit,
         server,
         _root: root,
@@ -133,6 +136,22 @@ async fn declared_host_is_asked_about_before_the_command_starts() {
     let output = run(&worker, arguments.clone()).await.unwrap();
     assert!(output.stdout.contains("server answers"), "{output:?}");
     arguments["network"] = json!([stage.server.to_string()]);
+    let output = run(&worker, arguments).await.unwrap();
+    assert!(output.stdout.contains("server answers"), "{output:?}");
+}
+
+#[tokio::test]
+async fn command_reaches_of_all_granted_hosts_those_that_it_declares() {
+    let stage = stage().await;
+    let grant = grant("execute:network");
+    stage.grants.grant(grant).await.unwrap();
+    let policy = may_execute().ask("execute:network");
+    let worker = worker(&stage.runtime, policy).await;
+    let mut arguments = curl(stage.server);
+    arguments["network"] = json!(["a.example"]);
+    let output = run(&worker, arguments.clone()).await.unwrap();
+    assert_eq!(output.denied_hosts, [stage.server.to_string()]);
+    arguments["network"] = json!(["127.0.0.1"]);
     let output = run(&worker, arguments).await.unwrap();
     assert!(output.stdout.contains("server answers"), "{output:?}");
 }

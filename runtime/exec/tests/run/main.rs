@@ -48,6 +48,7 @@ mod network;
 mod other_programs;
 mod overlay;
 mod sandbox;
+mod standing_grants;
 mod templates;
 
 use rustix::mount::FsOpenFlags;
