@@ -24,6 +24,9 @@ pub struct Budget {
     pub output_bytes: Option<u64>,
     /// Processes and threads of commands at the same time.
     pub processes: Option<u64>,
+    /// Memory of commands at the same time, in bytes. What processes share counts for each of them, and files in memory do
+    /// not count.
+    pub memory_bytes: Option<u64>,
 }
 
 /// What a command took; see [`Act::charge`](crate::tool::Act::charge).
@@ -62,6 +65,7 @@ impl Budget {
             wall_ms,
             output_bytes,
             processes,
+            memory_bytes,
         } = other;
         Self {
             calls: least(self.calls, calls),
@@ -72,6 +76,7 @@ impl Budget {
             wall_ms: least(self.wall_ms, wall_ms),
             output_bytes: least(self.output_bytes, output_bytes),
             processes: least(self.processes, processes),
+            memory_bytes: least(self.memory_bytes, memory_bytes),
         }
     }
 }

@@ -25,7 +25,7 @@ use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 pub(crate) use act::ActRecords;
 pub use act::{Act, ActPermit, ActProgress, OutputStream};
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
-pub use meter::{BudgetExceeded, ProcessReservation};
+pub use meter::{BudgetExceeded, MemoryUse, ProcessReservation};
 pub(crate) use meter::{Charge, Meter};
 #[doc(hidden)]
 pub use remote::CallPermit;

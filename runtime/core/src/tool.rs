@@ -24,8 +24,8 @@ use std::fmt;
 use std::time::Duration;
 
 pub use crate::capability::{
-    Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, OutputStream,
-    ProcessReservation, ReadPermit, VisibleEntries, WritePermit,
+    Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, MemoryUse,
+    OutputStream, ProcessReservation, ReadPermit, VisibleEntries, WritePermit,
 };
 pub use crate::id::ToolName;
 pub(crate) use acting::ActJob;

@@ -60,8 +60,9 @@ const DEFAULT_CONCURRENT: u32 = 4;
 ///
 /// A long output is cut in the reply; up to 1 MiB of each stream is an artifact of the call. A command ends before the time
 /// limit of its call (`RuntimeBuilder::call_limit`, 30 seconds by default), so that its output is not lost. The budgets of a
-/// worker count the CPU time, duration, output and processes of its commands, but not what they change in the mode `live`; a
-/// command that exceeds a budget is killed. [`Commands::limits`] has the limits of single commands.
+/// worker count the CPU time, duration, output, processes and memory of its commands, but not what they change in the mode
+/// `live`; a command that exceeds a budget is killed. A budget of memory needs [`Layer::Namespaces`] and [`Layer::Proc`].
+/// [`Commands::limits`] has the limits of single commands.
 ///
 /// Add the tools to a runtime:
 ///

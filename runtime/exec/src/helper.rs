@@ -138,7 +138,7 @@ fn report_cpu_time_of_children(socket: &UnixStream) {
     if let Ok(usage) = getrusage(UsageWho::RUSAGE_CHILDREN) {
         let time = usage.user_time() + usage.system_time();
         let cpu = Duration::from_micros(time.num_microseconds().unsigned_abs());
-        report(socket, &Report::Used { cpu });
+        report(socket, &Report::Used { cpu, memory: 0 });
     }
 }
 

@@ -41,8 +41,9 @@ pub(crate) enum Report {
     Failed { stage: Stage, message: String },
     /// The program ended with this wait status.
     Exited { status: i32 },
-    /// All processes took this CPU time so far; the last report includes those that have ended.
-    Used { cpu: Duration },
+    /// All processes took this CPU time so far; the last report includes those that have ended. They use this memory, in
+    /// bytes.
+    Used { cpu: Duration, memory: u64 },
 }
 
 /// What the host sends when the program may start.

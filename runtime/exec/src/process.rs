@@ -76,23 +76,36 @@ pub struct Process {
     missing: Vec<(Layer, String)>,
     /// The wait status of the program, once it has ended.
     status: Option<i32>,
-    cpu: CpuMeter,
+    meter: UsageMeter,
     proxy: Option<ProxyTask>,
     changes: Option<OwnedFd>,
 }
 
-/// The CPU time of a sandbox, in microseconds.
+/// What a sandbox uses.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct CpuMeter(Arc<AtomicU64>);
+pub(crate) struct UsageMeter(Arc<Used>);
 
-impl CpuMeter {
-    pub(crate) fn time(&self) -> Duration {
-        Duration::from_micros(self.0.load(Ordering::Relaxed))
+#[derive(Debug, Default)]
+struct Used {
+    cpu_micros: AtomicU64,
+    memory: AtomicU64,
+}
+
+impl UsageMeter {
+    /// The CPU time so far.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        Duration::from_micros(self.0.cpu_micros.load(Ordering::Relaxed))
     }
 
-    fn set(&self, time: Duration) {
-        let micros = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
-        self.0.fetch_max(micros, Ordering::Relaxed);
+    /// The memory of all processes, in bytes.
+    pub(crate) fn memory(&self) -> u64 {
+        self.0.memory.load(Ordering::Relaxed)
+    }
+
+    fn set(&self, cpu: Duration, memory: u64) {
+        let micros = u64::try_from(cpu.as_micros()).unwrap_or(u64::MAX);
+        self.0.cpu_micros.fetch_max(micros, Ordering::Relaxed);
+        self.0.memory.store(memory, Ordering::Relaxed);
     }
 }
 
@@ -231,7 +244,7 @@ pub(crate) fn launch(helper: &Helper, role: &str) -> Result<Process, ExecError> 
         layers: Vec::new(),
         missing: Vec::new(),
         status: None,
-        cpu: CpuMeter::default(),
+        meter: UsageMeter::default(),
         proxy: None,
         changes: None,
     })
@@ -367,12 +380,12 @@ impl Process {
     /// there are namespaces and a private `/proc`, and when nothing runs any more.
     #[must_use]
     pub fn cpu_time(&self) -> Duration {
-        self.cpu.time()
+        self.meter.cpu_time()
     }
 
-    /// The meter of that time.
-    pub(crate) fn cpu_meter(&self) -> CpuMeter {
-        self.cpu.clone()
+    /// The meter of what the sandbox uses.
+    pub(crate) fn meter(&self) -> UsageMeter {
+        self.meter.clone()
     }
 
     /// Waits until nothing runs any more, and closes the connections of the proxy.
@@ -384,7 +397,7 @@ impl Process {
                     self.status = Some(status);
                     break;
                 }
-                Some(Report::Used { cpu }) => self.cpu.set(cpu),
+                Some(Report::Used { cpu, memory }) => self.meter.set(cpu, memory),
                 Some(_) => {}
                 // The last helper closes the socket when it ends.
                 None => {

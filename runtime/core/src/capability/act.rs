@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Gate, Meter, Pass, PermitScope, ProcessReservation, ReadPermit, revoked};
+use super::{Gate, MemoryUse, Meter, Pass, PermitScope, ProcessReservation, ReadPermit, revoked};
 use crate::budget::Usage;
 use crate::error::{CallError, Code};
 
@@ -211,6 +211,13 @@ impl Act {
         };
         let of_call = self.read.limits().budget.processes.unwrap_or(u64::MAX);
         Ok(Some(records.meter.reserve_processes(most.min(of_call))?))
+    }
+
+    /// Counts the memory of the effect toward the budgets, as long as the effect runs; `None` if no budget limits it.
+    #[must_use]
+    pub fn memory_use(&self) -> Option<MemoryUse> {
+        let of_call = self.read.limits().budget.memory_bytes;
+        self.records.as_ref()?.meter.memory_use(of_call)
     }
 
     /// Keeps output of a program as an artifact of the call, which people can read. Output that is kept after the call

@@ -24,6 +24,9 @@ impl From<BudgetExceeded> for CallError {
     }
 }
 
+/// What the budget of memory counts.
+const MEMORY: &str = "bytes of memory";
+
 /// Amounts that were charged or are to be charged.
 #[derive(Clone, Copy, Debug, Default)]
 struct Amount {
@@ -35,6 +38,7 @@ struct Amount {
     wall_ms: u64,
     output_bytes: u64,
     processes: u64,
+    memory: u64,
 }
 
 /// Amounts that one worker and its subtree were charged. A charge to a child is also charged to its parent.
@@ -116,6 +120,40 @@ impl Drop for ProcessReservation {
     }
 }
 
+/// The memory of an effect that runs. It is given back when this is dropped.
+#[derive(Debug)]
+pub struct MemoryUse {
+    meter: Arc<Meter>,
+    bytes: u64,
+    /// The budget of the call.
+    of_call: Option<u64>,
+}
+
+impl MemoryUse {
+    /// Sets how many bytes the effect uses now, even if that exceeds a budget.
+    ///
+    /// # Errors
+    /// [`BudgetExceeded`] if it uses more than before and exceeds a budget; the tool then ends the effect.
+    pub fn set(&mut self, bytes: u64) -> Result<(), BudgetExceeded> {
+        let before = std::mem::replace(&mut self.bytes, bytes);
+        let exceeded = self.meter.replace_memory(before, bytes);
+        let of_call = self.of_call.filter(|limit| bytes > *limit);
+        match exceeded.or(of_call) {
+            Some(limit) if bytes > before => Err(BudgetExceeded {
+                what: MEMORY,
+                limit,
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Drop for MemoryUse {
+    fn drop(&mut self) {
+        self.meter.replace_memory(self.bytes, 0);
+    }
+}
+
 impl From<Cost> for Amount {
     fn from(cost: Cost) -> Self {
         Self {
@@ -138,6 +176,7 @@ impl Amount {
             wall_ms,
             output_bytes,
             processes,
+            memory_bytes,
         } = budget;
         let sum = |what, spent: u64, more: u64, limit: Option<u64>| {
             let sum = spent.saturating_add(more);
@@ -163,6 +202,7 @@ impl Amount {
                 output_bytes,
             )?,
             processes: sum("processes", self.processes, more.processes, processes)?,
+            memory: sum(MEMORY, self.memory, more.memory, memory_bytes)?,
         })
     }
 
@@ -191,6 +231,7 @@ impl Amount {
             wall_ms: self.wall_ms.saturating_sub(less.wall_ms),
             output_bytes: self.output_bytes.saturating_sub(less.output_bytes),
             processes: self.processes.saturating_sub(less.processes),
+            memory: self.memory.saturating_sub(less.memory),
         }
     }
 }
@@ -275,6 +316,7 @@ impl Meter {
                 files: spent.files,
                 children: spent.children,
                 processes: spent.processes,
+                memory: spent.memory,
                 ..total.into()
             };
             next = meter.parent.as_deref();
@@ -314,6 +356,32 @@ impl Meter {
             next = meter.parent.as_deref();
         }
         least
+    }
+
+    /// The memory of an effect, which uses none yet; `None` if neither the call nor this meter or an ancestor limits it.
+    pub(crate) fn memory_use(self: &Arc<Self>, of_call: Option<u64>) -> Option<MemoryUse> {
+        let mut meters = std::iter::successors(Some(self), |meter| meter.parent.as_ref());
+        let is_limited =
+            of_call.is_some() || meters.any(|meter| meter.budget.memory_bytes.is_some());
+        is_limited.then(|| MemoryUse {
+            meter: Arc::clone(self),
+            bytes: 0,
+            of_call,
+        })
+    }
+
+    /// Replaces the memory of an effect in this meter and all its ancestors. Returns the first limit that is exceeded then.
+    fn replace_memory(&self, before: u64, now: u64) -> Option<u64> {
+        let mut exceeded = None;
+        let mut next = Some(self);
+        while let Some(meter) = next {
+            let mut spent = meter.spent.lock();
+            spent.memory = spent.memory.saturating_sub(before).saturating_add(now);
+            let limit = meter.budget.memory_bytes;
+            exceeded = exceeded.or(limit.filter(|limit| spent.memory > *limit));
+            next = meter.parent.as_deref();
+        }
+        exceeded
     }
 
     fn give_back(&self, amount: Amount) {
@@ -482,6 +550,40 @@ mod tests {
         assert_eq!((exceeded.what, exceeded.limit), ("processes", 10));
         drop(first);
         assert_eq!(child.reserve_processes(9).unwrap().count(), 7);
+    }
+
+    #[test]
+    fn memory_is_shared_by_a_subtree_and_given_back() {
+        let budget = Budget {
+            memory_bytes: Some(10),
+            ..Budget::default()
+        };
+        let parent = Arc::new(Meter::new(budget, None));
+        let child = Arc::new(Meter::new(Budget::default(), Some(Arc::clone(&parent))));
+        let mut first = child.memory_use(None).unwrap();
+        let mut second = parent.memory_use(None).unwrap();
+        assert_eq!(first.set(7), Ok(()));
+        assert_eq!(second.set(3), Ok(()));
+        let exceeded = BudgetExceeded {
+            what: MEMORY,
+            limit: 10,
+        };
+        assert_eq!(first.set(8), Err(exceeded));
+        // The command that did not grow goes on.
+        assert_eq!(second.set(3), Ok(()));
+        drop(first);
+        assert_eq!(second.set(10), Ok(()));
+        drop(second);
+        assert_eq!(parent.spent.lock().memory, 0);
+    }
+
+    #[test]
+    fn memory_is_limited_by_the_budget_of_the_call_or_not_at_all() {
+        let free = Arc::new(Meter::new(Budget::default(), None));
+        assert!(free.memory_use(None).is_none());
+        let mut of_call = free.memory_use(Some(5)).unwrap();
+        assert_eq!(of_call.set(5), Ok(()));
+        assert_eq!(of_call.set(6).unwrap_err().limit, 5);
     }
 
     #[test]

@@ -60,6 +60,7 @@ impl Limits {
             wall_ms: None,
             output_bytes: None,
             processes: None,
+            memory_bytes: None,
         },
     };
 
@@ -165,6 +166,11 @@ impl LimitFields {
             budget.output_bytes,
         )?;
         within("budget/processes", wanted.processes, budget.processes)?;
+        within(
+            "budget/memory_bytes",
+            wanted.memory_bytes,
+            budget.memory_bytes,
+        )?;
         let (key, held) = ("min_interval_ms", held.min_interval_ms);
         match self.counts.get(&Limit::MinIntervalMs) {
             Some(&wanted) if wanted < held => {

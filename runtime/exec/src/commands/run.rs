@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use bailiwick::effect::ContentHash;
 use bailiwick::path::PathError;
-use bailiwick::tool::{Act, OutputStream, ProcessReservation};
+use bailiwick::tool::{Act, MemoryUse, OutputStream, ProcessReservation};
 use bailiwick::worker::Usage;
 use bailiwick::{CallError, Code, VirtualPath};
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ use super::streams::{Output, Streams};
 use crate::error::ExecError;
 use crate::launcher::Launcher;
 use crate::overlay::{self, Directories, Identity, Store};
-use crate::process::{CpuMeter, Exit, Process, prepare};
+use crate::process::{Exit, Process, UsageMeter, prepare};
 use crate::proxy::Proxy;
 use crate::spec::{Layer, Mount, SandboxSpec};
 use crate::view::{self, Changes};
@@ -57,6 +57,8 @@ pub(super) struct Run {
     pub(super) act: Arc<Act>,
     /// The processes that it may have, as long as it runs.
     pub(super) processes: Option<ProcessReservation>,
+    /// Its memory, if a budget limits it.
+    pub(super) memory: Option<MemoryUse>,
     /// Addresses that it may connect to although they are not public.
     pub(super) private: Vec<SocketAddr>,
 }
@@ -78,6 +80,7 @@ impl Run {
             timeout,
             act,
             processes: _processes,
+            memory,
             private,
         } = self;
         let began = Instant::now();
@@ -87,10 +90,8 @@ impl Run {
             stderr,
         } = streams;
         let network = WorkerNetwork::new(&act, &private).map(Arc::new);
-        let proxy = network.as_ref().map(|network| {
-            let policy: Arc<WorkerNetwork> = Arc::clone(network);
-            Proxy::new(policy)
-        });
+        let policy = network.as_ref().map(Arc::<WorkerNetwork>::clone);
+        let proxy = policy.map(|policy| Proxy::new(policy));
         // Files may be copied for it.
         let prepared = tokio::select! {
             prepared = prepare(&spec, stdio, &launcher, proxy) => prepared.map_err(|error| not_started(&error))?,
@@ -110,7 +111,7 @@ impl Run {
             tokio::task::spawn_blocking(move || launcher.launch_ahead());
         }
         let apart = apart.zip(process.changes());
-        let mut bill = Bill::new(&act, process.cpu_meter());
+        let mut bill = Bill::new(&act, process.meter(), memory);
         let timeout = timeout.saturating_sub(began.elapsed());
         let exit = Self::wait(&mut process, timeout, cancelled, &mut bill).await;
         // What exceeds a budget at the end is charged, and the next command is refused.
@@ -166,16 +167,18 @@ impl Run {
 /// What a command has taken, as far as it was charged.
 struct Bill {
     act: Arc<Act>,
-    cpu: CpuMeter,
+    meter: UsageMeter,
+    memory: Option<MemoryUse>,
     began: Instant,
     charged: Usage,
 }
 
 impl Bill {
-    fn new(act: &Arc<Act>, cpu: CpuMeter) -> Self {
+    fn new(act: &Arc<Act>, meter: UsageMeter, memory: Option<MemoryUse>) -> Self {
         Self {
             act: Arc::clone(act),
-            cpu,
+            meter,
+            memory,
             began: Instant::now(),
             charged: FIRST,
         }
@@ -184,7 +187,7 @@ impl Bill {
     /// Charges what was not charged yet.
     fn charge(&mut self) -> Result<(), CallError> {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let (cpu_ms, wall_ms) = (ms(self.cpu.time()), ms(self.began.elapsed()));
+        let (cpu_ms, wall_ms) = (ms(self.meter.cpu_time()), ms(self.began.elapsed()));
         let more = Usage {
             cpu_ms: cpu_ms.saturating_sub(self.charged.cpu_ms),
             wall_ms: wall_ms.saturating_sub(self.charged.wall_ms),
@@ -192,7 +195,10 @@ impl Bill {
         };
         self.charged.cpu_ms += more.cpu_ms;
         self.charged.wall_ms += more.wall_ms;
-        self.act.charge(more)
+        let memory = self.memory.as_mut();
+        let memory = memory.map_or(Ok(()), |memory| memory.set(self.meter.memory()));
+        self.act.charge(more)?;
+        Ok(memory?)
     }
 
     /// Charges the command while it runs, until that exceeds a budget.

@@ -215,6 +215,12 @@ impl ActTool for Commands {
             (Changes::Live | Changes::Apart, _) => None,
         };
         let act = Arc::new(permit.begin()?);
+        let memory = act.memory_use();
+        if memory.is_some() {
+            // Nothing else measures it.
+            let measures = |layer: &Layer| matches!(layer, Layer::Namespaces | Layer::Proc);
+            spec.optional.retain(|layer| !measures(layer));
+        }
         let limit = spec.limits.processes.unwrap_or(u64::MAX);
         let processes = act.reserve_processes(limit)?;
         if let Some(reserved) = &processes {
@@ -232,6 +238,7 @@ impl ActTool for Commands {
             timeout,
             act,
             processes,
+            memory,
             private: self.private.clone(),
         };
         // If this future is dropped, the task kills the command, and a revocation waits until it has.

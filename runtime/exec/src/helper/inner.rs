@@ -23,7 +23,7 @@ use crate::message::{self, Report, report};
 use crate::proxy;
 use crate::spec::{FileIdentity, Layer, Network, SandboxSpec};
 
-/// How often the CPU time is reported.
+/// How often the CPU time and the memory are reported.
 const REPORT_EVERY: Duration = Duration::from_millis(100);
 
 /// Descriptors of the program, and the socket to the host.
@@ -54,7 +54,7 @@ pub(super) fn run(host: &UnixStream) -> i32 {
     match start(host) {
         Ok(program) => {
             exit_with_host(host);
-            report_cpu_time(host);
+            report_usage(host);
             let status = reap(program);
             kill_all();
             report_cpu_time_of_children(host);
@@ -186,38 +186,46 @@ fn exit_with_host(host: &UnixStream) {
     }
 }
 
-/// Reports the CPU time of all processes while they run.
-fn report_cpu_time(host: &UnixStream) {
+/// Reports the CPU time and the memory of all processes while they run.
+fn report_usage(host: &UnixStream) {
     let Ok(host) = host.try_clone() else {
         return;
     };
     let watch = move || {
         loop {
             std::thread::sleep(REPORT_EVERY);
-            let Some(cpu) = cpu_time() else { return };
-            report(&host, &Report::Used { cpu });
+            let Some(used) = usage() else { return };
+            report(&host, &used);
         }
     };
-    // Without the thread, the time is reported at the end.
+    // Without the thread, only the time is reported, at the end.
     let _ = std::thread::Builder::new().spawn(watch);
 }
 
-/// The CPU time of all processes in `/proc` and of those that they have waited for; `None` without a `/proc`.
-fn cpu_time() -> Option<Duration> {
-    let ticks = rustix::param::clock_ticks_per_second();
-    let mut total: u64 = 0;
+/// The CPU time of all processes in `/proc` and of those that they have waited for, and the memory of all; `None` without a
+/// `/proc`.
+fn usage() -> Option<Report> {
+    let (mut ticks, mut pages): (u64, u64) = (0, 0);
     for entry in std::fs::read_dir("/proc").ok()?.flatten() {
         let stat = std::fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name of the program, in parentheses, can contain anything. The times are the fields 14 to 17.
+        // The name of the program, in parentheses, can contain anything. The times are the fields 14 to 17, the resident pages
+        // the field 24.
         let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-        let times = fields.split_whitespace().skip(11).take(4);
-        total += times
-            .filter_map(|time| time.parse::<u64>().ok())
-            .sum::<u64>();
+        for (field, value) in (3..).zip(fields.split_whitespace()) {
+            let value = || value.parse::<u64>().unwrap_or_default();
+            match field {
+                14..=17 => ticks += value(),
+                24 => pages += value(),
+                _ => {}
+            }
+        }
     }
-    Some(Duration::from_millis(
-        total.saturating_mul(1000) / ticks.max(1),
-    ))
+    let ticks_per_second = rustix::param::clock_ticks_per_second().max(1);
+    let page = u64::try_from(rustix::param::page_size()).unwrap_or_default();
+    Some(Report::Used {
+        cpu: Duration::from_millis(ticks.saturating_mul(1000) / ticks_per_second),
+        memory: pages.saturating_mul(page),
+    })
 }
 
 /// Reaps processes until the program has ended. Returns its wait status.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bailiwick::config::RootConfig;
+use bailiwick::worker::Budget;
 use bailiwick::{Code, Policy, Runtime, ToolSet, VirtualPath, WorkerSpec};
 use bailiwick_exec::{
     CommandOutput, Commands, ConnectionReport, CopyLimits, Deciding, Decision, ExecError, Helper,
@@ -384,9 +385,10 @@ fn mounts_that_need_namespaces_are_refused_without_them() {
     });
 }
 
-/// A file that matches may appear while the command runs, and only a mount can hide it.
+/// A file that matches may appear while the command runs, and only a mount can hide it. Memory is measured in the `/proc` of
+/// the namespaces.
 #[test]
-fn command_of_a_worker_with_deny_globs_needs_namespaces() {
+fn command_of_a_worker_with_deny_globs_or_a_budget_of_memory_needs_namespaces() {
     without(namespaces(), async || {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().canonicalize().unwrap();
@@ -399,8 +401,16 @@ fn command_of_a_worker_with_deny_globs_needs_namespaces() {
         let free = Policy::nothing()
             .allow("read:file")
             .allow("execute:command");
-        for (policy, runs) in [(free.clone(), true), (free.deny_glob("**/.env"), false)] {
-            let spec = WorkerSpec::new("tester").policy(policy);
+        let limited = Budget {
+            memory_bytes: Some(1 << 30),
+            ..Budget::default()
+        };
+        for (policy, budget, runs) in [
+            (free.clone(), Budget::default(), true),
+            (free.clone(), limited, false),
+            (free.deny_glob("**/.env"), Budget::default(), false),
+        ] {
+            let spec = WorkerSpec::new("tester").policy(policy).budget(budget);
             let worker = runtime.spawn(spec).await.unwrap();
             let arguments = json!({ "argv": ["echo", "ran"], "cwd": root });
             match worker.call("run_command", arguments).await {

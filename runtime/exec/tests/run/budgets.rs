@@ -88,3 +88,22 @@ async fn processes_of_a_budget_are_given_back_when_a_command_ends() {
     let refused = script(&limited(&runtime, budget(0)).await, "true").await;
     assert_eq!(refused.unwrap_err().code(), Code::Budget);
 }
+
+#[tokio::test]
+async fn command_that_exceeds_the_memory_of_a_budget_is_killed() {
+    let root = tempfile::tempdir().unwrap();
+    let runtime = runtime(root.path()).await;
+    let budget = Budget {
+        memory_bytes: Some(150 << 20),
+        ..Budget::default()
+    };
+    let worker = limited(&runtime, budget).await;
+    let child = child(&worker).await;
+    // `tail` keeps all that it reads.
+    let hold = "head -c 300M /dev/zero | tail -c 300M | sleep 600";
+    let killed = tokio::time::timeout(Duration::from_secs(60), script(&child, hold));
+    let killed = killed.await.unwrap().unwrap_err();
+    assert_eq!(killed.code(), Code::Budget, "{killed}");
+    assert!(killed.message().contains("bytes of memory"), "{killed}");
+    assert_eq!(script(&worker, "true").await.unwrap().exit_code, Some(0));
+}

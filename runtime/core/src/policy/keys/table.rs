@@ -149,6 +149,9 @@ keys! {
     "budget/processes": Count, Min, Any, Any,
         "Processes and threads of commands at the same time",
         "512";
+    "budget/memory_bytes": Count, Min, Any, Any,
+        "Memory of commands at the same time, in bytes",
+        "2147483648";
     "grantable": Patterns, Identity, Configuration, Any,
         "Scopes that a person may grant outside the roots",
         r#"["read:file:/home/me/other"]"#;

@@ -66,7 +66,8 @@ fn case(key: &str) -> [Value; 2] {
         | "budget/cpu_ms"
         | "budget/wall_ms"
         | "budget/output_bytes"
-        | "budget/processes" => {
+        | "budget/processes"
+        | "budget/memory_bytes" => {
             let name = key.split_once('/').unwrap().1;
             [plain, with("budget", json!({ name: 1 }))]
         }

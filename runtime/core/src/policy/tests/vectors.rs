@@ -520,7 +520,7 @@ fn policy_round_trips_through_json() {
         "min_interval_ms": 6,
         "budget": {
             "calls": 1, "bytes_written": 2, "files_touched": 3, "children": 4, "cpu_ms": 5, "wall_ms": 6,
-            "output_bytes": 7, "processes": 8,
+            "output_bytes": 7, "processes": 8, "memory_bytes": 9,
         },
     });
     let policy = Policy::parse(&value).unwrap();
