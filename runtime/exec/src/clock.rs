@@ -2,6 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
+use rustix::fs::Stat;
 use rustix::time::{ClockId, clock_gettime};
 
 /// How long to wait for the clock.
@@ -13,10 +14,24 @@ pub(crate) fn now() -> Duration {
     now.unwrap_or_default()
 }
 
-/// Whether what changes now gets a later time than `time`, or the clock was set back since.
-pub(crate) fn is_later(time: Duration) -> bool {
+/// A time such that everything that changes from now on has this time of change or a later one.
+pub(crate) fn coarse() -> Duration {
     let coarse = clock_gettime(ClockId::RealtimeCoarse);
     let seconds = u64::try_from(coarse.tv_sec).unwrap_or(0);
-    let coarse = Duration::new(seconds, u32::try_from(coarse.tv_nsec).unwrap_or(0));
-    coarse > time || now() < time
+    Duration::new(seconds, u32::try_from(coarse.tv_nsec).unwrap_or(0))
+}
+
+/// Whether what changes now gets a later time than `time`, or the clock was set back since.
+pub(crate) fn is_later(time: Duration) -> bool {
+    coarse() > time || now() < time
+}
+
+/// When the content or the attributes of an entry changed, since 1970.
+#[expect(
+    clippy::useless_conversion,
+    reason = "the types differ between architectures"
+)]
+pub(crate) fn changed_at(stat: &Stat) -> Duration {
+    let nanos = u32::try_from(u64::from(stat.st_ctime_nsec)).unwrap_or(0);
+    u64::try_from(stat.st_ctime).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos))
 }

@@ -1,5 +1,6 @@
 //! The tool `run_command` and its settings.
 
+mod changed;
 mod network;
 mod output;
 mod preview;
@@ -46,7 +47,8 @@ const DEFAULT_CONCURRENT: u32 = 4;
 /// addresses that are not public, see [`Commands::private_address`].
 ///
 /// The audit records each command: its arguments, the hash of its program, its directory, what it can change, the layers
-/// of its sandbox, its end and its connections. The program is started once its start is recorded. A program that was
+/// of its sandbox, its end, its connections and the files that it changed: in the mode `live`, those that changed while it ran,
+/// without deleted ones, with the hashes of the first 100 up to 16 MiB. The program is started once its start is recorded. A program that was
 /// replaced since its preview, or since it was hashed, is not started. The last check is immediately before the start; a
 /// change by another process after it is not noticed. If changes are kept apart, a program in a root is compared by its size
 /// and its times.

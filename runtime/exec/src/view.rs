@@ -7,6 +7,7 @@
 
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bailiwick::path::VirtualPath;
 use bailiwick::policy::{Verdict, WriteMode};
@@ -17,11 +18,14 @@ use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, Code};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
 
+use crate::clock;
 use crate::mount_table::mounts_beneath;
 use crate::spec::Mount;
 
 /// Maximum number of mounts. The kernel allows 100,000 in all.
 const MAX_MOUNTS: usize = 4096;
+/// Maximum number of paths in [`ChangedFiles`].
+const MAX_CHANGED: usize = 100;
 /// Maximum depth of directories.
 const MAX_DEPTH: usize = 256;
 
@@ -38,6 +42,24 @@ pub(crate) enum Changes {
     Apart,
 }
 
+/// The files that a command may have changed.
+#[derive(Debug, Default)]
+pub(crate) struct ChangedFiles {
+    /// The first ones.
+    pub(crate) first: Vec<VirtualPath>,
+    /// Their number.
+    pub(crate) total: u64,
+}
+
+impl ChangedFiles {
+    fn add(&mut self, path: &VirtualPath) {
+        if self.first.len() < MAX_CHANGED {
+            self.first.push(path.clone());
+        }
+        self.total += 1;
+    }
+}
+
 /// What a command may do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rights {
@@ -52,33 +74,20 @@ enum Rights {
 /// # Errors
 /// `TOO_LARGE` if the rights differ at too many places; `INTERNAL` if a root cannot be read.
 pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>, CallError> {
-    let mut modes = WriteMode::ALL.into_iter();
-    let allows = |mode| permit.allows_write_mode(mode);
-    let mut view = View {
-        permit,
-        changes,
-        may_write: match changes {
-            Changes::Live => modes.all(allows),
-            Changes::Apart => modes.any(allows),
-        },
-        open: permit
-            .open_folders()
-            .into_iter()
-            .map(|folder| folder.path)
-            .collect(),
-        mounts: Vec::new(),
-    };
-    let mut roots: Vec<&Root> = permit.roots().collect();
-    roots.sort_by_key(|root| root.mount().depth());
-    for root in &roots {
-        let inner: Vec<&VirtualPath> = roots
-            .iter()
-            .map(|inner| inner.mount())
-            .filter(|inner| *inner != root.mount())
-            .collect();
-        view.add_root(root, &inner)?;
-    }
+    let view = View::of(permit, changes, None)?;
     Ok(view.mounts)
+}
+
+/// Returns these mounts after a command that changed the roots, and the files that were changed since a time. Blocks.
+///
+/// # Errors
+/// Those of [`files`].
+pub(crate) fn files_and_changes(
+    permit: &ReadPermit,
+    since: Duration,
+) -> Result<(Vec<Mount>, ChangedFiles), CallError> {
+    let view = View::of(permit, Changes::Live, Some(since))?;
+    Ok((view.mounts, view.changed))
 }
 
 struct View<'p> {
@@ -89,6 +98,9 @@ struct View<'p> {
     may_write: bool,
     open: Vec<VirtualPath>,
     mounts: Vec<Mount>,
+    /// The time since which changed files are noted, if they are.
+    since: Option<Duration>,
+    changed: ChangedFiles,
 }
 
 /// The root that is being read.
@@ -99,7 +111,44 @@ struct Place<'r> {
     device: u64,
 }
 
-impl View<'_> {
+impl<'p> View<'p> {
+    /// Judges all entries of the roots.
+    fn of(
+        permit: &'p ReadPermit,
+        changes: Changes,
+        since: Option<Duration>,
+    ) -> Result<Self, CallError> {
+        let mut modes = WriteMode::ALL.into_iter();
+        let allows = |mode| permit.allows_write_mode(mode);
+        let mut view = Self {
+            permit,
+            changes,
+            may_write: match changes {
+                Changes::Live => modes.all(allows),
+                Changes::Apart => modes.any(allows),
+            },
+            open: permit
+                .open_folders()
+                .into_iter()
+                .map(|folder| folder.path)
+                .collect(),
+            mounts: Vec::new(),
+            since,
+            changed: ChangedFiles::default(),
+        };
+        let mut roots: Vec<&Root> = permit.roots().collect();
+        roots.sort_by_key(|root| root.mount().depth());
+        for root in &roots {
+            let inner: Vec<&VirtualPath> = roots
+                .iter()
+                .map(|inner| inner.mount())
+                .filter(|inner| *inner != root.mount())
+                .collect();
+            view.add_root(root, &inner)?;
+        }
+        Ok(view)
+    }
+
     fn rights(&self, path: &VirtualPath) -> Rights {
         let verdict = |verb| self.permit.judge(verb, path);
         let may_read = verdict(Verb::Read) == Verdict::Allow;
@@ -219,6 +268,16 @@ impl View<'_> {
         } else {
             self.rights(path)
         };
+        let may_be_changed =
+            rights == Rights::Write || outer == Rights::Write && rights == Rights::Read;
+        if kind.is_file()
+            && may_be_changed
+            && self
+                .since
+                .is_some_and(|since| clock::changed_at(&stat) >= since)
+        {
+            self.changed.add(path);
+        }
         let at = || PathBuf::from(path.as_str());
         let first = self.mounts.len();
         if rights != outer {

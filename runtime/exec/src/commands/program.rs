@@ -156,7 +156,8 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::openat(CWD, path, flags, Mode::empty())?.into())
 }
 
-fn hash(file: &File, most: u64) -> io::Result<Hashed> {
+/// Hashes a file of at most `most` bytes. Blocks.
+pub(super) fn hash(file: &File, most: u64) -> io::Result<Hashed> {
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is not a regular file"));
     }

@@ -3,6 +3,7 @@
 use bailiwick::effect::ContentHash;
 use serde::Serialize;
 
+use super::changed::ChangedFiles;
 use super::network::Connections;
 use super::output::{CommandChanges, CommandOutput};
 use crate::spec::{Layer, Mount, SandboxSpec};
@@ -10,8 +11,6 @@ use crate::spec::{Layer, Mount, SandboxSpec};
 /// Maximum number and total bytes of arguments that are recorded, and of names of environment variables.
 const MAX_WORDS: usize = 100;
 const MAX_WORD_BYTES: usize = 16 << 10;
-/// Files are changed in place, and only their names and times would show it.
-const UNKNOWN: &str = "not known in live mode";
 
 /// Details of the effect of a command.
 #[derive(Debug, Serialize)]
@@ -93,20 +92,22 @@ pub(super) struct Ended<'r> {
     created_protected: &'r [String],
     /// What it changed, if the changes are kept apart.
     changes: Option<&'r CommandChanges>,
-    changed_files: Option<&'static str>,
+    /// What it changed in the roots.
+    changed_files: Option<&'r ChangedFiles>,
     connections: Option<&'r Connections>,
 }
 
 impl<'r> Ended<'r> {
     pub(super) fn new(
         output: Option<&'r CommandOutput>,
+        changed_files: Option<&'r ChangedFiles>,
         duration_ms: u64,
         connections: Option<&'r Connections>,
     ) -> Self {
         let ended = Self {
             without_result: output.is_none(),
             duration_ms,
-            changed_files: Some(UNKNOWN),
+            changed_files,
             connections,
             ..Self::default()
         };
@@ -119,7 +120,6 @@ impl<'r> Ended<'r> {
                 stdout_bytes: output.stdout_bytes,
                 stderr_bytes: output.stderr_bytes,
                 created_protected: &output.created_protected,
-                changed_files: ended.changed_files.filter(|_| output.changes.is_none()),
                 changes: output.changes.as_ref(),
                 ..ended
             },

@@ -17,17 +17,19 @@ use bailiwick::{CallError, Code, VirtualPath};
 use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
+use super::changed::ChangedFiles;
 use super::network::WorkerNetwork;
 use super::output::{CommandChanges, CommandOutput};
 use super::record::{Ended, Record, Started};
 use super::streams::{Output, Streams};
+use crate::clock;
 use crate::error::ExecError;
 use crate::launcher::Launcher;
 use crate::overlay::{self, Directories, Identity, Store};
 use crate::process::{Exit, Process, UsageMeter, prepare};
 use crate::proxy::Proxy;
 use crate::spec::{Layer, Mount, SandboxSpec};
-use crate::view::{self, Changes};
+use crate::view;
 
 /// What is charged before the start.
 const FIRST: Usage = Usage {
@@ -103,6 +105,7 @@ impl Run {
         // Without a record, the program is not started.
         act.record(&Record::Started(started))?;
         let recording = apart.as_ref().map(|apart| apart.record(&act));
+        let live = apart.is_none().then(clock::coarse);
         let mut process = prepared
             .start()
             .await
@@ -127,20 +130,26 @@ impl Run {
         let connections = network.map(|network| network.connections());
         let after = Arc::clone(&act);
         // Nobody would learn of the changes of a command without a result.
-        let changed = changed(files, apart.filter(|_| exit.is_ok()), after).await;
+        let changed = changed(files, live, apart.filter(|_| exit.is_ok()), after).await;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let output = exit.and_then(|exit| {
-            let (created_protected, changes) = changed?;
+            let changed = changed.as_ref().map_err(Clone::clone)?;
             let denied = connections.iter().flat_map(|all| &all.denied);
             Ok(CommandOutput {
-                created_protected,
-                changes,
+                created_protected: changed.protected.clone(),
+                changes: changed.apart.clone(),
                 denied_hosts: denied.cloned().collect(),
                 duration_ms,
                 ..ended(&act, exit, streams)?
             })
         });
-        let ended = Ended::new(output.as_ref().ok(), duration_ms, connections.as_ref());
+        let files = changed.as_ref().ok().and_then(|it| it.live.as_ref());
+        let ended = Ended::new(
+            output.as_ref().ok(),
+            files,
+            duration_ms,
+            connections.as_ref(),
+        );
         // The command has run, so a full audit does not fail the call.
         let _ = act.record(&Record::Ended(ended));
         output
@@ -212,22 +221,37 @@ impl Bill {
     }
 }
 
-/// The protected names that the command created, and its changes if they are kept apart.
+/// What a command changed.
+#[derive(Default)]
+struct Changed {
+    /// The entries that the worker may not change, and that did not exist before the command ran.
+    protected: Vec<String>,
+    /// The files in the roots, in the mode `live`.
+    live: Option<ChangedFiles>,
+    /// The changes that are kept apart.
+    apart: Option<CommandChanges>,
+}
+
+/// What the command changed, in the roots if `live` is the time of its start.
 async fn changed(
-    files: Vec<Mount>,
+    before: Vec<Mount>,
+    live: Option<Duration>,
     apart: Option<(Apart, OwnedFd)>,
     act: Arc<Act>,
-) -> Result<(Vec<String>, Option<CommandChanges>), CallError> {
-    let changed = tokio::task::spawn_blocking(move || match apart {
-        Some((apart, directory)) => apart.keep(directory, &act),
-        None => Ok((unjudged(&files, &act)?, None)),
+) -> Result<Changed, CallError> {
+    let changed = tokio::task::spawn_blocking(move || match (live, apart) {
+        (Some(began), _) => changed_roots(&before, began, &act),
+        (None, Some((apart, directory))) => Ok(Changed {
+            apart: Some(apart.keep(directory, &act)?),
+            ..Changed::default()
+        }),
+        (None, None) => Ok(Changed::default()),
     });
     let changed = changed.await;
     changed.map_err(|_| internal("the roots were not read"))?
 }
 
-/// The entries that the worker may not change, and that did not exist before the command ran.
-fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
+fn changed_roots(before: &[Mount], began: Duration, act: &Act) -> Result<Changed, CallError> {
     let restricted = |mount: &Mount| match mount {
         Mount::Hidden { at }
         | Mount::Within {
@@ -237,11 +261,15 @@ fn unjudged(before: &[Mount], act: &Act) -> Result<Vec<String>, CallError> {
         _ => None,
     };
     let before: BTreeSet<PathBuf> = before.iter().filter_map(restricted).collect();
-    let after = view::files(act.reading(), Changes::Live)?;
+    let (after, changed) = view::files_and_changes(act.reading(), began)?;
     let new = after.iter().filter_map(restricted);
     let new = new.filter(|at| !before.contains(at));
     let names = new.map(|at| at.to_string_lossy().into_owned());
-    Ok(names.take(MAX_CREATED).collect())
+    Ok(Changed {
+        protected: names.take(MAX_CREATED).collect(),
+        live: Some(ChangedFiles::new(&changed, act.reading())),
+        apart: None,
+    })
 }
 
 /// Changes that are kept apart.
@@ -273,21 +301,17 @@ impl Apart {
     }
 
     /// Keeps the changes in `directory`, and describes them.
-    fn keep(
-        self,
-        directory: OwnedFd,
-        act: &Act,
-    ) -> Result<(Vec<String>, Option<CommandChanges>), CallError> {
+    fn keep(self, directory: OwnedFd, act: &Act) -> Result<CommandChanges, CallError> {
         let collected =
             overlay::collect(directory, &self.overlays, &self.directories, act.reading());
         let (kept, mut dropped) = collected?;
         let changes = CommandChanges::new(kept.as_ref(), dropped.clone());
         let has_room = kept.is_none_or(|kept| self.store.add(kept));
         if has_room {
-            return Ok((Vec::new(), Some(changes)));
+            return Ok(changes);
         }
         dropped.insert(0, overlay::no_room(&self.overlays));
-        Ok((Vec::new(), Some(CommandChanges::new(None, dropped))))
+        Ok(CommandChanges::new(None, dropped))
     }
 }
 

@@ -12,12 +12,13 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
 use super::copies::Origins;
-use super::directories::{changed_at, identity};
+use super::directories::identity;
 use super::moves::Moves;
 use super::{
     ChangeKind, DIRECTORY, Directories, DroppedChange, FILE, Identity, KeptChange, KeptChanges,
     MAX_DEPTH,
 };
+use crate::clock::changed_at;
 
 /// Maximum number of changes of a command.
 const MAX_CHANGES: usize = 5_000;

@@ -15,8 +15,8 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::collect::{attributes, is_equal, unreadable};
-use super::directories::changed_at;
 use super::{DIRECTORY, FILE, MAX_DEPTH};
+use crate::clock::changed_at;
 use crate::copied::{Copied, Entry, Kind, LIST, join};
 
 /// Attribute of an entry that overlayfs has copied from the root before it was changed.

@@ -12,6 +12,7 @@ use rustix::fs::{Dir, FileType, Mode, ResolveFlags, Stat, fstat, openat, openat2
 use rustix::io::Errno;
 
 use super::{DIRECTORY, MAX_DEPTH};
+use crate::clock::changed_at;
 
 /// Device and inode of a directory.
 pub(crate) type Identity = (u64, u64);
@@ -128,14 +129,4 @@ impl Directories {
 )]
 pub(super) fn identity(stat: &Stat) -> Identity {
     (u64::from(stat.st_dev), u64::from(stat.st_ino))
-}
-
-/// When the content or the attributes of an entry changed, since 1970.
-#[expect(
-    clippy::useless_conversion,
-    reason = "the types differ between architectures"
-)]
-pub(super) fn changed_at(stat: &Stat) -> Duration {
-    let nanos = u32::try_from(u64::from(stat.st_ctime_nsec)).unwrap_or(0);
-    u64::try_from(stat.st_ctime).map_or(Duration::ZERO, |seconds| Duration::new(seconds, nanos))
 }

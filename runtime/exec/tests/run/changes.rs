@@ -268,6 +268,7 @@ async fn applied_changes_are_audited_with_hashes() {
     let events: Vec<Value> = events.collect();
     let mut ended = events.iter().map(|event| &event["details"]["ended"]);
     let ended = ended.find(|ended| ended.is_object()).unwrap();
+    assert_eq!(ended["changed_files"], Value::Null);
     let listed = &ended["changes"]["files"];
     assert_eq!(listed[0]["path"], "/repo/a", "{ended}");
     assert_eq!(listed[1]["path"], "/repo/x", "{ended}");

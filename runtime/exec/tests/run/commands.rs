@@ -9,6 +9,7 @@ use bailiwick::call::Progress;
 use bailiwick::config::RootConfig;
 use bailiwick::effect::ContentHash;
 use bailiwick::permission::DenyAll;
+use bailiwick::worker::Budget;
 use bailiwick::{
     Answer, Call, CallError, CallMeta, Code, MemoryAudit, Policy, Runtime, RuntimeBuilder,
     Scripted, ToolSet, VirtualPath, Worker, WorkerSpec,
@@ -694,7 +695,13 @@ async fn audit_records_the_program_the_layers_and_the_end() {
         .allow("write:file:/repo/target")
         .allow("execute:command");
     let worker = worker(&runtime, policy).await;
-    shell(&worker, "echo out; exit 3").await;
+    for name in ["old", "unchanged"] {
+        fs::write(root.path().join("target").join(name), "old").unwrap();
+    }
+    wait_for_the_next_time_of_files();
+    let script = "echo out; echo new > target/new; echo more >> target/old; mkdir target/d; \
+                  head -c 17000000 /dev/zero > target/z; exit 3";
+    shell(&worker, script).await;
     let records = records(&runtime, &audit).await;
     let [started, ended] = records.as_slice() else {
         panic!("{records:?}");
@@ -715,9 +722,55 @@ async fn audit_records_the_program_the_layers_and_the_end() {
         (&ended["exit_code"], &ended["stdout_bytes"]),
         (&json!(3), &json!(4))
     );
-    assert_eq!(ended["changed_files"], "not known in live mode");
+    let mut changed = ended["changed_files"].clone();
+    changed["files"]
+        .as_array_mut()
+        .unwrap()
+        .sort_by_key(|file| file["path"].to_string());
+    let hash = |text: &str| ContentHash::of(text.as_bytes()).to_string();
+    // A large file has no hash.
+    let files = json!([
+        { "path": "/repo/target/new", "sha256": hash("new\n") },
+        { "path": "/repo/target/old", "sha256": hash("oldmore\n") },
+        { "path": "/repo/target/z" },
+    ]);
+    assert_eq!(changed, json!({ "files": files, "total": 3 }));
     assert_eq!(ended["without_result"], false);
     assert!(ended["duration_ms"].is_u64());
+}
+
+#[tokio::test]
+async fn audit_records_what_a_killed_command_changed() {
+    let root = tempfile::tempdir().unwrap();
+    let audit = MemoryAudit::new(100);
+    let sink = audit.clone();
+    let configure = |builder: RuntimeBuilder| builder.audit(sink);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let budget = Budget {
+        output_bytes: Some(1000),
+        ..Budget::default()
+    };
+    let spec = WorkerSpec::new("tester")
+        .policy(everything())
+        .budget(budget);
+    let worker = runtime.spawn(spec).await.unwrap();
+    let argv = ["sh", "-c", "echo new > file; yes"];
+    let killed = run(&worker, json!({ "argv": argv, "cwd": "/repo" })).await;
+    assert_eq!(killed.unwrap_err().code(), Code::Budget);
+    let ended = &records(&runtime, &audit).await[1]["ended"];
+    assert_eq!(ended["without_result"], true);
+    let sha256 = ContentHash::of(b"new\n").to_string();
+    let files = json!([{ "path": "/repo/file", "sha256": sha256 }]);
+    assert_eq!(ended["changed_files"]["files"], files);
+}
+
+/// Waits until files that change get a later time than those that have changed, which takes milliseconds.
+fn wait_for_the_next_time_of_files() {
+    let coarse = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
+    let now = coarse();
+    while coarse() == now {
+        std::thread::yield_now();
+    }
 }
 
 #[tokio::test]
