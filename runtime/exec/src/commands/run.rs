@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle};
 
 use super::changed::ChangedFiles;
-use super::network::WorkerNetwork;
+use super::network::{Connections, WorkerNetwork};
 use super::output::{CommandChanges, CommandOutput};
 use super::record::{Ended, Record, Started};
 use super::streams::{Output, Streams};
@@ -132,24 +132,16 @@ impl Run {
         // Nobody would learn of the changes of a command without a result.
         let changed = changed(files, live, apart.filter(|_| exit.is_ok()), after).await;
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let connections = connections.as_ref();
         let output = exit.and_then(|exit| {
-            let changed = changed.as_ref().map_err(Clone::clone)?;
-            let denied = connections.iter().flat_map(|all| &all.denied);
+            let output = ended(&act, exit, streams, &changed, connections)?;
             Ok(CommandOutput {
-                created_protected: changed.protected.clone(),
-                changes: changed.apart.clone(),
-                denied_hosts: denied.cloned().collect(),
                 duration_ms,
-                ..ended(&act, exit, streams)?
+                ..output
             })
         });
         let files = changed.as_ref().ok().and_then(|it| it.live.as_ref());
-        let ended = Ended::new(
-            output.as_ref().ok(),
-            files,
-            duration_ms,
-            connections.as_ref(),
-        );
+        let ended = Ended::new(output.as_ref().ok(), files, duration_ms, connections);
         // The command has run, so a full audit does not fail the call.
         let _ = act.record(&Record::Ended(ended));
         output
@@ -326,12 +318,16 @@ fn overlays(files: &[Mount]) -> Result<Vec<(VirtualPath, Identity)>, CallError> 
     paths.map_err(|error| internal(&error.to_string()))
 }
 
-/// The status and the output of a command; `exit` is `None` if it was killed at its time limit.
+/// The result of a command; `exit` is `None` if it was killed at its time limit.
 fn ended(
     act: &Act,
     exit: Option<Exit>,
     streams: [Result<Output, JoinError>; 2],
+    changed: &Result<Changed, CallError>,
+    connections: Option<&Connections>,
 ) -> Result<CommandOutput, CallError> {
+    let changed = changed.as_ref().map_err(Clone::clone)?;
+    let denied = connections.iter().flat_map(|all| &all.denied);
     let status = exit.map(|exit| exit.status);
     let [stdout, stderr] = streams;
     let (stdout, stdout_bytes) = kept(act, OutputStream::Stdout, stdout)?;
@@ -344,7 +340,10 @@ fn ended(
         stderr,
         stdout_bytes,
         stderr_bytes,
-        ..CommandOutput::default()
+        created_protected: changed.protected.clone(),
+        changes: changed.apart.clone(),
+        denied_hosts: denied.cloned().collect(),
+        duration_ms: 0,
     })
 }
 

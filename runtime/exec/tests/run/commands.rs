@@ -126,7 +126,7 @@ async fn protected_names_cannot_be_changed_by_a_command() {
     fs::write(root.path().join(".git/config"), "[core]").unwrap();
     let runtime = runtime(root.path()).await;
     let worker = worker(&runtime, everything()).await;
-    shell(&worker, "echo x > .git/hooks/pre-commit; echo x > .git/config; mv .git g; echo x > .git/other; echo x > file").await;
+    shell(&worker, "echo x > .git/hooks/pre-commit; echo x > .git/config; mv .git g; echo x > .git/commondir; echo x > file").await;
     assert_eq!(
         fs::read_dir(root.path().join(".git/hooks"))
             .unwrap()
@@ -137,6 +137,8 @@ async fn protected_names_cannot_be_changed_by_a_command() {
         fs::read_to_string(root.path().join(".git/config")).unwrap(),
         "[core]"
     );
+    // It does not exist, and makes Git read another configuration.
+    assert!(!root.path().join(".git/commondir").exists());
     assert!(root.path().join("file").exists());
 }
 

@@ -1,6 +1,9 @@
 //! Programs that the machine must have: Python, Make, Git and Node.js.
 
 use std::fs;
+use std::path::Path;
+
+use serde_json::json;
 
 use crate::{changes, commands, sandbox};
 
@@ -102,30 +105,61 @@ async fn builds_and_version_control_work() {
     }
 }
 
+const COMMIT: &str = "git add a && git -c user.name=a -c user.email=b commit -q -m second";
+
+fn git(directory: &Path, arguments: &[&str]) -> String {
+    let mut git = std::process::Command::new("git");
+    git.current_dir(directory).args(arguments);
+    let output = git.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// A repository with a commit of the file `a`.
+fn repository() -> tempfile::TempDir {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("a"), "text\n").unwrap();
+    git(root.path(), &["init", "-q", "."]);
+    git(root.path(), &["add", "a"]);
+    let author = ["-c", "user.name=a", "-c", "user.email=b"];
+    let commit = ["commit", "-q", "-m", "first"];
+    git(root.path(), &[&author[..], &commit[..]].concat());
+    root
+}
+
+/// Nothing can keep a command from creating `.git/commondir`, which makes Git read another configuration, but that it cannot
+/// create anything in `.git`.
+#[tokio::test]
+async fn commit_in_the_roots_needs_an_answer_about_git_files() {
+    let root = repository();
+    let configure =
+        |builder: bailiwick::RuntimeBuilder| builder.approver(changes::Allows::default());
+    let runtime = commands::runtime_with(root.path(), commands::commands(), configure).await;
+    let worker = commands::worker(&runtime, commands::everything()).await;
+    fs::write(root.path().join("a"), "text\nmore\n").unwrap();
+    let config = fs::read(root.path().join(".git/config")).unwrap();
+    let script = format!("echo x >> .git/config; echo x > .git/hooks/pre-commit; {COMMIT}");
+    let call = |writes: &[&str]| {
+        let argv = ["sh", "-c", &script];
+        json!({ "argv": argv, "cwd": "/repo", "writes": writes })
+    };
+    for (writes, log) in [(&[][..], "first\n"), (&["/repo/.git"], "second\nfirst\n")] {
+        let output = commands::run(&worker, call(writes)).await.unwrap();
+        let is_locked = output.stderr.contains("index.lock");
+        assert_eq!(is_locked, writes.is_empty(), "{output:?}");
+        assert_eq!(git(root.path(), &["log", "--format=%s"]), log);
+        // They need an answer of their own.
+        assert_eq!(fs::read(root.path().join(".git/config")).unwrap(), config);
+        assert!(!root.path().join(".git/hooks/pre-commit").exists());
+    }
+    assert_eq!(git(root.path(), &["status", "--short"]), "");
+}
+
 /// Changes of `.git` need an answer, so a commit is made in the mode `overlay`.
 #[tokio::test]
 async fn commit_in_an_existing_repository_is_applied() {
-    let root = tempfile::tempdir().unwrap();
-    let git = |arguments: &[&str]| {
-        let mut git = std::process::Command::new("git");
-        git.current_dir(root.path()).args(arguments);
-        let output = git.env("GIT_CONFIG_GLOBAL", "/dev/null").output().unwrap();
-        assert!(output.status.success(), "{output:?}");
-        String::from_utf8(output.stdout).unwrap()
-    };
-    git(&["init", "-q", "."]);
-    fs::write(root.path().join("a"), "text\n").unwrap();
-    let commit = "git add a && git -c user.name=a -c user.email=b commit -q -m";
-    git(&["add", "a"]);
-    git(&[
-        "-c",
-        "user.name=a",
-        "-c",
-        "user.email=b",
-        "commit",
-        "-qm",
-        "first",
-    ]);
+    let root = repository();
+    let git = |arguments: &[&str]| git(root.path(), arguments);
     let builder = bailiwick::Runtime::builder()
         .root("repo", root.path())
         .tools(commands::commands().tools())
@@ -139,10 +173,10 @@ async fn commit_in_an_existing_repository_is_applied() {
         (status.exit_code, status.stdout.as_str()),
         (Some(0), " M a\n")
     );
-    let changes = changes::apart(&worker, &format!("{commit} second")).await;
+    let changes = changes::apart(&worker, COMMIT).await;
     assert_eq!(changes.dropped_total, 0, "{changes:?}");
     assert_eq!(git(&["log", "--format=%s"]), "first\n");
-    let arguments = serde_json::json!({ "id": changes.id });
+    let arguments = json!({ "id": changes.id });
     changes::apply(&worker, arguments).await.unwrap();
     assert_eq!(git(&["log", "--format=%s"]), "second\nfirst\n");
     assert_eq!(git(&["status", "--short"]), "");
