@@ -8,8 +8,9 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, ExitStatus, Output, Stdio};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// The program under test.
@@ -245,4 +246,65 @@ fn changes_that_are_kept_apart_are_listed_and_not_applied_without_a_terminal() {
     assert!(!dir.path().join("new").exists());
     let unchanged = shell(dir.path(), &["--overlay"], "true");
     assert_eq!((stderr(&unchanged), unchanged.status.code()), ("", Some(0)));
+}
+
+/// Runs a script with `--overlay` on a terminal, and answers all questions. Returns the status and what the terminal showed.
+fn on_terminal(dir: &Path, script: &str, answer: &str) -> (ExitStatus, String) {
+    let mut command = Command::new("script");
+    let command = command.args(["--quiet", "--return", "/dev/null", "--command"]);
+    let command = command.arg(format!("'{PROGRAM}' run --overlay -- sh -c '{script}'"));
+    command.current_dir(dir).env_clear().stdin(Stdio::piped());
+    let mut terminal = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut keyboard = terminal.stdin.take().unwrap();
+    let mut screen = terminal.stdout.take().unwrap();
+    let (mut shown, mut bytes) = (Vec::new(), [0; 4096]);
+    // An answer counts only if its question has been shown for a moment.
+    let moment = Timespec {
+        tv_sec: 1,
+        tv_nsec: 0,
+    };
+    loop {
+        let is_still =
+            poll(&mut [PollFd::new(&screen, PollFlags::IN)], Some(&moment)).unwrap() == 0;
+        if is_still && (shown.ends_with(b" any file: ") || shown.ends_with(b" to refuse: ")) {
+            writeln!(keyboard, "{answer}").unwrap();
+        }
+        if is_still {
+            continue;
+        }
+        let length = screen.read(&mut bytes).unwrap();
+        if length == 0 {
+            break;
+        }
+        shown.extend(bytes.iter().take(length));
+    }
+    let shown = String::from_utf8(shown).unwrap();
+    (terminal.wait().unwrap(), shown)
+}
+
+#[test]
+fn changes_that_are_kept_apart_are_applied_if_a_person_allows_it_on_the_terminal() {
+    for (answer, is_applied) in [("1", true), ("", false)] {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("old"), "text\n").unwrap();
+        // What a command does to the terminal ends with it.
+        let script = r#"stty -echo; printf "\033[?1049h"; echo more >> old; echo x > new; exit 3"#;
+        let (status, shown) = on_terminal(dir.path(), script, answer);
+        assert_eq!(status.code(), Some(3), "{shown}");
+        let (command, question) = shown.split_once("-- permission q1 --").expect(&shown);
+        assert!(command.contains("\x1b[?1049h") && command.contains("\x1b[?1049l"));
+        assert!(question.contains(&format!(": {answer}\r\n")), "{shown}");
+        assert!(
+            question.contains("+more") && question.contains("+x"),
+            "{shown}"
+        );
+        assert_eq!(
+            question.contains("bailiwick: applied: "),
+            is_applied,
+            "{shown}"
+        );
+        let old = fs::read_to_string(dir.path().join("old")).unwrap();
+        assert_eq!(old == "text\nmore\n", is_applied);
+        assert_eq!(dir.path().join("new").exists(), is_applied);
+    }
 }
