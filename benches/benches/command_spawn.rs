@@ -8,12 +8,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use bailiwick::{Policy, Runtime, WorkerSpec};
+use bailiwick::{Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_benches::{Benchmark, Target, current_thread, run_task};
 use bailiwick_exec::{CommandOutput, Commands};
 use serde_json::json;
 
 const BATCH: u32 = 20;
+/// The time between two commands of an agent, at least.
+const PAUSE: Duration = Duration::from_millis(50);
 const PROGRAM: &str = "/bin/true";
 /// The same directories, namespaces and temporary directory as the sandbox of `run_command`. bubblewrap has no Landlock
 /// rules and no seccomp filter, unless a caller passes one.
@@ -65,19 +67,24 @@ fn main() {
     });
     let run = |mode: &'static str| {
         let (worker, tokio) = (worker.clone(), &tokio);
-        move |n: u32| {
-            let worker = worker.clone();
-            run_task(tokio, async move {
-                for _ in 0..n {
-                    let arguments = json!({ "argv": ["true"], "cwd": "/r", "mode": mode });
-                    let outcome = worker.call("run_command", arguments).await.unwrap();
-                    let output = outcome.output::<CommandOutput>().unwrap();
-                    assert_eq!(output.exit_code, Some(0));
-                }
-            });
-        }
+        move |n: u32| run_task(tokio, run_commands(worker.clone(), mode, n))
     };
-    let dir = root.path();
+    back_to_back(root.path(), run("live"), run("overlay"));
+    after_a_pause(root.path(), run("live"), run("overlay"));
+    tokio.block_on(runtime.shutdown());
+}
+
+async fn run_commands(worker: Worker, mode: &'static str, n: u32) {
+    for _ in 0..n {
+        let arguments = json!({ "argv": ["true"], "cwd": "/r", "mode": mode });
+        let outcome = worker.call("run_command", arguments).await.unwrap();
+        let output = outcome.output::<CommandOutput>().unwrap();
+        assert_eq!(output.exit_code, Some(0));
+    }
+}
+
+/// Each command starts when the one before has ended.
+fn back_to_back(dir: &Path, live: impl FnMut(u32), overlay: impl FnMut(u32)) {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("../peers/node_modules/.bin/srt");
     let settings = dir.join("srt.json");
     std::fs::write(&settings, SRT).unwrap();
@@ -96,14 +103,12 @@ fn main() {
                 assert_eq!(ended.unwrap().status.code(), Some(2));
             }
         })
-        .case("run_command, live", Target::Times(2.0), BATCH, run("live"))
-        .case("run_command, overlay", Target::None, BATCH, run("overlay"));
+        .case("run_command, live", Target::Times(2.0), BATCH, live)
+        .case("run_command, overlay", Target::None, BATCH, overlay);
     if is_installed("bwrap") {
         benchmark = benchmark.case("bubblewrap", Target::None, BATCH, |n| {
             for _ in 0..n {
-                let mut command = Command::new("bwrap");
-                command.args(BUBBLEWRAP).arg("--bind").arg(dir);
-                start(command.args(["/r", PROGRAM]));
+                start(&mut bubblewrap(dir));
             }
         });
     }
@@ -118,7 +123,28 @@ fn main() {
         });
     }
     benchmark.run();
-    tokio.block_on(runtime.shutdown());
+}
+
+/// Agents think between two commands, and the helper of the next one is ready then.
+fn after_a_pause(dir: &Path, live: impl FnMut(u32), overlay: impl FnMut(u32)) {
+    let pause = || std::thread::sleep(PAUSE);
+    let spawn = |_| start(&mut Command::new(PROGRAM));
+    let mut benchmark = Benchmark::new("run /bin/true after a pause", Duration::from_secs(10))
+        .case_then("spawn without a sandbox", Target::None, 1, spawn, pause)
+        .case_then("run_command, live", Target::Times(2.0), 1, live, pause)
+        .case_then("run_command, overlay", Target::None, 1, overlay, pause);
+    if is_installed("bwrap") {
+        let bubblewrap = |_| start(&mut bubblewrap(dir));
+        benchmark = benchmark.case_then("bubblewrap", Target::None, 1, bubblewrap, pause);
+    }
+    benchmark.run();
+}
+
+fn bubblewrap(dir: &Path) -> Command {
+    let mut command = Command::new("bwrap");
+    command.args(BUBBLEWRAP).arg("--bind").arg(dir);
+    command.args(["/r", PROGRAM]);
+    command
 }
 
 fn is_installed(program: impl AsRef<OsStr>) -> bool {
