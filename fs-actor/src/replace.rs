@@ -139,13 +139,23 @@ pub(crate) struct StagedFile<'d> {
 #[derive(Debug)]
 struct TemporaryName<'d> {
     dir: BorrowedFd<'d>,
+    /// Empty if the file was renamed.
     name: String,
+}
+
+impl TemporaryName<'_> {
+    /// The file has another name now, so there is nothing to remove.
+    fn renamed(mut self) {
+        self.name.clear();
+    }
 }
 
 impl Drop for TemporaryName<'_> {
     fn drop(&mut self) {
-        // It may be gone already; the sweeper removes what remains.
-        let _ = sys::unlinkat(self.dir, self.name.as_str(), AtFlags::empty());
+        if !self.name.is_empty() {
+            // It may be gone already; the sweeper removes what remains.
+            let _ = sys::unlinkat(self.dir, self.name.as_str(), AtFlags::empty());
+        }
     }
 }
 
@@ -304,6 +314,7 @@ impl<'d> StagedFile<'d> {
             Durability::Visible => self.exchange(own, name, was)?,
             Durability::Ordered | Durability::Durable => {
                 sys::renameat(self.dir, own, self.dir, name)?;
+                temporary.renamed();
                 requested
             }
         };

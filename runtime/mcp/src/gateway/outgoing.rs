@@ -1,6 +1,6 @@
 //! Bounded queue of messages to one client, and the task that writes them.
 
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 /// A queued line with its permit.
 struct QueuedLine {
     text: Vec<u8>,
-    permit: QueuePermit,
+    _permit: QueuePermit,
 }
 
 /// Sender of the queue. Cheap to clone.
@@ -69,7 +69,10 @@ impl OutgoingQueue {
     /// Queues a message. Fails if the client no longer reads.
     pub(super) fn send(&self, mut text: Vec<u8>, permit: QueuePermit) -> io::Result<()> {
         text.push(b'\n');
-        let sent = self.lines.send(QueuedLine { text, permit });
+        let sent = self.lines.send(QueuedLine {
+            text,
+            _permit: permit,
+        });
         sent.map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
@@ -91,21 +94,22 @@ async fn write<W: AsyncWrite + Unpin>(
     progress_tx: watch::Sender<()>,
 ) -> io::Result<()> {
     while let Some(line) = waiting.recv().await {
-        let mut text = line.text;
-        let mut permits = vec![line.permit];
-        while text.len() < BATCH
+        let mut bytes = line.text.len();
+        let mut lines = vec![line];
+        while bytes < BATCH
             && let Ok(line) = waiting.try_recv()
         {
-            text.extend_from_slice(&line.text);
-            permits.push(line.permit);
+            bytes += line.text.len();
+            lines.push(line);
         }
-        let mut rest = text.as_slice();
+        let mut slices: Vec<_> = lines.iter().map(|line| IoSlice::new(&line.text)).collect();
+        let mut rest = slices.as_mut_slice();
         while !rest.is_empty() {
-            let written = writer.write(rest).await?;
+            let written = writer.write_vectored(rest).await?;
             if written == 0 {
                 return Err(io::ErrorKind::WriteZero.into());
             }
-            rest = rest.get(written..).unwrap_or_default();
+            IoSlice::advance_slices(&mut rest, written);
             progress_tx.send_replace(());
         }
         writer.flush().await?;
