@@ -76,8 +76,8 @@ impl Client {
 
     /// Sends one request and returns its result.
     ///
-    /// # Panics
-    /// If the answer is an error.
+    /// # Errors
+    /// Also if the answer is an error.
     pub(crate) fn one(&mut self, tail: &str) -> io::Result<Value> {
         self.send(0, tail);
         loop {
@@ -91,10 +91,10 @@ impl Client {
             });
             if let Some(mut answer) = answer {
                 let is_error = answer.pointer("/result/isError") == Some(&json!(true));
-                let result = answer.get_mut("result").map(Value::take);
-                return Ok(result
-                    .filter(|_| !is_error)
-                    .unwrap_or_else(|| panic!("{tail} failed: {answer}")));
+                if is_error || answer.get("result").is_none() {
+                    return Err(io::Error::other(format!("{tail} failed: {answer}")));
+                }
+                return Ok(answer["result"].take());
             }
         }
     }
