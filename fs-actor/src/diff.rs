@@ -19,8 +19,8 @@ const MAX_SHOWN_LINES: usize = 100_000;
 /// The diff of two contents. Content that is not UTF-8 or too large is only counted. The old text is included for
 /// context, without a copy.
 pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
-    match (std::str::from_utf8(old), std::str::from_utf8(new)) {
-        (Ok(before), Ok(after)) if !before.contains('\0') && !after.contains('\0') => {
+    match (text_of(old), text_of(new)) {
+        (Some(before), Some(after)) => {
             let mut diff = of(before, after);
             let shown: usize = diff.hunks.iter().map(|hunk| hunk.old_lines).sum();
             let around = !diff.hunks.is_empty()
@@ -29,12 +29,17 @@ pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
             diff.old = around.then(|| old.clone());
             diff
         }
-        _ => FileDiff {
+        (_, after) => FileDiff {
             binary: true,
-            binary_type: Some(media::binary_type(if new.is_empty() { old } else { new })),
+            binary_type: Some(media::binary_type(if after.is_some() { old } else { new })),
             ..FileDiff::default()
         },
     }
+}
+
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    let text = std::str::from_utf8(bytes).ok()?;
+    (!text.contains('\0')).then_some(text)
 }
 
 /// The diff for someone who may not read the old content.
@@ -300,6 +305,9 @@ mod tests {
         assert!(of(b"a\0", b"b").binary);
         assert!(of(b"\xff", b"b").binary);
         assert!(!of(b"a\0", b"b").large);
+        let kind = |old, new| of(old, new).binary_type;
+        assert_eq!(kind(b"\x89PNG\r\n\x1a\n", b"text"), Some("image/png"));
+        assert_eq!(kind(b"text", b"\x89PNG\r\n\x1a\n"), Some("image/png"));
         assert_eq!(of(b"a", b"b").hunks.len(), 1);
     }
 
