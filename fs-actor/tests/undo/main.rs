@@ -20,7 +20,8 @@ use std::path::{Path, PathBuf};
 use bailiwick::effect::{Entry, Op};
 use bailiwick::journal::{ChangeState, Journal, JournalLimits};
 use bailiwick::{
-    CallError, Code, GrantAuthority, Outcome, Policy, Runtime, RuntimeBuilder, Worker, WorkerSpec,
+    Call, CallError, Code, DenyAll, GrantAuthority, Outcome, Policy, Runtime, RuntimeBuilder,
+    Worker, WorkerSpec,
 };
 use bailiwick_fs::Durability;
 use bailiwick_test_support::temp_files::{Tree, tree};
@@ -554,6 +555,69 @@ async fn subtree_of_a_revoked_worker_is_undone_by_the_host() {
     assert_eq!(left, ["c"]);
     assert_eq!(journal.changes_of(worker.id()), []);
     assert_eq!(journal.changes_of(other.id()).len(), 1);
+}
+
+#[tokio::test]
+async fn person_who_undoes_changes_is_not_asked_about_it() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir(temp.path().join("r")).unwrap();
+    let asks = Policy::new().ask("read:file").ask("write:file");
+    let builder = builder(temp.path(), JournalLimits::default()).policy(asks);
+    let (runtime, grants) = builder.approver(DenyAll).build().await.unwrap();
+    let world = World {
+        temp,
+        runtime,
+        grants,
+    };
+    let worker = world.worker().await;
+    // Without a grant, everything is asked about, and denied.
+    let refused = worker.call("write_file", json!({"path": "/r/a", "content": "a"}));
+    assert_eq!(refused.await.unwrap_err().code(), Code::PermissionDenied);
+    let file = vec![
+        "write:file:/r".parse().unwrap(),
+        "read:file:/r".parse().unwrap(),
+    ];
+    for (name, tool, arguments) in [
+        ("a", "write_file", json!({"path": "/r/a", "content": "a"})),
+        (
+            ".mcp.json",
+            "write_file",
+            json!({"path": "/r/.mcp.json", "content": "{}"}),
+        ),
+    ] {
+        let mut granted = file.clone();
+        granted.push(format!("write:file:/r/{name}").parse().unwrap());
+        let call = Call::new(tool, arguments);
+        world.grants.submit(&worker, call, granted).await.unwrap();
+    }
+    assert_eq!(
+        undo(&worker, json!({})).await.unwrap_err().code(),
+        Code::PermissionDenied
+    );
+    let journal = world.runtime.journal().unwrap();
+    let changes = journal.changes_of(worker.id());
+    assert_eq!(changes.len(), 2);
+    let preview = world.grants.preview_undo(&changes).await.unwrap();
+    assert_eq!(preview.changes.len(), 2);
+    world.grants.undo(&changes).await.unwrap();
+    assert_eq!((world.read("a"), world.read(".mcp.json")), (None, None));
+}
+
+#[tokio::test]
+async fn what_the_configuration_denies_is_not_undone() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "a").await;
+    world.runtime.shutdown().await;
+    drop((worker, world.runtime, world.grants));
+    let denies = Policy::new().deny("write:file:/r/a");
+    let builder = builder(world.temp.path(), JournalLimits::default()).policy(denies);
+    let (runtime, grants) = builder.build().await.unwrap();
+    let changes = runtime.journal().unwrap().changes_of_agent("main");
+    assert_eq!(changes.len(), 1);
+    let error = grants.undo(&changes).await.unwrap_err();
+    assert_eq!(error.code(), Code::PermissionDenied);
+    assert!(world.temp.path().join("r/a").exists());
 }
 
 #[tokio::test]

@@ -23,8 +23,9 @@ impl GrantAuthority {
     /// Undoes changes of any workers, also of those that have ended, and of earlier runtimes that used the journal: all of
     /// them or none. [`Journal::changes_of`] and [`Journal::changes_of_agent`] return the changes of a subtree.
     ///
-    /// It is a call of the tool `undo` (`bailiwick_fs::undo_tools`) with the authority of the configuration: the approver is
-    /// asked if the configuration says so. The undoing is a change itself, and can be undone.
+    /// It is a call of the tool `undo` (`bailiwick_fs::undo_tools`) with the authority of the configuration. Nobody is asked
+    /// about it: what the configuration asks about is granted for this call, and what it denies is not undone. The undoing
+    /// is a change itself, and can be undone.
     ///
     /// # Errors
     /// `CONFLICT` with the files in `details.conflicts` if they are in another state than the changes left them in;
@@ -32,7 +33,7 @@ impl GrantAuthority {
     /// [`Worker::submit`].
     pub async fn undo(&self, changes: &[ChangeId]) -> Result<Outcome, CallError> {
         let worker = Undoing::start(self.core()?, "~undo").await?;
-        let done = worker.0.submit(call_of(changes, Asks::Wait)).await;
+        let done = undo_granted(&worker.0, changes).await;
         worker.end().await;
         done
     }
@@ -43,16 +44,16 @@ impl GrantAuthority {
     /// As [`GrantAuthority::undo`].
     pub async fn preview_undo(&self, changes: &[ChangeId]) -> Result<Preview, CallError> {
         let worker = Undoing::start(self.core()?, "~undo").await?;
-        let done = worker.0.submit_preview(call_of(changes, Asks::Wait)).await;
+        let done = preview_granted(&worker.0, changes).await;
         worker.end().await;
         done
     }
 }
 
-fn call_of(changes: &[ChangeId], asks: Asks) -> Call {
+fn call_of(changes: &[ChangeId]) -> Call {
     Call::new(UNDO, json!({ "changes": changes })).meta(CallMeta {
         origin: Origin::Human,
-        asks,
+        asks: Asks::Refuse,
         ..CallMeta::default()
     })
 }
@@ -102,35 +103,53 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Vec<Recovered> {
     recovered
 }
 
-/// Undoes an interrupted change. Nobody is asked: the change was allowed before it began, and nobody may be there to
-/// answer at the start of the program. What the configuration denies is not undone.
-async fn undo_interrupted(worker: &Worker, change: ChangeId) -> Result<Outcome, CallError> {
-    let mut granted: Vec<ScopePattern> = Vec::new();
+/// Undoes changes, and grants what the configuration asks about for this call.
+async fn undo_granted(worker: &Worker, changes: &[ChangeId]) -> Result<Outcome, CallError> {
+    let mut granted = Vec::new();
     loop {
         let options = CallOptions {
             offered: granted.clone(),
             ..CallOptions::new(Mode::Apply)
         };
-        let call = call_of(&[change], Asks::Refuse);
-        let done = admission::submit(&worker.shared, call, options).await;
-        let error = match done.and_then(outcome) {
-            Err(error) if error.code() == Code::ScopeRequired => error,
+        let done = admission::submit(&worker.shared, call_of(changes), options).await;
+        match done.and_then(outcome) {
+            Err(error) => grant_missing(&mut granted, error)?,
             done => return done,
-        };
-        let known = granted.len();
+        }
+    }
+}
+
+/// Previews [`undo_granted`].
+async fn preview_granted(worker: &Worker, changes: &[ChangeId]) -> Result<Preview, CallError> {
+    let mut granted = Vec::new();
+    loop {
+        match worker.preview_with(call_of(changes), granted.clone()).await {
+            Err(error) => grant_missing(&mut granted, error)?,
+            done => return done,
+        }
+    }
+}
+
+/// Adds exactly the grants that a call needs; fails with its error if it failed for another reason.
+fn grant_missing(granted: &mut Vec<ScopePattern>, error: CallError) -> Result<(), CallError> {
+    let known = granted.len();
+    if error.code() == Code::ScopeRequired {
         for need in error.requested_scopes().iter().map(ScopePattern::of) {
             if !granted.contains(&need) {
                 granted.push(need);
             }
         }
-        if granted.len() == known {
-            return Err(error);
-        }
     }
+    if granted.len() == known {
+        return Err(error);
+    }
+    Ok(())
 }
 
+/// Recovers an interrupted change. Nobody is asked: the change was allowed before it began, and nobody may be there to
+/// answer at the start of the program. What the configuration denies is not undone.
 async fn recover_one(worker: &Worker, journal: &Journal, change: &JournalEntry) -> Recovery {
-    let outcome = match undo_interrupted(worker, change.id).await {
+    let outcome = match undo_granted(worker, &[change.id]).await {
         Ok(outcome) => {
             let undone = outcome
                 .structured()
