@@ -212,7 +212,7 @@ impl Approver for Person {
             println!("  ? {} (+{} lines)", change.path, change.diff.added);
         }
         let protected = &question.request.protected;
-        for need in protected {
+        for (need, _) in protected {
             println!("  ! protected: {need}");
         }
         let answer = if protected.is_empty() {

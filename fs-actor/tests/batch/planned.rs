@@ -1,12 +1,14 @@
 //! What a batch can do, and what people and models see of it.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::time::Duration;
 
 use bailiwick::effect::{ExcludedChange, Op};
 use bailiwick::journal::ChangeState;
-use bailiwick::permission::DangerKind;
+use bailiwick::permission::{AskLimits, DangerKind};
 use bailiwick::worker::CallProgress;
-use bailiwick::{Answer, Call, Deferred, Policy, VirtualPath};
+use bailiwick::{Answer, Call, Deferred, Policy, RuntimeBuilder, VirtualPath};
 use serde_json::{Value, json};
 
 use super::{World, link};
@@ -380,10 +382,9 @@ fn without(paths: &[&str]) -> Vec<ExcludedChange> {
     paths.iter().map(path).map(ExcludedChange::whole).collect()
 }
 
-/// What remains of a batch is what the remaining operations do as a batch of their own, and can be undone.
-#[tokio::test]
-async fn every_kind_of_change_can_be_left_out() {
-    let operations = [
+/// One operation of each kind, by the path that excludes its change.
+fn every_kind() -> Vec<(&'static str, Value)> {
+    vec![
         (
             "/s/new",
             json!({"tool": "write_file", "path": "/s/new", "content": "x"}),
@@ -409,19 +410,26 @@ async fn every_kind_of_change_can_be_left_out() {
             "/r/old",
             json!({"tool": "delete", "path": "/r/old", "recursive": true}),
         ),
-    ];
-    async fn prepared() -> World {
-        let world = World::new().await;
-        for name in ["r/f", "r/g", "r/h", "r/i"] {
-            fs::write(world.at(name), "1\n").unwrap();
-        }
-        fs::create_dir(world.at("r/old")).unwrap();
-        fs::write(world.at("r/old/x"), "x\n").unwrap();
-        world
+    ]
+}
+
+/// Makes the files of [`every_kind`].
+fn prepared(world: World) -> World {
+    for name in ["r/f", "r/g", "r/h", "r/i"] {
+        fs::write(world.at(name), "1\n").unwrap();
     }
+    fs::create_dir(world.at("r/old")).unwrap();
+    fs::write(world.at("r/old/x"), "x\n").unwrap();
+    world
+}
+
+/// What remains of a batch is what the remaining operations do as a batch of their own, and can be undone.
+#[tokio::test]
+async fn every_kind_of_change_can_be_left_out() {
+    let operations = every_kind();
     let all: Vec<_> = operations.iter().map(|(_, made)| made).collect();
     for (path, _) in &operations {
-        let (world, expected) = (prepared().await, prepared().await);
+        let (world, expected) = (prepared(World::new().await), prepared(World::new().await));
         let first = world.tree();
         let arguments = json!({"operations": all});
         let preview = world.worker.preview("apply_batch", arguments).await;
@@ -439,6 +447,59 @@ async fn every_kind_of_change_can_be_left_out() {
         world.undo().await;
         assert_eq!(world.tree(), first, "without {path}");
     }
+}
+
+/// A question from which changes were excluded says what a question about the remaining operations says.
+#[tokio::test]
+async fn question_without_some_changes_says_what_a_question_about_the_others_says() {
+    let mut operations = every_kind();
+    let protected = json!({"tool": "write_file", "path": "/s/.mcp.json", "content": "{}\n"});
+    operations.push(("/s/.mcp.json", protected));
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let limits = bailiwick::journal::JournalLimits::default();
+    let asks = AskLimits {
+        per_minute: 100,
+        open_per_worker: 100,
+        ..AskLimits::default()
+    };
+    let timeout = Duration::from_secs(600);
+    let adjust = |builder: RuntimeBuilder| builder.approver(Deferred).asks(asks, timeout);
+    let world = prepared(World::with(limits, policy, adjust).await);
+    let question = async |operations: &[&(&str, Value)]| {
+        let made: Vec<&Value> = operations.iter().map(|(_, made)| made).collect();
+        let call = Call::new("apply_batch", json!({ "operations": made }));
+        match world.worker.begin(call).await.unwrap() {
+            CallProgress::Pending(pending) => pending.question().request.clone(),
+            CallProgress::Ended(outcome) => panic!("nobody was asked: {outcome:?}"),
+        }
+    };
+    let whole = question(&operations.iter().collect::<Vec<_>>()).await;
+    let mut sentences = BTreeSet::from([whole.sentence.clone()]);
+    // Each operation alone, all but each one, and each pair of neighbors.
+    let count = operations.len();
+    for at in 0..count {
+        for kept in [
+            vec![at],
+            (0..count).filter(|one| *one != at).collect(),
+            vec![at, (at + 1) % count],
+        ] {
+            let (rest, gone): (Vec<_>, Vec<_>) =
+                (operations.iter().enumerate()).partition(|(index, _)| kept.contains(index));
+            let gone: Vec<&str> = gone.iter().map(|(_, (path, _))| *path).collect();
+            let rest: Vec<_> = rest.into_iter().map(|(_, one)| one).collect();
+            let (found, expected) = (
+                whole.without(&without(&gone)).unwrap(),
+                question(&rest).await,
+            );
+            assert_eq!(found.sentence, expected.sentence);
+            assert_eq!(found.dangers, expected.dangers);
+            assert_eq!(found.files, expected.files);
+            assert_eq!(found.needs, expected.needs);
+            assert_eq!(found.protected, expected.protected);
+            sentences.insert(found.sentence);
+        }
+    }
+    assert!(sentences.len() > 2 * count, "{sentences:?}");
 }
 
 #[tokio::test]

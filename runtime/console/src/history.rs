@@ -49,7 +49,7 @@ pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiRes
         worker,
     };
     json_response(&json!({ "suggestion": {
-        "run": query.run, "agent": found.agent, "spares": found.spares, "covers": found.pattern.sentence(),
+        "run": query.run, "agent": found.agent, "spares": found.spares, "covers": source.grants().covers(&found.pattern),
         "pattern": found.pattern.pattern(), "reach": found.pattern.reach(), "operations": found.pattern.operations(),
         "holder": holder, "lifetime": Lifetime::Session,
     } }))

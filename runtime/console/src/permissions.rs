@@ -56,9 +56,11 @@ pub(super) struct AskedCall {
     pub(super) needs: Option<Vec<Scope>>,
 }
 
-/// Calls that a grant would have allowed without a question.
+/// What a grant would allow, and the calls that it would have allowed without a question.
 #[derive(Debug, PartialEq, Serialize)]
 pub(super) struct WouldAllow {
+    /// What it allows, as a sentence.
+    covers: String,
     /// The first calls.
     calls: Vec<AllowedCall>,
     count: usize,
@@ -87,6 +89,7 @@ pub(super) fn would_allow(
     };
     let holder = grants.agent(&grant.holder);
     let mut found = WouldAllow {
+        covers: grants.covers(&grant.pattern),
         calls: Vec::new(),
         count: 0,
         of: 0,

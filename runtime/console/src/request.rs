@@ -74,6 +74,14 @@ pub(super) struct BatchAnswerRequest {
     pub(super) answers: Vec<AnswerRequest>,
 }
 
+/// What a person has excluded so far from the call of a question.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RemainingRequest {
+    pub(super) question: String,
+    pub(super) left_out: Vec<ExcludedChange>,
+}
+
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub(super) enum AnswerBody {

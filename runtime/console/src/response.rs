@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::activity::{AgentView, OutcomeView};
 use bailiwick::VirtualPath;
-use bailiwick::effect::{Change, Op, ResourceChange};
+use bailiwick::effect::{Change, ResourceChange};
 use bailiwick::permission::{
     AffectedFile, Danger, GrantAuthority, GrantHolder, GrantId, GrantView, OfferedChoice,
     PermissionBlock, Question, Request, Run, ServerCard, Silenced, SilencedId, Template,
@@ -121,8 +121,6 @@ struct QuestionDetails {
     trust: Trust,
     sentence: String,
     sensitive: bool,
-    protected: Vec<Scope>,
-    protected_because: Vec<&'static str>,
     dangers: Vec<Danger>,
     /// Whether the changes can be undone, as a sentence.
     undo: Option<String>,
@@ -297,10 +295,8 @@ pub(super) fn question_view(
             trust,
             sentence: request.sentence.clone(),
             sensitive: request.sensitive,
-            protected: request.protected.clone(),
-            protected_because: request.protected_because.clone(),
             dangers: request.dangers.clone(),
-            undo: request.undo_notice("in Activity"),
+            undo: undo_notice(request),
             files: request.files.first.clone(),
             files_total: request.files.total,
             bytes_total: request.files.bytes,
@@ -316,12 +312,31 @@ pub(super) fn question_view(
     }
 }
 
+/// What a call does, without what a person has excluded from it.
+#[derive(Debug, Serialize)]
+pub(super) struct Remaining {
+    sentence: String,
+    dangers: Vec<Danger>,
+    undo: Option<String>,
+}
+
+pub(super) fn remaining(rest: &Request) -> Remaining {
+    Remaining {
+        sentence: rest.sentence.clone(),
+        dangers: rest.dangers.clone(),
+        undo: undo_notice(rest),
+    }
+}
+
+/// Whether the changes can be undone, as a sentence.
+fn undo_notice(request: &Request) -> Option<String> {
+    request.undo_notice("in Activity")
+}
+
 fn summary(request: &Request) -> Option<Summary> {
     let changes = &request.preview.as_ref()?.changes;
     // A change of a file that a move or copy replaces is shown as part of the move or copy, which follows it.
-    let is_replaced =
-        |one: &Change, next: &Change| one.op == Op::Modify && next.to.as_ref() == Some(&one.path);
-    let is_part = |pair: &&[Change]| matches!(pair, [one, next] if is_replaced(one, next));
+    let is_part = |pair: &&[Change]| matches!(pair, [one, next] if one.is_replaced_by(next));
     Some(Summary {
         files: changes.len() - changes.windows(2).filter(is_part).count(),
         added: changes.iter().map(|change| change.diff.added).sum(),
@@ -341,7 +356,7 @@ pub(super) fn grant_entry(
         grant: grant_name(run, grant.id),
         run: run_name(run),
         pattern: grant.pattern.clone(),
-        covers: grant.pattern.sentence(),
+        covers: grants.covers(&grant.pattern),
         verb: grant.pattern.pattern().verb().map(|verb| verb.to_string()),
         resource: grant
             .pattern

@@ -3,7 +3,7 @@
 use crate::error::ApiError;
 use crate::request::{
     AnswerRequest, AskAgainRequest, BatchAnswerRequest, GrantRequest, HolderBody, NarrowRequest,
-    RevokeQuery, RevokeRequest, TemplatePreview, TemplateRequest,
+    RemainingRequest, RevokeQuery, RevokeRequest, TemplatePreview, TemplateRequest,
 };
 use crate::state::{ConsoleState, SourceState};
 use crate::{READ_TIMEOUT, activity, history, page, request, response};
@@ -51,6 +51,7 @@ pub(super) fn router(console: Arc<ConsoleState>, host_names: &[String], token: T
         .route("/api/question/{question}", get(question_state))
         .route("/api/review/{question}", get(review))
         .route("/api/arguments/{question}", get(arguments))
+        .route("/api/remaining", post(remaining))
         .route("/api/answer", post(answer))
         .route("/api/answer-batch", post(answer_batch))
         .route("/api/ask-again", post(ask_again))
@@ -177,6 +178,14 @@ async fn arguments(State(console): AppState, Path(question): Path<String>) -> Ap
     json_response(&response::arguments(
         &open_question(&console, &question).await?,
     ))
+}
+
+/// What remains of the call of a question without what a person has excluded so far.
+async fn remaining(State(console): AppState, body: Bytes) -> ApiResult {
+    let RemainingRequest { question, left_out } = request::parse(&body)?;
+    let rest = open_question(&console, &question).await?.request;
+    let rest = rest.without(&left_out).map_err(AuthorityError::from)?;
+    json_response(&response::remaining(&rest))
 }
 
 async fn open_question(console: &ConsoleState, question: &str) -> Result<Question, ApiError> {
@@ -374,7 +383,11 @@ async fn template_rules(State(console): AppState, body: Bytes) -> ApiResult {
     let source = source_of_run(&console, &request.run)?;
     let rules = template(&source, &request.template)?.rules(&request.roots);
     let rules = rules.map_err(|error| ApiError::from(AuthorityError::from(error)))?;
-    json_response(&json!({ "rules": rules }))
+    let rules = rules.into_iter().map(|pattern| {
+        let covers = source.grants().covers(&pattern.clone().into());
+        json!({ "pattern": pattern, "covers": covers })
+    });
+    json_response(&json!({ "rules": rules.collect::<Value>() }))
 }
 
 async fn grant_template(State(console): AppState, body: Bytes) -> ApiResult {

@@ -20,6 +20,7 @@ use crate::path::VirtualPath;
 
 pub use content::{Content, Utf8};
 pub use excluded::{ExcludedChange, ExclusionError};
+pub(crate) use excluded::{concerns, remaining};
 pub use hash::{ContentHash, ParseContentHashError};
 
 /// State of a path at one instant.

@@ -49,13 +49,12 @@ pub fn request(worker: u64, argument: u64, needs: &[&str]) -> Request {
         max_grantable,
         sensitive: false,
         protected: Vec::new(),
-        protected_because: Vec::new(),
         before: None,
         divisible: false,
         server: None,
         alone: false,
     };
-    request.describe(&[]);
+    request.describe();
     request
 }
 
@@ -73,7 +72,7 @@ pub fn changing(mut request: Request) -> Request {
         ..
     } = &request;
     request.choices = choices(needs, max_grantable, roots, *sensitive);
-    request.describe(&[]);
+    request.describe();
     request
 }
 
@@ -91,7 +90,7 @@ pub fn shown(mut request: Request) -> Request {
         undoable: false,
         call: None,
     });
-    request.describe(&[]);
+    request.describe();
     request
 }
 

@@ -23,7 +23,9 @@ mod template;
 mod terminal;
 
 use crate::call::Origin;
-use crate::effect::{ContentHash, ExcludedChange, ExclusionError, Preview, PreviewToken};
+use crate::effect::{
+    self, Change, ContentHash, ExcludedChange, ExclusionError, Preview, PreviewToken,
+};
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
@@ -43,7 +45,7 @@ pub use block::{
     PermissionRequired, PermissionType, ServerCard,
 };
 #[doc(hidden)]
-pub use broker::{AskOutcome, Broker, BrokerConfig, QuestionSender};
+pub use broker::{AskOutcome, Broker, BrokerConfig, Exclusion, QuestionSender};
 pub(crate) use broker_state::CallRef;
 #[doc(hidden)]
 pub use choices::choices;
@@ -116,10 +118,8 @@ pub struct Request {
     pub max_grantable: Vec<ScopePattern>,
     /// Whether a need has a protected name. If so, only exactly these needs can be allowed.
     pub sensitive: bool,
-    /// The needs with protected names.
-    pub protected: Vec<Scope>,
-    /// The reasons why they are protected, each once, as a sentence.
-    pub protected_because: Vec<&'static str>,
+    /// The needs with protected names, each with the reason why it is protected, as a sentence.
+    pub protected: Vec<(Scope, &'static str)>,
     /// The state of the files when the question was asked.
     pub before: Option<PreviewToken>,
     /// Whether parts of the change can be excluded.
@@ -131,11 +131,10 @@ pub struct Request {
 }
 
 impl Request {
-    /// Sets the sentence, dangers and files from the other fields. `protected` are the needs with protected names and the
-    /// reasons.
-    pub(crate) fn describe(&mut self, protected: &[(Scope, &'static str)]) {
+    /// Sets the sentence, dangers and files from the other fields.
+    pub(crate) fn describe(&mut self) {
         self.sentence = description::sentence(self);
-        self.dangers = danger::dangers(self, protected);
+        self.dangers = danger::dangers(self);
         self.files = AffectedFiles::of(self);
     }
 
@@ -235,6 +234,37 @@ impl Request {
         let shown = self.preview.as_ref().filter(|_| self.divisible);
         let shown = shown.ok_or(ExclusionError::Indivisible)?;
         ExcludedChange::check(parts, &shown.changes)
+    }
+
+    /// Returns the request without `parts`, to show to people what will be done: its sentence, dangers, files and needs are
+    /// those of the remaining changes. The states of changed files are still those after the whole change.
+    ///
+    /// # Errors
+    /// As [`Request::check_excluded`].
+    pub fn without(&self, parts: &[ExcludedChange]) -> Result<Self, ExclusionError> {
+        self.check_excluded(parts)?;
+        let mut rest = self.clone();
+        let Some(preview) = &mut rest.preview else {
+            return Ok(rest);
+        };
+        let mut gone = Vec::new();
+        let mut changes = Vec::new();
+        for change in std::mem::take(&mut preview.changes) {
+            match effect::remaining(parts, &change) {
+                Some(remaining) => changes.push(remaining.into_owned()),
+                None => gone.push(change),
+            }
+        }
+        let is_of = |changes: &[Change], need: &Scope| {
+            let path = need.path();
+            path.is_some_and(|path| changes.iter().any(|change| effect::concerns(change, path)))
+        };
+        let remains = |need: &Scope| !is_of(&gone, need) || is_of(&changes, need);
+        rest.needs.retain(remains);
+        rest.protected.retain(|(need, _)| remains(need));
+        preview.changes = changes;
+        rest.describe();
+        Ok(rest)
     }
 
     /// Returns what `patterns` would grant, as a sentence for people.
@@ -588,6 +618,7 @@ mod as_millis {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::effect::{Entry, FileDiff, Hunk, HunkLine, Op};
     use crate::fixtures::request;
 
     #[track_caller]
@@ -623,7 +654,7 @@ mod tests {
         };
         check(&changed(true), Some("You can undo this afterwards."));
         let mut protected = changed(true);
-        protected.protected = protected.needs.clone();
+        protected.protected = vec![(protected.needs[0].clone(), "agents follow it")];
         let notice =
             "You can undo this afterwards, but not what programs do because of it until then.";
         check(&protected, Some(notice));
@@ -635,6 +666,85 @@ mod tests {
         let mut reads = request(1, 1, &["read:file:/r/a"]);
         reads.server = Some("notes".into());
         check(&reads, None);
+    }
+
+    /// A change of two places of `/r/b`, of which the second adds a hidden character.
+    fn edit() -> Change {
+        let hunk = |start, added: &str| Hunk {
+            old_start: start,
+            old_lines: 1,
+            new_start: start,
+            new_lines: 1,
+            lines: [('-', "old\n"), ('+', added)]
+                .map(|(op, text)| HunkLine {
+                    op,
+                    text: text.to_owned(),
+                })
+                .into(),
+        };
+        let state = Entry::File {
+            hash: ContentHash::of(b""),
+            bytes: 8,
+        };
+        Change {
+            path: VirtualPath::parse("/r/b", None).unwrap(),
+            op: Op::Modify,
+            to: None,
+            before: state,
+            after: state,
+            diff: FileDiff {
+                hunks: vec![hunk(1, "new\n"), hunk(9, "a\u{202e}b\n")],
+                added: 2,
+                removed: 2,
+                ..FileDiff::default()
+            },
+        }
+    }
+
+    #[test]
+    fn request_without_a_part_describes_what_remains() {
+        let needs = ["write:file:/r/b", "write:file:/r/old", "read:file:/tmp/x"];
+        let mut request = crate::fixtures::shown(request(1, 1, &needs));
+        request.divisible = true;
+        request.protected = vec![(request.needs[1].clone(), "programs run it")];
+        let preview = request.preview.as_mut().unwrap();
+        preview.undoable = true;
+        preview.changes = vec![crate::fixtures::deleted_directory("/r/old", 3, 3), edit()];
+        request.describe();
+        let without = |path: &str, hunks: Option<Vec<usize>>| {
+            let path = VirtualPath::parse(path, None).unwrap();
+            let rest = request.without(&[ExcludedChange { path, hunks }]).unwrap();
+            let kinds: Vec<DangerKind> = rest.dangers.iter().map(|danger| danger.kind).collect();
+            let changes = &rest.preview.as_ref().unwrap().changes;
+            let lines = changes
+                .iter()
+                .map(|change| change.diff.added)
+                .sum::<usize>();
+            (rest.sentence, kinds, rest.needs.len(), lines)
+        };
+        let whole = "Delete old/ (3 files); change b";
+        let (hidden, outside) = (DangerKind::HiddenCharacters, DangerKind::Outside);
+        let (delete, recursive) = (DangerKind::Delete, DangerKind::Recursive);
+        let all = vec![delete, recursive, DangerKind::Protected, hidden, outside];
+        assert_eq!(
+            without("/r/b", Some(vec![])),
+            (whole.to_owned(), all.clone(), 3, 2)
+        );
+        let edited = without("/r/old", None);
+        assert_eq!(edited, ("Change b".to_owned(), vec![hidden, outside], 2, 2));
+        let safe = vec![delete, recursive, DangerKind::Protected, outside];
+        assert_eq!(
+            without("/r/b", Some(vec![1])),
+            (whole.to_owned(), safe.clone(), 3, 1)
+        );
+        assert_eq!(
+            without("/r/b", Some(vec![0])),
+            (whole.to_owned(), all, 3, 1)
+        );
+        let deleted = "Delete the folder old/ and the 3 files in it (3 bytes)".to_owned();
+        let rest = (deleted, safe, 2, 0);
+        assert_eq!(without("/r/b", Some(vec![0, 1])), rest);
+        assert_eq!(without("/r/b", None), rest);
     }
 
     #[test]

@@ -12,6 +12,12 @@ export const Agent = ({ name, most }: { readonly name: string; readonly most?: n
   return <b title={own ? "A program gave itself this name" : undefined}>{own && "“"}<Name text={name.replace("~", "")} most={most} />{own && "”"}</b>;
 };
 
+/** The name of an agent in a text, quoted as by `Agent`. */
+export const quotedName = (name: string, most?: number): string => {
+  const shown = oneLine(name.replace("~", ""), most);
+  return name[0] === "~" ? `“${shown}”` : shown;
+};
+
 export const Code = ({ text, class: look }: { readonly text: string; readonly class?: string }) => (
   <code class={look}><bdi>{visible(text)}</bdi></code>
 );

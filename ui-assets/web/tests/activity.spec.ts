@@ -279,7 +279,7 @@ test("there are words for no calls, and for a host that does not answer", async 
 
 const family = () => [
   agent(1, { name: "main", agent: "main", changed: 2 }),
-  agent(2, { name: "tests", agent: "main/tests", parent: `${RUN}-1`, calls: 1, questions: 1 }),
+  agent(2, { name: "tests", agent: "main/tests", parent: `${RUN}-1`, calls: 1, questions: 7 }),
   agent(3, { name: "reviewer", agent: "main/tests/reviewer", parent: `${RUN}-2`, paused: true }),
   agent(4, { name: "orphan", agent: "gone/orphan", parent: `${RUN}-99` }),
 ];
@@ -287,14 +287,22 @@ const family = () => [
 test("agents form a tree, and choosing one shows only its calls", async ({ page, site }) => {
   const host = new ConsoleFake();
   host.state.agents = family();
+  host.state.questions = [1, 2, 3, 4, 5, 6, 7].map((number) => ({
+    tool_call: { id: `${RUN}-${number}` },
+    bailiwick: { worker: `${RUN}-2`, sentence: `Change c${number}.txt` },
+  }));
+  host.state.questions.unshift({ tool_call: { id: `${RUN}-9` }, bailiwick: { worker: `${RUN}-1`, sentence: "Of another agent" } });
   host.calls = [call(3, { worker: `${RUN}-2`, agent: "main/tests" }), call(2, { worker: `${RUN}-1`, agent: "main" }), call(1, { worker: `${RUN}-8`, agent: "ended" })];
   await host.open(page, site, "activity");
-  await expect(aside(page).locator("li li").getByRole("button")).toHaveText(["tests1 open call · 1 question", "reviewerPaused"]);
+  await expect(aside(page).locator("li li").getByRole("button")).toHaveText(["tests1 open call · 7 questions", "reviewerPaused"]);
   await aside(page).getByRole("button", { name: "tests" }).click();
   await expect(page.getByRole("heading", { name: "main/tests", exact: true })).toBeVisible();
   await expect(rows(page)).toHaveCount(1);
   await expect.poll(() => host.to("activity").at(-1)).toEqual({ worker: `${RUN}-2`, limit: 100 });
-  await expect(page.getByRole("link", { name: "Answer 1 question" })).toHaveAttribute("href", "/");
+  const asks = page.getByRole("list", { name: "Waits for your answer" }).getByRole("link");
+  await expect(asks).toHaveText(["Change c1.txt", "Change c2.txt", "Change c3.txt", "Change c4.txt", "Change c5.txt", "and 2 more questions"]);
+  await expect(asks.first()).toHaveAttribute("href", `/?question=${RUN}-1`);
+  await expect(asks.last()).toHaveAttribute("href", "/");
   await aside(page).getByRole("button", { name: "ended" }).click();
   await expect(page.getByText("This agent has ended. Its calls are below.")).toBeVisible();
   await expect.poll(() => host.to("activity").at(-1)).toEqual({ agent: "ended", limit: 100 });
@@ -326,7 +334,7 @@ test("a chosen agent shows what it may do and what it changed", async ({ page, s
   await page.getByText("read /a/secrets").click();
   await expect(page.getByText("narrowed by main")).toBeVisible();
   await page.getByText("7 changed files").click();
-  await expect(page.locator(".changed li")).toHaveText(["modify /a/b", "move /a/c → /a/d by main/tests", "and 5 more"]);
+  await expect(page.locator(".changed li")).toHaveText(["Changed /a/b", "Moved /a/c → /a/d by main/tests", "and 5 more"]);
 });
 
 test("changes of an agent are undone after they are shown", async ({ page, site }) => {

@@ -179,7 +179,7 @@ test("deleted, new and moved files are marked in the list of changes", async ({ 
   await frame.getByRole("button", { name: "Changed 4" }).click();
   const row = (name: string) => frame.getByRole("treeitem", { name });
   await expect(row("gone.rs").locator(".badge")).toHaveText("deleted");
-  await expect(row("gone.rs")).toHaveClass(/locked/);
+  await expect(row("gone.rs")).toHaveClass(/gone/);
   await expect(row("new.rs").locator(".badge")).toHaveText("new");
   await expect(row("b.png").locator(".badge")).toHaveText("moved");
   for (const name of ["new.rs", "b.png", "README.md"]) await expect(row(name)).not.toHaveClass(/locked/);

@@ -110,6 +110,9 @@ export function grant(number: number, more: Json = {}): Json {
   };
 }
 
+/** What the host says a drafted rule allows. */
+export const COVERS = "change what the host names; sensitive files still ask";
+
 export class ConsoleFake extends FakeApi {
   /** The calls, newest first. */
   calls: Json[] = [];
@@ -125,7 +128,7 @@ export class ConsoleFake extends FakeApi {
   protected override usual(path: string, body: unknown): unknown {
     if (path === "activity") return this.#activity(body as Json);
     if (path === "suggestions") return { suggestion: null };
-    if (path === "would-allow") return { calls: [], count: 0, of: 0 };
+    if (path === "would-allow") return { covers: COVERS, calls: [], count: 0, of: 0 };
     if (path === "stop-worker") return { unfinished: 0 };
     const [kind, id] = path.split("/");
     const row = this.calls.find((one) => one["call"] === id);

@@ -2,6 +2,7 @@ import type { Page } from "@playwright/test";
 
 import { FakeHost, agent, changes, outcome, question } from "./fake-host.ts";
 import { barriers, calm, expect, press, test } from "./fixtures.ts";
+import type { Site } from "./fixtures.ts";
 
 const run = "00000000000000ab";
 const yes = (page: Page) => page.getByRole("button", { name: /^Allow(?! or deny)/ });
@@ -179,6 +180,35 @@ test("questions of one kind are denied together, after a list of what that means
   expect(host.to("answer-batch")).toEqual([{ answers: [{ question: `${run}-2`, session: "main", answer: deny }, { question: `${run}-4`, session: "other", answer: deny }] }]);
 });
 
+test("the questions of a kind are listed together with one press", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  const removes = { files: [{ path: "/a/x", op: "delete", bytes: 1 }] };
+  const uses = { files: [], files_total: 0 };
+  host.state.questions = [question(1), question(2, removes), question(3), question(4, removes), question(5, uses)];
+  await host.open(page, site);
+  const kinds = page.getByRole("button", { name: /^All \d/ });
+  await expect(kinds).toHaveText(["All 2 to delete files…", "All 2 to change files…"]);
+  await press(page, kinds.first());
+  await expect(title(page, "2 questions to delete files")).toBeFocused();
+  await expect(page.locator(".together li")).toContainText([numbered(2), numbered(4)]);
+  expect(host.to("answer-batch")).toEqual([]);
+  // Questions of one kind need no such button.
+  host.state.questions = [question(1), question(3)];
+  host.changed();
+  await expect(kinds).toHaveCount(0);
+});
+
+test("a link to a question opens it", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site, `?question=${run}-2`);
+  await expect(title(page, numbered(2))).toBeVisible();
+  // An ended question is not there: the first is shown.
+  await host.open(page, site, `?question=${run}-9`);
+  await expect(title(page, numbered(1))).toBeVisible();
+});
+
 test("an agent can be paused and resumed", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
@@ -322,7 +352,7 @@ test("questions can be answered together, but a dangerous one is only denied wit
   await page.getByLabel(/c4\.txt/).uncheck();
   await expect(page.getByLabel("Select all")).not.toBeChecked();
   await press(page, page.getByRole("button", { name: "Allow 2 of 3 ticked once" }));
-  await expect(page.getByText("granted", { exact: true })).toHaveCount(2);
+  await expect(page.getByText("allowed", { exact: true })).toHaveCount(2);
   const once = { allow: { lifetime: "once" } };
   expect(host.to("answer-batch")).toEqual([
     { answers: [{ question: `${run}-1`, session: "main", answer: once }, { question: `${run}-3`, session: "other", answer: once }] },
@@ -377,7 +407,7 @@ test("answering together ignores presses after a layout change and can be retrie
   await expect(page.getByText("not yet")).toBeVisible();
   host.answers.delete("answer-batch");
   await press(page, one);
-  await expect(page.getByText("granted", { exact: true })).toBeVisible();
+  await expect(page.getByText("allowed", { exact: true })).toBeVisible();
   await expect(page.getByLabel(/c2\.txt/)).toBeDisabled();
 });
 
@@ -517,6 +547,41 @@ test("fifty questions are virtualized and answered one after another", async ({ 
   await expect(title(page, numbered(149))).toBeFocused();
 });
 
+/** What the page costs with some questions and a change of some lines, once it is shown and while a person moves. */
+async function cost(page: Page, site: Site, questions: number, lines: number): Promise<{ readonly nodes: number; readonly steps: number; readonly long: number }> {
+  const host = new FakeHost();
+  host.state.questions = Array.from({ length: questions }, (_, n) => question(n + 1));
+  const all = Array.from({ length: lines }, (_, n) => ({ op: "+", text: `line ${n} ${"x".repeat(60)}\n` }));
+  for (let n = 1; n <= questions; n += 1) host.answers.set(`review/${run}-${n}`, changes({ hunks: [{ old_start: 0, new_start: 1, lines: all }], op: "create" }));
+  await host.open(page, site);
+  await expect(page.getByText(/^line 0 /)).toBeVisible();
+  await page.evaluate(() => {
+    const counts = Object.assign(window, { added: 0, long: 0 });
+    new PerformanceObserver((list) => (counts.long += list.getEntries().length)).observe({ type: "longtask" });
+    new MutationObserver((records) => (counts.added += records.flatMap(({ addedNodes }) => [...addedNodes]).length)).observe(document.body, { childList: true, subtree: true });
+  });
+  const nodes = await page.locator("*").count();
+  // To the end of the change, to its start, and the next question if there is one.
+  for (const part of [1, 0.5, 0]) await page.evaluate((part) => scrollTo(0, part * document.documentElement.scrollHeight), part);
+  await page.keyboard.press("j");
+  await expect(page.getByText(/^line 0 /)).toBeVisible();
+  const { added, long } = await page.evaluate(() => {
+    const { added, long } = window as unknown as { added: number; long: number };
+    return { added, long };
+  });
+  return { nodes, steps: added, long };
+}
+
+test("fifty questions and a change of five thousand lines cost little more than two small ones", async ({ page, site }) => {
+  await page.setViewportSize({ width: 1280, height: 800 });
+  const small = await cost(page, site, 2, 100);
+  const large = await cost(page, site, 50, 5000);
+  console.log("fifty questions and 5,000 lines:", { small, large });
+  // Without virtual rows, the page would have more than 20,000 nodes. Rows are added more than once if the page is slow.
+  expect(large.nodes / small.nodes).toBeLessThan(1.5);
+  expect(large.steps / small.steps).toBeLessThan(5);
+});
+
 test("a narrow page shows the list, then one question", async ({ page, site }) => {
   await page.clock.install();
   await page.setViewportSize({ width: 390, height: 800 });
@@ -619,6 +684,68 @@ test("whole changes of a batch can be left out, but not all of them", async ({ p
   expect(answer[0]?.answer.allow.left_out).toEqual([{ path: "/a/x" }]);
 });
 
+/** A question about an edit and a delete, of which a person can leave out one. */
+function both(host: FakeHost): void {
+  const dangers = [{ kind: "delete", level: "severe", text: "Deletes old.txt" }];
+  host.state.questions = [question(1, { sentence: "Delete old.txt; change c.txt", dangers, preview: { files: 2, added: 2, removed: 2 } })];
+  const [edit] = (changes() as { changes: object[] }).changes;
+  host.answers.set(`review/${run}-1`, { changes: [edit, { ...edit, path: "/a/old.txt", op: "delete", added: 0, removed: 0, hunks: [] }] });
+  host.rest = (out) => (JSON.stringify(out).includes("old.txt") ? { sentence: "Change c.txt", dangers: [], undo: null } : { sentence: "Delete old.txt; change c.txt", dangers, undo: null });
+}
+
+test("the title, the marks and the button of a question are about what is not left out", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  both(host);
+  await host.open(page, site);
+  const tick = (path: string) => page.getByLabel(`Make this change: ${path}`);
+  const dangers = page.getByRole("list", { name: "Dangers" });
+  await expect(dangers).toHaveText("⚠ Deletes old.txt");
+  await tick("/a/old.txt").uncheck();
+  await expect(title(page, "Change c.txt")).toBeVisible();
+  await expect(dangers).toHaveCount(0);
+  await expect(yes(page)).not.toHaveClass(/severe/);
+  await tick("/a/old.txt").check();
+  await expect(title(page, "Delete old.txt; change c.txt")).toBeVisible();
+  await expect(dangers).toHaveCount(1);
+  await expect(yes(page)).toHaveClass(/severe/);
+  await tick("/a/b/c.txt").uncheck();
+  await expect.poll(() => host.to("remaining").at(-1)).toEqual({ question: `${run}-1`, left_out: [{ path: "/a/b/c.txt" }] });
+  await expect(yes(page)).toBeEnabled();
+  await expect(yes(page)).toHaveClass(/severe/);
+  await press(page, yes(page));
+  await expect.poll(() => host.to("answer")).toMatchObject([{ answer: { allow: { left_out: [{ path: "/a/b/c.txt" }] } } }]);
+});
+
+test("a call cannot be allowed before the host has described what is left of it", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  both(host);
+  await host.open(page, site);
+  const tick = page.getByLabel("Make this change: /a/old.txt");
+  let there: (value: unknown) => void = () => undefined;
+  host.answers.set("remaining", new Promise((resolve) => (there = resolve)));
+  await expect(yes(page)).toBeEnabled();
+  await tick.uncheck();
+  await expect(yes(page)).toBeDisabled();
+  await calm(page);
+  await page.keyboard.press("a");
+  // A description of an earlier choice is ignored.
+  const late = there;
+  host.answers.set("remaining", new Error("the change of `/a/b/c.txt` depends on that of `/a/old.txt`; exclude both or neither"));
+  await tick.check();
+  await expect(page.getByText(/depends on that of/)).toBeVisible();
+  late({ sentence: "Change c.txt", dangers: [], undo: null });
+  await expect(title(page, "Delete old.txt; change c.txt")).toBeVisible();
+  await expect(yes(page)).toBeDisabled();
+  expect(host.to("answer")).toEqual([]);
+  host.answers.delete("remaining");
+  await tick.uncheck();
+  await expect(title(page, "Change c.txt")).toBeVisible();
+  await expect(page.getByText(/depends on that of/)).toHaveCount(0);
+  await expect(yes(page)).toBeEnabled();
+});
+
 test("an indivisible change has no checkboxes", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1, { divisible: false })];
@@ -664,7 +791,7 @@ test("a suggested rule is added only on request", async ({ page, site }) => {
   await expect(yes(page)).toBeEnabled();
   await press(page, yes(page));
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
-  await expect(page.getByText("Allow main/worker-3 to change or remove everything beneath /a/b, now and later without asking, until the session ends?")).toBeVisible();
+  await expect(page.getByText("Let main/worker-3 do this without asking until the session ends: change or remove everything beneath /a/b, now and later?")).toBeVisible();
   expect(host.to("grant")).toEqual([]);
   await press(page, page.getByRole("button", { name: "Add this rule" }));
   await expect(page.getByText("You allowed 3 questions like this.")).toHaveCount(0);

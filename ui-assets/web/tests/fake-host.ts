@@ -52,8 +52,6 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
       trust: "own",
       sentence: `Replace 3 lines in c${number}.txt`,
       sensitive: false,
-      protected: [],
-      protected_because: [],
       dangers: [],
       undo: "You can undo this in Activity.",
       files: [{ path: `/a/b/c${number}.txt`, op: "modify", bytes: 1200 }],
@@ -111,15 +109,19 @@ export function grant(number: number, more: Json = {}): Json {
 }
 
 export class FakeHost extends FakeApi {
-  /** Opens the console page. */
-  async open(page: Page, site: Site): Promise<void> {
+  /** The sentence and dangers of what remains of a call without what is left out. */
+  rest: (out: unknown) => unknown = () => ({});
+
+  /** Opens the console page, with a query of its address. */
+  async open(page: Page, site: Site, query = ""): Promise<void> {
     site.put("/", await built("console.html"));
     await this.serve(page);
-    await page.goto(`${site.origin}/#secret`);
+    await page.goto(`${site.origin}/${query}#secret`);
   }
 
   protected override usual(path: string, body: unknown): unknown {
     if (path.startsWith("review/")) return changes();
+    if (path === "remaining") return this.rest((body as { left_out: unknown }).left_out);
     if (path === "suggestions") return { suggestion: null };
     if (path === "answer") return this.#answer(body as { question: string; answer: object });
     if (path === "answer-batch") {

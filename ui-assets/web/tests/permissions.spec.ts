@@ -1,7 +1,7 @@
 // Tests of the console's permissions page.
 import type { Page } from "@playwright/test";
 
-import { BAD, ConsoleFake, START, agent, expectAccessible, grant, statement } from "./console-fake.ts";
+import { BAD, COVERS, ConsoleFake, START, agent, expectAccessible, grant, statement } from "./console-fake.ts";
 import { RUN, SOURCE } from "./fake-api.ts";
 import { calm, expect, press, stopClock, test } from "./fixtures.ts";
 
@@ -112,7 +112,7 @@ test("a rule is suggested only on request, and added only on request", async ({ 
   host.answers.set("suggestions", { suggestion });
   await stopClock(page);
   await ask.click();
-  await expect(page.getByText("You allowed 3 calls like this. Allow it to change /a/b and everything in it until its session ends?")).toBeVisible();
+  await expect(page.getByText("You allowed 3 calls like this. Let it do this without asking until its session ends: change /a/b and everything in it?")).toBeVisible();
   const add = page.getByRole("button", { name: "Add this rule" });
   // The button appeared under a possible press, so this one is ignored.
   await add.click();
@@ -343,7 +343,7 @@ test("a rule is given to an agent from the list, with its effect on the last hou
   const host = new ConsoleFake();
   host.state.agents = [agent(1)];
   const calls = [1, 2].map((number) => ({ call: `${RUN}-${number}`, at: START, agent: "main/worker-1", sentence: `Edit file ${number}` }));
-  host.answers.set("would-allow", { calls, count: 7, of: 9 });
+  host.answers.set("would-allow", { covers: COVERS, calls, count: 7, of: 9 });
   await host.open(page, site, "permissions");
   await openForm(page);
   await expect(form(page).getByText("Choose an agent.", { exact: true })).toBeVisible();
@@ -356,7 +356,7 @@ test("a rule is given to an agent from the list, with its effect on the last hou
   await pick(page, "How long", "uses");
   await form(page).getByLabel("Its sub-agents too").check();
   await pause(page);
-  await expect(form(page).getByText("main/worker-1 and its sub-agents may, for 10 uses: change or delete /a/docs and everything in it.")).toBeVisible();
+  await expect(form(page).getByText(`main/worker-1 and its sub-agents may, for 10 uses: ${COVERS}.`)).toBeVisible();
   await expect(form(page).getByText("It would have allowed 7 of the 9 calls that needed a person in the last hour:")).toBeVisible();
   await expect(form(page).locator(".would li")).toHaveText([/^Edit file 1 main\/worker-1/, /^Edit file 2/, "and 5 more"]);
   const body = { run: RUN, pattern: "write:file:/a/docs", reach: "beneath", operations: ["change", "delete"], holder: { agent: "main/worker-1" }, lifetime: { uses: 10 }, descendants: true };
@@ -364,7 +364,7 @@ test("a rule is given to an agent from the list, with its effect on the last hou
   expect(host.to("grant")).toEqual([]);
   await give(page);
   await expect.poll(() => host.to("grant")).toEqual([body]);
-  await expect(page.getByText("Rule given: main/worker-1 may change or delete /a/docs and everything in it, for 10 uses.")).toBeVisible();
+  await expect(page.getByText(`Rule given: main/worker-1 may, for 10 uses: ${COVERS}.`)).toBeVisible();
 });
 
 test("a read of one file until the session ends is given to the worker of the session", async ({ page, site }) => {
@@ -377,7 +377,7 @@ test("a read of one file until the session ends is given to the worker of the se
   await form(page).getByLabel("Path below it").fill("c.txt");
   await pick(page, "Reach", "exact");
   await pick(page, "How long", "session");
-  await expect(form(page).getByText("main/worker-5 may, until its session ends: read /a/c.txt.")).toBeVisible();
+  await expect(form(page).getByText(`main/worker-5 may, until its session ends: ${COVERS}.`)).toBeVisible();
   await give(page);
   const body = { run: RUN, pattern: "read:file:/a/c.txt", reach: "exact", operations: ["read"], holder: { session: { session: "main", worker: 5 } }, lifetime: "session" };
   await expect.poll(() => host.to("grant")).toEqual([body]);
@@ -425,7 +425,7 @@ test("a path cannot leave its folder", async ({ page, site }) => {
     await expect(giving(page)).toHaveCount(0);
   }
   await form(page).getByLabel("Path below it").fill("/x//y/");
-  await expect(form(page).getByText("read /a/x/y and everything in it.")).toBeVisible();
+  await expect.poll(() => host.to("would-allow").at(-1)).toMatchObject({ pattern: "read:file:/a/x/y", reach: "beneath" });
 });
 
 test("broad and permanent rules need confirmation", async ({ page, site }) => {
@@ -501,11 +501,11 @@ test("an outdated response about a rule is ignored", async ({ page, site }) => {
   await pause(page);
   await expect.poll(() => host.to("would-allow")).toHaveLength(1);
   const came = page.waitForResponse(/would-allow/);
-  host.answers.set("would-allow", { calls: [], count: 0, of: 4 });
+  host.answers.set("would-allow", { covers: COVERS, calls: [], count: 0, of: 4 });
   await form(page).getByLabel("Path below it").fill("docs");
   await pause(page);
   await expect(form(page).getByText("It would have allowed none of the 4 calls that needed a person in the last hour.")).toBeVisible();
-  late({ calls: [], count: 99, of: 99 });
+  late({ covers: COVERS, calls: [], count: 99, of: 99 });
   await (await came).finished();
   await page.evaluate(() => document.body.offsetHeight);
   await expect(form(page).getByText("It would have allowed none of the 4 calls")).toBeVisible();
@@ -526,17 +526,18 @@ test("a template is applied only as previewed", async ({ page, site }) => {
   await expect.poll(() => host.to("template-rules")).toEqual([{ run: RUN, template: "reviewer", roots: ["/a"] }]);
   // The rules are not known yet.
   await expect(giving(page)).toBeDisabled();
-  there({ rules: ["read:file:/a", "write:file:/a/reviews"] });
-  await expect(form(page).getByText("write:file:/a/reviews")).toBeVisible();
+  there({ rules: [{ pattern: "read:file:/a", covers: "read /a" }, { pattern: "write:file:/a/reviews", covers: "change /a/reviews" }] });
+  await expect(form(page).getByText("change /a/reviews")).toBeVisible();
   await expect(giving(page)).toBeEnabled();
   // Editing the form clears the previewed rules.
-  host.answers.set("template-rules", { rules: ["read:file:/a/x"] });
+  host.answers.set("template-rules", new Promise((resolve) => (there = resolve)));
   await form(page).getByLabel("Path below it").fill("x");
-  await expect(form(page).getByText("write:file:/a/reviews")).toHaveCount(0);
+  await expect(form(page).getByText("change /a/reviews")).toHaveCount(0);
   await expect(giving(page)).toBeDisabled();
   await pick(page, "Agent", "main/docs");
   await pause(page);
-  await expect(form(page).getByText("read:file:/a/x")).toBeVisible();
+  there({ rules: [{ pattern: "read:file:/a/x", covers: "read /a/x" }] });
+  await expect(form(page).getByText("read /a/x")).toBeVisible();
   await give(page);
   const applied = { run: RUN, template: "reviewer", roots: ["/a/x"], holder: { agent: "main/docs" }, lifetime: { for_ms: 3_600_000 } };
   await expect.poll(() => host.to("grant-template")).toEqual([applied]);
@@ -563,7 +564,7 @@ test("a template is applied to the previewed host with the previewed values", as
   const other = { run: "00000000000000cd", server: "other", roots: ["/other", "/more"], templates: [{ name: "auditor", about: "Reads" }], recorded: false };
   host.state["sources"] = [SOURCE, other];
   host.state.grants = [grant(1)];
-  host.answers.set("template-rules", { rules: ["read:file:/other"] });
+  host.answers.set("template-rules", { rules: [{ pattern: "read:file:/other", covers: "read /other" }] });
   await host.open(page, site, "permissions");
   await openForm(page);
   await pick(page, "Where", other.run);
@@ -571,7 +572,7 @@ test("a template is applied to the previewed host with the previewed values", as
   await pick(page, "Folder", "*all");
   await pick(page, "Agent", "main/tests");
   await pause(page);
-  await expect(form(page).getByText("read:file:/other", { exact: true })).toBeVisible();
+  await expect(form(page).getByText("read /other", { exact: true })).toBeVisible();
   await expect(form(page).getByText("main/tests on other may, for 1 hour:")).toBeVisible();
   host.state["sources"] = [other, SOURCE];
   host.changed();
@@ -590,7 +591,7 @@ test("the host of the form stays when others come and go", async ({ page, site }
   await host.open(page, site, "permissions");
   await openForm(page);
   await pick(page, "Agent", "main/tests");
-  await expect(form(page).getByText("read /a and everything in it.")).toBeVisible();
+  await expect(form(page).getByText(`${COVERS}.`)).toBeVisible();
   host.state["sources"] = [other];
   host.changed();
   await expect(form(page).getByRole("combobox", { name: "Where" })).toHaveValue(RUN);
@@ -626,7 +627,7 @@ test("a rule is given and revoked with the keyboard alone", async ({ page, site 
   await page.keyboard.press("Enter");
   await go(focused("Agent"));
   await page.keyboard.type("main/w");
-  await expect(form(page).getByText("main/worker-1 may, for 1 hour: read /a and everything in it.")).toBeVisible();
+  await expect(form(page).getByText(`main/worker-1 may, for 1 hour: ${COVERS}.`)).toBeVisible();
   await pause(page);
   await expect(form(page).getByText("In the last hour no call needed a person.")).toBeVisible();
   await calm(page);
@@ -646,8 +647,8 @@ test("hostile text of rules, agents and templates is shown as plain text", async
   host.state.refusals = [{ run: RUN, refusal: 1, agent: BAD, session: BAD, refused: BAD }];
   host.answers.set(`agent/${RUN}-1`, about(host.state.agents[0], statement("allowed", BAD, { source: { kind: "parent", text: BAD } })));
   host.answers.set("suggestions", { suggestion: { run: RUN, agent: BAD, pattern: BAD, covers: BAD, spares: 3, holder: {}, lifetime: "session" } });
-  host.answers.set("would-allow", { calls: [{ call: "x", at: START, agent: BAD, sentence: BAD }], count: 1, of: 1 });
-  host.answers.set("template-rules", { rules: [BAD] });
+  host.answers.set("would-allow", { covers: COVERS, calls: [{ call: "x", at: START, agent: BAD, sentence: BAD }], count: 1, of: 1 });
+  host.answers.set("template-rules", { rules: [{ pattern: BAD, covers: BAD }] });
   await host.open(page, site, "permissions");
   const inert = async (): Promise<void> => {
     await expect(page.getByText("<img src=x").filter({ visible: true }).first()).toBeVisible();
@@ -665,7 +666,7 @@ test("hostile text of rules, agents and templates is shown as plain text", async
   await inert();
   await pick(page, "May", `template:${BAD}`);
   await pause(page);
-  await expect(form(page).locator(".draft code")).toBeVisible();
+  await expect(form(page).locator(".draft li")).toBeVisible();
   await inert();
   await expect(page).toHaveTitle("Permissions");
   expect(policy).toEqual([]);
@@ -690,7 +691,7 @@ for (const colorScheme of ["light", "dark"] as const) {
       host.state.grants = [grant(1, { agent: long, covers: `change ${path}`, pattern: `write:file:${path}`, descendants: true }), grant(2)];
       host.state.refusals = [{ run: RUN, refusal: 1, agent: long, session: "main", refused: `change ${path}` }];
       host.answers.set(`agent/${RUN}-1`, about(host.state.agents[0], ...["allowed", "asks", "denied", "protected"].map((verdict) => statement(verdict, `read ${path}`, { path }))));
-      host.answers.set("would-allow", { calls: [{ call: "x", at: START, agent: long, sentence: `Edit ${path}` }], count: 30, of: 40 });
+      host.answers.set("would-allow", { covers: COVERS, calls: [{ call: "x", at: START, agent: long, sentence: `Edit ${path}` }], count: 30, of: 40 });
       await host.open(page, site, "permissions");
       await expect(page.getByRole("region", { name: "Sensitive: asks you" })).toBeVisible();
       await expectAccessible(page);

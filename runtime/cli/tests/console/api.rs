@@ -1,8 +1,8 @@
 //! Tests of the console API.
 
-use bailiwick::Code;
 use bailiwick::permission::Chosen;
 use bailiwick::worker::CallProgress;
+use bailiwick::{Call, Code};
 use bailiwick_test_support::console::{ConsoleServer, until, write};
 use serde_json::{Value, json};
 use std::fs;
@@ -273,6 +273,93 @@ async fn grants_are_added_narrowed_and_revoked() {
     assert_eq!(stage.state().await["grants"].as_array().unwrap().len(), 1);
 }
 
+/// The sentence before a rule is given is the one that the rule has afterwards.
+#[tokio::test]
+async fn rule_is_described_before_it_is_given_as_it_is_afterwards() {
+    let stage = ConsoleServer::new().await;
+    let run = stage.state().await["sources"][0]["run"].clone();
+    for (pattern, reach, operations, covers) in [
+        (
+            "write:file:/repo/docs",
+            "beneath",
+            json!(["create", "change"]),
+            "create or change /repo/docs and everything in it; sensitive files still ask",
+        ),
+        (
+            "read:file:/repo/a.txt",
+            "exact",
+            json!(["read"]),
+            "read /repo/a.txt",
+        ),
+    ] {
+        let rule = json!({
+            "run": run, "pattern": pattern, "reach": reach, "operations": operations,
+            "holder": { "agent": "main" }, "lifetime": "agent",
+        });
+        let told = stage.post("/api/would-allow", &rule).await.json();
+        assert_eq!(told["covers"], covers);
+        assert_eq!(stage.post("/api/grant", &rule).await.status, 200);
+        let grants = stage.state().await["grants"].clone();
+        let given = grants.as_array().unwrap().iter();
+        let given: Vec<&Value> = given.filter(|one| one["pattern"] == pattern).collect();
+        assert_eq!(given.len(), 1);
+        assert_eq!(given[0]["covers"], covers);
+    }
+}
+
+#[tokio::test]
+async fn question_is_described_again_without_what_a_person_excludes() {
+    let stage = ConsoleServer::new().await;
+    fs::create_dir(stage.temp.path().join("tree/old")).unwrap();
+    for name in ["a.txt", "old/b.txt"] {
+        fs::write(stage.temp.path().join("tree").join(name), "one\n").unwrap();
+    }
+    let operations = json!([
+        { "tool": "edit_file", "path": "/repo/a.txt", "edits": [{ "old_text": "one", "new_text": "two" }] },
+        { "tool": "make_directory", "path": "/repo/new" },
+        { "tool": "write_file", "path": "/repo/new/c.txt", "content": "c\n" },
+        { "tool": "delete", "path": "/repo/old", "recursive": true },
+    ]);
+    let call = Call::new("apply_batch", json!({ "operations": operations }));
+    let CallProgress::Pending(pending) = stage.worker.begin(call).await.unwrap() else {
+        panic!("nobody was asked");
+    };
+    let own = stage.state().await["questions"][0]["bailiwick"].clone();
+    let remaining = async |paths: &[&str]| {
+        let paths = paths.iter().map(|path| json!({ "path": path }));
+        let left_out: Value = paths.collect();
+        let body = json!({ "question": pending.question().handle(), "left_out": left_out });
+        stage.post("/api/remaining", &body).await
+    };
+    let all = remaining(&[]).await.json();
+    for member in ["sentence", "dangers", "undo"] {
+        assert_eq!(all[member], own[member]);
+    }
+    assert_eq!(all["dangers"][0]["level"], "severe");
+    let kept = remaining(&["/repo/old"]).await.json();
+    let sentence = "Create new/c.txt; change a.txt in a new folder";
+    assert_eq!(kept["sentence"], sentence);
+    let levels = kept["dangers"].as_array().unwrap().iter();
+    assert!(levels.map(|danger| &danger["level"]).eq(["caution"]));
+    let deleted = remaining(&["/repo/a.txt"]).await.json();
+    assert_eq!(deleted["dangers"][0], all["dangers"][0]);
+    let dependent = remaining(&["/repo/new"]).await;
+    assert_eq!(
+        (dependent.status, dependent.code()),
+        (422, "DOES_NOT_FIT".to_owned())
+    );
+    // What was done is described by the same words.
+    let left_out = json!([{ "path": "/repo/old" }]);
+    let answer = json!({ "allow": { "lifetime": "once", "left_out": left_out } });
+    assert_eq!(stage.answer(&pending, answer).await.status, 200);
+    assert!(matches!(pending.resume().await, Ok(CallProgress::Ended(_))));
+    assert_eq!(stage.on_disk("old/b.txt").as_deref(), Some("one\n"));
+    assert_eq!(stage.on_disk("a.txt").as_deref(), Some("two\n"));
+    assert_eq!(stage.state().await["outcomes"][0]["sentence"], sentence);
+    let calls = stage.post("/api/activity", &json!({})).await.json();
+    assert_eq!(calls["calls"][0]["sentence"], sentence);
+}
+
 #[tokio::test]
 async fn template_is_previewed_before_it_is_applied() {
     let stage = ConsoleServer::new().await;
@@ -281,9 +368,13 @@ async fn template_is_previewed_before_it_is_applied() {
     assert_eq!(source["roots"], json!(["/repo"]));
     let mut body = json!({ "run": source["run"], "template": "reviewer", "roots": ["/repo"] });
     let rules = stage.post("/api/template-rules", &body).await.json()["rules"].clone();
+    let writes = "create, change, delete or move /repo/reviews and everything in it; sensitive files still ask";
     assert_eq!(
         rules,
-        json!(["read:file:/repo", "write:file:/repo/reviews"])
+        json!([
+            { "pattern": "read:file:/repo", "covers": "read /repo and everything in it" },
+            { "pattern": "write:file:/repo/reviews", "covers": writes },
+        ])
     );
     assert_eq!(stage.state().await["grants"], json!([]));
     body["holder"] = json!({ "agent": "main" });
@@ -378,7 +469,7 @@ async fn rule_is_suggested_once_after_three_similar_questions() {
     stage.runtime.flush_audit().await.unwrap();
     let first = stage.post("/api/suggestions", &ask).await.json()["suggestion"].clone();
     assert_eq!(first["pattern"], "write:file:/repo/notes");
-    let covers = "create or change /repo/notes and everything in it";
+    let covers = "create or change /repo/notes and everything in it; sensitive files still ask";
     assert_eq!(first["covers"], covers);
     assert_eq!(
         (&first["lifetime"], &first["spares"]),

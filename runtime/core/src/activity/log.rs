@@ -178,8 +178,9 @@ impl CallLog {
         });
     }
 
-    /// Records that the question of a call was answered, and that the call continues.
-    pub(crate) fn approved(&self, call: CallId) {
+    /// Records that the question of a call was answered, and that the call continues; `remaining` is the sentence about what
+    /// remains of it if the answer excludes something.
+    pub(crate) fn approved(&self, call: CallId, remaining: Option<&str>) {
         let mut state = self.state.lock();
         let State {
             rows, questions, ..
@@ -187,8 +188,14 @@ impl CallLog {
         let Some(row) = rows.get_mut(&call) else {
             return;
         };
-        let mut newest = questions.iter().rev();
-        let answer = newest.find(|(ended, _)| Some(ended.question) == row.call.question);
+        let mut newest = questions.iter_mut().rev();
+        let mut answer = newest.find(|(ended, _)| Some(ended.question) == row.call.question);
+        if let Some(sentence) = remaining.map(short) {
+            if let Some((ended, _)) = &mut answer {
+                ended.intent.clone_from(&sentence);
+            }
+            row.edit().intent = sentence;
+        }
         if let Some((ended, Some(lifetime))) = answer
             && row.call.allowed_by.len() < MOST_ALLOWED_BY
         {

@@ -1,5 +1,6 @@
 //! Parts of a change that a person excludes.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
@@ -109,18 +110,43 @@ impl ExcludedChange {
                 return Err(ExclusionError::NotFound(part.path.clone()));
             }
         }
-        let remains = |change: &Change| {
-            let excluded = hunks.iter().filter(|(path, _)| **path == change.path);
-            let there = change.diff.hunks.len();
-            !whole.contains(&change.path)
-                && (change.op != Op::Modify || there == 0 || excluded.count() < there)
-        };
-        if changes.iter().any(remains) {
+        if changes
+            .iter()
+            .any(|change| remaining(parts, change).is_some())
+        {
             Ok(())
         } else {
             Err(ExclusionError::NothingRemains)
         }
     }
+}
+
+/// What remains of a change; its states are still those of the whole change.
+pub(crate) fn remaining<'c>(
+    parts: &[ExcludedChange],
+    change: &'c Change,
+) -> Option<Cow<'c, Change>> {
+    let own = || parts.iter().filter(|part| part.path == change.path);
+    if own().any(|part| part.hunks.is_none()) {
+        return None;
+    }
+    let (excluded, kept): (Vec<_>, Vec<_>) = (change.diff.hunks.iter().enumerate())
+        .partition(|(index, _)| own().any(|part| part.includes(*index)));
+    if excluded.is_empty() {
+        return Some(Cow::Borrowed(change));
+    }
+    if kept.is_empty() {
+        return None;
+    }
+    let mut rest = change.clone();
+    let lines = |op| {
+        let lines = excluded.iter().flat_map(|(_, hunk)| &hunk.lines);
+        lines.filter(|line| line.op == op).count()
+    };
+    rest.diff.added = rest.diff.added.saturating_sub(lines('+'));
+    rest.diff.removed = rest.diff.removed.saturating_sub(lines('-'));
+    rest.diff.hunks = kept.into_iter().map(|(_, hunk)| hunk.clone()).collect();
+    Some(Cow::Owned(rest))
 }
 
 /// Checks that no remaining change depends on one of the excluded paths.
@@ -141,7 +167,7 @@ fn check_whole(
         }
         // What replaces a file is shown as a change of the file followed by a move or copy, which are one step.
         let before = index.checked_sub(1).and_then(|before| changes.get(before));
-        let replaced = before.filter(|before| is_replaced_by(before, change));
+        let replaced = before.filter(|before| before.is_replaced_by(change));
         // Later changes were planned on the result of this one.
         let later = changes.iter().skip(index + 1);
         let later = later.filter(|later| changed_by(change).any(|path| concerns(later, path)));
@@ -155,11 +181,6 @@ fn check_whole(
     Ok(())
 }
 
-/// Whether `change` is the file that `transfer` replaces.
-fn is_replaced_by(change: &Change, transfer: &Change) -> bool {
-    change.op == Op::Modify && transfer.to.as_ref() == Some(&change.path)
-}
-
 /// The paths at which the change leaves another state.
 fn changed_by(change: &Change) -> impl Iterator<Item = &VirtualPath> {
     let path = (change.op != Op::Copy).then_some(&change.path);
@@ -167,7 +188,7 @@ fn changed_by(change: &Change) -> impl Iterator<Item = &VirtualPath> {
 }
 
 /// Whether a path of the change is at, above or beneath `path`.
-fn concerns(change: &Change, path: &VirtualPath) -> bool {
+pub(crate) fn concerns(change: &Change, path: &VirtualPath) -> bool {
     let mut paths = std::iter::once(&change.path).chain(&change.to);
     paths.any(|other| other.starts_with(path) || path.starts_with(other))
 }

@@ -53,6 +53,12 @@ impl Change {
         self.op == Op::MakeDirectory || is_directory(self.before) || is_directory(self.after)
     }
 
+    /// Returns whether it is the content of the file that a move or copy replaces. In a preview, the move or copy follows it.
+    #[must_use]
+    pub fn is_replaced_by(&self, transfer: &Self) -> bool {
+        self.op == Op::Modify && transfer.to.as_ref() == Some(&self.path)
+    }
+
     /// The extent of the change, as far as it is known.
     fn extent(&self) -> String {
         let diff = &self.diff;

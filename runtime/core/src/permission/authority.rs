@@ -1,6 +1,7 @@
 //! `GrantAuthority`: the only handle that grants and answers questions.
 
 use super::broker::Broker;
+use super::choices;
 use super::ledger::QuestionStatus;
 use super::{
     Answer, Decision, GrantHolder, GrantView, GrantWriteError, GrantsRevoked, NewGrant,
@@ -211,6 +212,12 @@ impl GrantAuthority {
     #[doc(hidden)]
     pub fn refuse_unusable(&self, question: QuestionId, by: super::DecidedBy) {
         self.broker.refuse_unusable(question, by);
+    }
+
+    /// Returns what a grant of `pattern` allows, as a sentence for people. Escape it before it is shown.
+    #[must_use]
+    pub fn covers(&self, pattern: &Coverage) -> String {
+        choices::sentence(std::slice::from_ref(pattern), &self.authority.served())
     }
 
     #[doc(hidden)]

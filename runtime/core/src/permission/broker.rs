@@ -70,12 +70,22 @@ impl fmt::Debug for BrokerConfig {
     }
 }
 
+/// What a person excluded from a call.
+#[derive(Clone, Debug)]
+#[doc(hidden)]
+pub struct Exclusion {
+    /// The excluded parts; at least one.
+    pub parts: Vec<ExcludedChange>,
+    /// The sentence about what remains.
+    pub sentence: String,
+}
+
 /// How a call's question ended.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub enum AskOutcome {
-    /// The call is allowed by these grants, without these parts of the change.
-    Allowed(UsedGrants, Vec<ExcludedChange>),
+    /// The call is allowed by these grants, without what a person excluded, if anything.
+    Allowed(UsedGrants, Option<Exclusion>),
     /// The call is not allowed.
     Refused {
         /// Denied, expired or cancelled.

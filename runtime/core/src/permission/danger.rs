@@ -6,9 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::Request;
-use super::description::{
-    Loss, changes, contents, folder_name, loss, name, replaced_by, shortened, size,
-};
+use super::description::{Loss, changes, contents, folder_name, loss, name, shortened, size};
 use crate::effect::{Change, Op};
 use crate::path::VirtualPath;
 use crate::policy::fold;
@@ -143,8 +141,8 @@ impl Request {
     }
 }
 
-/// The dangers of a call; `protected` are the needs with protected names and the reasons.
-pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) -> Vec<Danger> {
+/// The dangers of a call.
+pub(super) fn dangers(request: &Request) -> Vec<Danger> {
     let mut dangers = match changes(request) {
         Some(changes) => of_changes(changes, request),
         None => of_needs(request),
@@ -182,7 +180,7 @@ pub(super) fn dangers(request: &Request, protected: &[(Scope, &'static str)]) ->
         let text = format!("{names} {look}");
         dangers.push(Danger::new(DangerKind::Secret, Severe, text));
     }
-    for (need, reason) in protected {
+    for (need, reason) in &request.protected {
         let object = need.path().map(|path| name(path, &request.roots));
         let object = object.unwrap_or_else(|| Coverage::of(need).sentence());
         dangers.push(Danger::new(
@@ -315,7 +313,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
     let (moved, replaced): (Vec<&Change>, Vec<&Change>) = all
         .iter()
         .filter(|change| change.op == Op::Modify)
-        .partition(|change| replaced_by(change, all).is_some());
+        .partition(|change| all.iter().any(|other| change.is_replaced_by(other)));
     dangers.extend(moved_over(&moved, &request.roots));
     dangers.extend(overwritten(&replaced, request));
     dangers
@@ -630,7 +628,7 @@ mod tests {
             request = shown(request);
             request.preview.as_mut().unwrap().changes = changes;
         }
-        request.describe(&[]);
+        request.describe();
         let dangers = request.dangers.into_iter();
         dangers.map(|danger| (danger.kind, danger.text)).collect()
     }
@@ -788,7 +786,7 @@ mod tests {
             let preview = request.preview.as_mut().unwrap();
             preview.changes = vec![change];
             preview.undoable = undoable;
-            request.describe(&[]);
+            request.describe();
             let found = request.dangers.iter();
             let found: Vec<_> = found.map(|it| (it.kind, it.text.as_str())).collect();
             assert_eq!(found, expected);
@@ -850,13 +848,12 @@ mod tests {
         }
         let is_of_server = |need: &Scope| need.resource().as_str() == "mcp";
         request.server = request.needs.iter().any(is_of_server).then(|| "hub".into());
-        let sensitive: Vec<(Scope, &str)> = request
-            .needs
-            .iter()
+        let sensitive = request.needs.iter();
+        request.protected = sensitive
             .filter(|need| need.to_string().ends_with("AGENTS.md"))
             .map(|need| (need.clone(), "agents follow it"))
             .collect();
-        request.describe(&sensitive);
+        request.describe();
         let dangers = request.dangers.iter();
         dangers.map(|danger| (danger.kind, danger.level)).collect()
     }
@@ -896,7 +893,7 @@ mod tests {
         let unknown = [Operation::Create, Operation::Change].into_iter().collect();
         let mut overwrites = request(1, 1, &[file]);
         overwrites.needs = vec![overwrites.needs[0].clone().only(unknown)];
-        overwrites.describe(&[]);
+        overwrites.describe();
         assert_eq!(overwrites.dangers[0].level, Severe);
         let most = planned(vec![rewritten(1, "2\n")], true);
         assert_eq!(most, [(Overwrite, Caution)]);
@@ -931,7 +928,7 @@ mod tests {
     #[test]
     fn hidden_characters_are_named_in_the_detail() {
         let mut request = request(1, 1, &["read:file:/r/a\u{200b}\u{202e}txt"]);
-        request.describe(&[]);
+        request.describe();
         let detail = request.dangers[0].detail.as_deref();
         assert_eq!(
             detail,

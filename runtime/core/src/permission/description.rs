@@ -178,12 +178,6 @@ fn changes_of_files(changes: &[Change]) -> Vec<&Change> {
     }
 }
 
-/// The move or copy that replaces the file that `change` is about, if any.
-pub(super) fn replaced_by<'c>(change: &Change, changes: &'c [Change]) -> Option<&'c Change> {
-    let mut transfers = changes.iter();
-    transfers.find(|other| other.to.as_ref() == Some(&change.path) && change.op == Op::Modify)
-}
-
 /// How much of its content a file loses that a tool writes as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Loss {
@@ -330,7 +324,7 @@ pub(super) fn sentence(request: &Request) -> String {
 
 fn of_changes(all: &[Change], request: &Request) -> String {
     let mut files = changes_of_files(all);
-    files.retain(|change| replaced_by(change, all).is_none());
+    files.retain(|change| !all.iter().any(|other| change.is_replaced_by(other)));
     let folders = all.len() - changes_of_files(all).len();
     let made = match folders {
         0 => String::new(),
@@ -375,9 +369,7 @@ fn of_change(change: &Change, all: &[Change], request: &Request) -> String {
 
 /// Whether a move or copy replaces a file.
 fn is_over(change: &Change, all: &[Change]) -> bool {
-    let target = change.to.as_ref();
-    all.iter()
-        .any(|other| target == Some(&other.path) && other.op == Op::Modify)
+    all.iter().any(|other| other.is_replaced_by(change))
 }
 
 /// Several changes by operation, what is lost first. As many as fit are named, and the others are counted.
@@ -506,7 +498,7 @@ mod tests {
     fn asked(changes: Vec<Change>) -> Request {
         let mut request = shown(request(1, 1, &["write:file:/r/x"]));
         request.preview.as_mut().unwrap().changes = changes;
-        request.describe(&[]);
+        request.describe();
         request
     }
 
@@ -620,7 +612,7 @@ mod tests {
         edit.diff.removed = 1;
         let mut request = asked(vec![edit]);
         request.divisible = true;
-        request.describe(&[]);
+        request.describe();
         assert_eq!(request.sentence, "Change a");
     }
 
@@ -629,7 +621,7 @@ mod tests {
         assert_eq!(asked(Vec::new()).sentence, "Edit a file");
         let mut request = asked(vec![change(Op::Create, "/r/a", None)]);
         request.server = Some("hub".into());
-        request.describe(&[]);
+        request.describe();
         assert_eq!(request.sentence, "Edit a file");
     }
 
@@ -667,7 +659,7 @@ mod tests {
             1,
             &["write:file:/r/x", "read:file:/r/y", "execute:shell"],
         );
-        unknown.describe(&[]);
+        unknown.describe();
         let operations: Vec<FileOperation> = unknown.files.first.iter().map(|it| it.op).collect();
         assert_eq!(operations, [FileOperation::Write, FileOperation::Read]);
         assert_eq!((unknown.files.total, unknown.files.bytes), (2, None));

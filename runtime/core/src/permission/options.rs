@@ -323,7 +323,7 @@ mod tests {
         let mut request = crate::fixtures::shown(request(1, 1, &["write:file:/r/old"]));
         let change = crate::fixtures::deleted_directory("/r/old", 0, 0);
         request.preview.as_mut().unwrap().changes = vec![change];
-        request.describe(&[]);
+        request.describe();
         let careful = ". Careful: Deletes the folder old/, which is empty";
         assert_eq!(
             request.summary(),

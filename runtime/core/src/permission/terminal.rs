@@ -970,7 +970,7 @@ mod tests {
         let mut request = crate::fixtures::shown(hostile(""));
         let change = crate::fixtures::deleted_directory("/r/old", 12, 12);
         request.preview.as_mut().unwrap().changes = vec![change];
-        request.describe(&[]);
+        request.describe();
         let question = question(request);
         let shown = prompt(&question, false);
         let expected = "\neffect: Delete the folder old/ and the 12 files in it (12 bytes)\n\

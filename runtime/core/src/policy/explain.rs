@@ -165,7 +165,7 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
         Rule::Outside => ("roots", "no configured root holds it with that access"),
         Rule::Ungrantable => (
             "grantable",
-            "no grant opens the top of the file system, the home directory, files of the kernel or of this host",
+            "no grant opens /, a whole home directory, files in /proc, /sys and /dev, or files of the host program",
         ),
         Rule::Unnamed => ("allow", "the configuration does not name the resource"),
         Rule::NoPath => ("roots", "it is about files and names none"),

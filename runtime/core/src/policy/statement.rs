@@ -543,7 +543,8 @@ impl Authority {
             built_in(
                 StatementVerdict::Denied,
                 &Verb::ALL,
-                "the top of the file system, home directories as a whole, and files of the kernel or of this host",
+                "the whole disk, a whole home folder, system files in /proc, /sys and /dev, and files of the program that runs \
+                 the agents, such as its audit log",
                 "no grant opens them",
                 Names::Ungrantable(base),
             );

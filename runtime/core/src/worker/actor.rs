@@ -9,9 +9,10 @@ use super::admission::Incoming;
 use super::call_table::{CallTable, Prepared};
 use super::jobs::Ended;
 use crate::capability::{Interrupt, StopReason};
-use crate::effect::{ExcludedChange, Preview};
+use crate::effect::Preview;
 use crate::error::CallError;
 use crate::id::CallId;
+use crate::permission::Exclusion;
 use crate::pipeline::{Granted, Judged};
 use crate::tool::AnyPlan;
 
@@ -29,7 +30,7 @@ pub(crate) enum WorkerMsg {
     /// The plan to show with the question is ready.
     Planned(CallId, Box<Result<(AnyPlan, Preview), Interrupt>>),
     /// The question of a call was answered; the answer may exclude changes.
-    Answered(CallId, Result<(Granted, Vec<ExcludedChange>), CallError>),
+    Answered(CallId, Result<(Granted, Option<Exclusion>), CallError>),
     /// A call has the slot of its tool that it waited for.
     SlotTaken(CallId),
     /// A mutating call holds its path locks.

@@ -6,13 +6,13 @@ use super::Shared;
 use super::actor::WorkerMsg;
 use super::future::TaskGuard;
 use crate::call::Asks;
-use crate::effect::{ContentHash, ExcludedChange, Preview};
+use crate::effect::{ContentHash, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 use crate::permission::{
-    AffectedFiles, AskOutcome, CallRef, DecidedBy, Decision, QuestionSender, Request, Requester,
-    UsedGrants, choices,
+    AffectedFiles, AskOutcome, CallRef, DecidedBy, Decision, Exclusion, QuestionSender, Request,
+    Requester, UsedGrants, choices,
 };
 use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
@@ -139,9 +139,9 @@ impl Shared {
             let broker = &shared.core.broker;
             let ruling = broker.ask(request, shared.requester(), question_tx).await;
             let granted = match ruling.and_then(into_result) {
-                Ok((used, left_out)) => {
+                Ok((used, exclusion)) => {
                     let opened = shared.open_granted(used, &needs).await;
-                    opened.map(|granted| (granted, left_out))
+                    opened.map(|granted| (granted, exclusion))
                 }
                 Err(error) => Err(error),
             };
@@ -181,11 +181,7 @@ impl Shared {
     fn request(&self, waiting: &Step<Waiting>, preview: Option<Preview>, alone: bool) -> Request {
         let (info, arguments) = (waiting.info(), waiting.arguments());
         let needs = waiting.asks().to_vec();
-        let explained = waiting.protected();
-        let (protected, mut reasons): (Vec<Scope>, Vec<&'static str>) =
-            explained.iter().cloned().unzip();
-        reasons.sort_unstable();
-        reasons.dedup();
+        let protected = waiting.protected();
         let sensitive = !protected.is_empty();
         let max_grantable = self.core.authority.max_grantable();
         let roots = self.core.authority.served();
@@ -221,11 +217,10 @@ impl Shared {
             max_grantable,
             sensitive,
             protected,
-            protected_because: reasons,
             server: self.server_of(info),
             alone,
         };
-        request.describe(&explained);
+        request.describe();
         request
     }
 
@@ -304,9 +299,9 @@ fn fits_one_question(needs: &[Scope], changes: usize) -> Result<(), CallError> {
     Err(CallError::new(Code::TooLarge, message))
 }
 
-fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Vec<ExcludedChange>), CallError> {
+fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Option<Exclusion>), CallError> {
     let (decision, by, note) = match ruling {
-        AskOutcome::Allowed(granted, left_out) => return Ok((granted, left_out)),
+        AskOutcome::Allowed(granted, exclusion) => return Ok((granted, exclusion)),
         AskOutcome::Refused { decision, by, note } => (decision, by, note),
     };
     let (code, message) = match (decision, by) {

@@ -25,10 +25,10 @@ use super::tool_slots::ToolSlot;
 use crate::audit::Step as AuditStep;
 use crate::call::{Asks, Mode};
 use crate::capability::{Interrupt, StopReason};
-use crate::effect::{ExcludedChange, Preview};
+use crate::effect::Preview;
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::permission::QuestionSender;
+use crate::permission::{Exclusion, QuestionSender};
 use crate::pipeline::{CallInfo, Cleared, Granted, Judged, Parsed, Step, Waiting};
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
@@ -463,16 +463,20 @@ impl CallTable {
     pub(super) fn answered(
         &mut self,
         id: CallId,
-        answer: Result<(Granted, Vec<ExcludedChange>), CallError>,
+        answer: Result<(Granted, Option<Exclusion>), CallError>,
     ) {
         match (self.calls.remove(&id), answer) {
-            (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, left_out))) => {
+            (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, exclusion))) => {
                 let (worker, tool) = (self.shared.id, &caller.info.tool);
                 tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "continued");
                 if let Err(error) = self.shared.audit_used_grants(&caller.info, &granted.used) {
                     return self.answer(id, caller, Err(error));
                 }
-                self.shared.note_approved(id);
+                let (left_out, sentence) = match exclusion {
+                    Some(Exclusion { parts, sentence }) => (parts, Some(sentence)),
+                    None => (Vec::new(), None),
+                };
+                self.shared.note_approved(id, sentence.as_deref());
                 let approved = plan.map(|plan| Approved { plan, left_out });
                 let why = Judging::Answered(approved);
                 self.judge(id, waiting.granted(granted), why, caller);

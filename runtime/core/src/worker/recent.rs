@@ -78,10 +78,11 @@ impl Shared {
         }
     }
 
-    /// Reports that the question of a call was answered and the call continues.
-    pub(super) fn note_approved(&self, call: CallId) {
+    /// Reports that the question of a call was answered and the call continues, with the sentence about what remains of it
+    /// if the answer excludes something.
+    pub(super) fn note_approved(&self, call: CallId, remaining: Option<&str>) {
         if let Some(calls) = self.recent_calls() {
-            calls.approved(call);
+            calls.approved(call, remaining);
         }
     }
 

@@ -39,7 +39,7 @@ impl Approver for Allows {
             .map(|change| (change.op, change.path.to_string(), change.diff.added));
         self.seen.lock().unwrap().push(seen.collect());
         let protected = question.request.protected.iter();
-        let protected = protected.filter_map(|need| Some(need.path()?.to_string()));
+        let protected = protected.filter_map(|(need, _)| Some(need.path()?.to_string()));
         self.protected.lock().unwrap().extend(protected);
         Box::pin(std::future::ready(Answer::ONCE))
     }

@@ -20,7 +20,7 @@ const CONFIRM = "Press Enter to allow.";
 /**
  * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
  * host shows a preview of the call (`view`), sets `settled` once it is loaded, and sets `leftOut` to the excluded
- * changes. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
+ * changes; it sets `block` again with the sentence and dangers of what remains, and `settled` to `false` until then. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
  * after each `failed()`. With `shortcuts`, the keys `a`, `d` and `o` of the document allow, deny and open the options.
  */
 export class PermissionPrompt extends HTMLElement {
@@ -103,6 +103,7 @@ export class PermissionPrompt extends HTMLElement {
 
   set settled(value: boolean) {
     this.#settled = value;
+    this.#why = "";
     // The layout is about to shift under the pointer, so restart the delay.
     this.#calm();
   }

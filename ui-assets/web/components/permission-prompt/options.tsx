@@ -78,18 +78,16 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
   return (
     <>
       <div class="options">
-        <div class="two">
-          <Group words="If you allow: how long">
-            {times}
-            {!isBrief(choice) && details && <p class="quiet">You can take this back in Permissions.</p>}
+        <Group words="If you allow: how long">
+          {times}
+          {!isBrief(choice) && details && <p class="quiet">You can take this back in Permissions.</p>}
+        </Group>
+        {!isBrief(choice) && details && (
+          <Group words="What it may do without asking">
+            {reaches}
+            {tick("Its sub-agents may, too", "descendants", true, false)}
           </Group>
-          {!isBrief(choice) && details && (
-            <Group words="What it may do without asking">
-              {reaches}
-              {tick("Its sub-agents may, too", "descendants", true, false)}
-            </Group>
-          )}
-        </div>
+        )}
         <Group words="If you deny">
           <textarea
             rows={2}

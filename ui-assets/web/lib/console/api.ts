@@ -210,7 +210,7 @@ const found = location.hash.slice(1);
 if (found) {
   // Removes the secret from the address and the browser history, but keeps it across reloads.
   sessionStorage.setItem("secret", found);
-  history.replaceState(null, "", location.pathname);
+  history.replaceState(null, "", location.pathname + location.search);
 }
 // Pasting another address with a secret only changes the hash, so reload the page.
 onhashchange = () => location.reload();

@@ -46,7 +46,7 @@ function Frame({ name, Page }: { readonly name: PageName; readonly Page: Compone
         {state.value ? (
           <section tabIndex={-1} aria-label={name}><Page /></section>
         ) : (
-          <p class="empty">Loading…</p>
+          !trouble.value && <p class="empty">Loading…</p>
         )}
       </main>
     </>

@@ -13,6 +13,9 @@ import { DiffTable, Notes } from "./table.tsx";
 
 const OPERATIONS: Readonly<Record<string, string>> = { create: "New", modify: "Changed", delete: "Deleted", move: "Moved", copy: "Copied", make_directory: "New folder" };
 
+/** An operation that was made, in words. */
+export const operationWords = (op: string): string => OPERATIONS[op] ?? visible(op);
+
 /** The numbers of added and removed lines without those of excluded hunks. */
 function countsOf({ change, excluded, hunks }: FileDiff): { readonly added: number; readonly removed: number } {
   const out = [...excluded.value].flatMap((hunk) => hunks[hunk]?.runs ?? []);
@@ -128,7 +131,7 @@ interface FileProps {
 /** What happens to a file. */
 function Badge({ file: { change, from }, diff: { plan } }: FileProps) {
   const { op } = from ?? change;
-  return op ? <span class={`badge ${op}`}>{plan ? `${plan} ${planned(op)}` : (OPERATIONS[op] ?? visible(op))}</span> : null;
+  return op ? <span class={`badge ${op}`}>{plan ? `${plan} ${planned(op)}` : operationWords(op)}</span> : null;
 }
 
 function File({ file, diff }: FileProps) {

@@ -2,7 +2,7 @@
 import { computed, signal } from "@preact/signals-core";
 
 import { own } from "../../lib/component.ts";
-import { Agent as AgentName, Button, Name } from "../../lib/ui.tsx";
+import { Agent as AgentName, Button, Name, quotedName } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { host } from "../../lib/console/api.ts";
@@ -12,10 +12,14 @@ import { agents, when } from "../../lib/console/calls.ts";
 import type { AgentDetails } from "../../lib/console/calls.ts";
 import { Confirm, confirming } from "../../lib/console/confirm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
+import { state } from "../../lib/console/state.ts";
 import { Statements } from "../../lib/console/statements.tsx";
 import { Undo } from "../../lib/console/undo.tsx";
+import { operationWords } from "../../lib/diff/view.tsx";
 import { callers, reload, subject, undoable } from "./calls.ts";
 
+/** Number of questions of an agent that are listed. */
+const MOST_QUESTIONS = 5;
 const ACCESS = { read: "Reads only", interact: "Reads and changes", full: "Reads, changes and runs" } as const;
 
 /** The worker whose calls are shown. */
@@ -84,9 +88,6 @@ const childrenOf = (parent: Agent | undefined): readonly Agent[] => {
 /** The agents beneath one, at any depth. */
 const beneath = (agent: Agent): readonly Agent[] => childrenOf(agent).flatMap((child) => [child, ...beneath(child)]);
 
-/** The path of an agent in a sentence. */
-const plain = (path: string): string => oneLine(path.replace("~", ""));
-
 /** The paused parent of an agent, which is paused together with it. */
 const pausedParent = (agent: Agent): Agent | undefined => agents.value.find(({ worker, paused }) => paused && worker === agent.parent);
 
@@ -141,7 +142,7 @@ async function pause({ worker, paused }: Agent): Promise<void> {
 async function stop({ worker, agent }: Agent): Promise<void> {
   done.value = "";
   const { unfinished } = await host<{ unfinished: number }>("stop-worker", { worker });
-  done.value = `${oneLine(agent)} was stopped.${unfinished ? ` ${counted(unfinished, "call")} had begun and may still finish.` : ""}`;
+  done.value = `${quotedName(agent)} was stopped.${unfinished ? ` ${counted(unfinished, "call")} had begun and may still finish.` : ""}`;
 }
 
 function Changed({ found: { changed, changed_omitted }, worker }: { readonly found: AgentDetails; readonly worker: string }) {
@@ -149,7 +150,7 @@ function Changed({ found: { changed, changed_omitted }, worker }: { readonly fou
     <ul class="plain changed">
       {changed.map((one, at) => (
         <li key={at}>
-          <span class={`badge ${one.op}`}>{oneLine(one.op.replaceAll("_", " "))}</span>{" "}
+          <span class={`badge ${one.op}`}>{operationWords(one.op)}</span>{" "}
           <Name text={one.path} most={1000} />
           {one.to !== null && <> → <Name text={one.to} most={1000} /></>}
           {one.worker !== worker && <span class="quiet"> by <AgentName name={one.agent} /></span>}
@@ -157,6 +158,24 @@ function Changed({ found: { changed, changed_omitted }, worker }: { readonly fou
       ))}
       {changed_omitted > 0 && <li class="quiet">{`and ${changed_omitted} more`}</li>}
     </ul>
+  );
+}
+
+/** The first open questions of an agent, each with a link to its prompt. */
+function Questions({ agent: { worker, questions } }: { readonly agent: Agent }) {
+  const own = state.value?.questions.filter(({ bailiwick }) => bailiwick.worker === worker) ?? [];
+  const first = own.slice(0, MOST_QUESTIONS);
+  const more = questions - first.length;
+  return (
+    <>
+      <h3 id="asks">Waits for your answer</h3>
+      <ul class="plain" aria-labelledby="asks">
+        {first.map(({ tool_call: { id }, bailiwick: { sentence } }) => (
+          <li key={id}><a href={`/?question=${encodeURIComponent(id)}`}><Name text={sentence} most={300} /></a></li>
+        ))}
+        {more > 0 && <li><a href="/">{`and ${counted(more, "more question")}`}</a></li>}
+      </ul>
+    </>
   );
 }
 
@@ -169,18 +188,18 @@ function Live({ agent }: { readonly agent: Agent }) {
   return (
     <>
       <p class="quiet">{`${ACCESS[agent.access]} · session ${oneLine(agent.session, 80)} · since ${when(agent.started_at)}`}</p>
-      {paused && <p class="notice warn">{`Paused: its new calls and those of its sub-agents wait until you resume ${above ? oneLine(above.agent) : "it"} or their time is up.`}</p>}
+      {paused && <p class="notice warn">{`Paused: its new calls and those of its sub-agents wait until you resume ${above ? quotedName(above.agent) : "it"} or their time is up.`}</p>}
       <div class="chips">
         {!above && <CalmButton press={() => void actions.of(pause(agent))}>{paused ? "Resume" : "Pause"}</CalmButton>}
         <Confirm
           id={`stop-${worker}`}
           words="Stop…"
-          yes={`Stop ${oneLine(agent.name || agent.agent, 40)}${all}`}
-          note={`Stopping revokes everything that ${agent.agent}${all} may do. Running calls end, and no further calls are possible. This cannot be undone.`}
+          yes={`Stop ${quotedName(agent.name || agent.agent, 40)}${all}`}
+          note={`Stopping revokes everything that ${quotedName(agent.agent)}${all} may do. Running calls end, and no further calls are possible. This cannot be undone.`}
           press={() => void actions.of(stop(agent))}
         />
-        {questions > 0 && <a class="button" href="/">{`Answer ${counted(questions, "question")}`}</a>}
       </div>
+      {questions > 0 && <Questions agent={agent} />}
       <Failed failure={actions} />
       {detailsFailure.error.value !== undefined && <Failed failure={detailsFailure} />}
       {found ? (
@@ -195,7 +214,7 @@ function Live({ agent }: { readonly agent: Agent }) {
               <Changed found={found} worker={worker} />
             </details>
           )}
-          <Undo of={{ worker }} what={`the changes of ${plain(agent.agent)}${all}`} may={found.undoable > 0} done={refreshAgent} />
+          <Undo of={{ worker }} what={`the changes of ${quotedName(agent.agent)}${all}`} may={found.undoable > 0} done={refreshAgent} />
         </>
       ) : (
         detailsFailure.error.value === undefined && <p class="quiet">Loading…</p>
@@ -213,7 +232,7 @@ export function AgentCard() {
     <div class="card agent-card">
       <h2><AgentName name={name ?? ""} /></h2>
       {agent ? <Live key={agent.worker} agent={agent} /> : <p>This agent has ended. Its calls are below.</p>}
-      {!agent && name !== undefined && <Undo key={name} of={{ agent: name }} what={`the changes of ${plain(name)} and its sub-agents`} may={undoable.value > 0} done={reload} />}
+      {!agent && name !== undefined && <Undo key={name} of={{ agent: name }} what={`the changes of ${quotedName(name)} and its sub-agents`} may={undoable.value > 0} done={reload} />}
       <p role="status" class={done.value ? "notice" : undefined}>{done.value}</p>
     </div>
   );

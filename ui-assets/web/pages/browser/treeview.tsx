@@ -87,12 +87,13 @@ function act(row: Row): void {
 
 function TreeRow({ row }: { readonly row: Entry | Note }) {
   version.value;
-  const isLocked = row.kind && (row.odd || rightsOf(row.path)?.read === "deny" || changes.value?.get(row.path)?.op === "delete");
+  const isLocked = row.kind && (row.odd || rightsOf(row.path)?.read === "deny");
+  const isGone = row.kind && changes.value?.get(row.path)?.op === "delete";
   return (
     <div
       role="treeitem"
       id={row.id}
-      class={isLocked ? "row locked" : "row"}
+      class={`row ${isGone ? "gone" : isLocked ? "locked" : ""}`}
       style={{ "--in": Math.min(row.level - 1, 14) }}
       aria-level={row.level}
       aria-posinset={row.kind ? row.position : (row.parent.folder?.entries.length ?? 0) + 1}

@@ -4,6 +4,8 @@ import { computed, signal } from "@preact/signals-core";
 import { dangerWords } from "../../components/permission-prompt/dangers.ts";
 import type { Outcome, Question } from "../../lib/console/api.ts";
 import { state } from "../../lib/console/state.ts";
+import { visible } from "../../lib/visible.ts";
+import { planned } from "../../lib/words.ts";
 
 export const idOf = (question: Question): string => question.tool_call.id;
 
@@ -63,8 +65,20 @@ export const groups = computed((): readonly Group[] => {
   return [...all].map(([agent, questions]) => ({ agent, questions: questions.sort(order) }));
 });
 
+/** What a call wants in a few words, such as `to change files`. */
+const kindOf = ({ tool_call, bailiwick }: Question): string => {
+  const [first] = bailiwick.files;
+  return first ? `to ${planned(first.op)} files` : `to use ${visible(tool_call.name)}`;
+};
+
 /** The questions that fit the filter, in the order of the list. */
 export const listed = computed(() => groups.value.flatMap(({ questions }) => questions));
+
+/** The listed questions by kind, if they are of several kinds; only kinds of several questions. */
+export const kinds = computed(() => {
+  const all = [...new Set(listed.value.map(kindOf))].map((words) => ({ words, questions: listed.value.filter((one) => kindOf(one) === words) }));
+  return all.length > 1 ? all.filter(({ questions }) => questions.length > 1) : [];
+});
 
 export const outcomes = computed((): readonly Outcome[] => state.value?.outcomes.filter(({ sentence, agent, status }) => fits(sentence, agent, status)) ?? []);
 
@@ -104,8 +118,14 @@ export function remove(...ids: readonly string[]): void {
   last.value = ids.at(-1) ?? last.value;
 }
 
-/** Shows the first question if nothing is shown. Call it whenever the state changes. */
+/** The question that a link to this page names. */
+const linked = new URLSearchParams(location.search).get("question");
+
+/** Shows the linked or the first question if nothing is shown. Call it whenever the state changes. */
 export function update(): void {
-  const [question] = listed.value;
-  if (!detail.value && question) detail.value = { question };
+  if (detail.value) return;
+  const [first] = listed.value;
+  const question = listed.value.find((one) => idOf(one) === linked);
+  if (question) show({ question });
+  else if (first) detail.value = { question: first };
 }

@@ -14,7 +14,7 @@ import { List, Rows } from "../../lib/list.tsx";
 import { Agent, Button, Name } from "../../lib/ui.tsx";
 import { visible } from "../../lib/visible.ts";
 import { counted, shortPath } from "../../lib/words.ts";
-import { count, current, detail, filter, folderOf, groups, idOf, listed, outcomes, show, tab, waiting } from "./inbox.ts";
+import { count, current, detail, filter, folderOf, groups, idOf, kinds, listed, outcomes, show, tab, waiting } from "./inbox.ts";
 import type { Group } from "./inbox.ts";
 import { help } from "./keys.ts";
 import { Status, lastWords } from "./outcomes.tsx";
@@ -191,6 +191,7 @@ export function ListPane() {
           <p class="line">
             <span class="quiet">{`${counted(groups.value.length, "agent")}, ${counted(listed.value.reduce((sum, { bailiwick }) => sum + bailiwick.files_total, 0), "file")}`}</span>
             <CalmButton class="flat end" press={() => show({ words: filter.value && `with “${filter.value}”`, questions: listed.value })}>{`Allow or deny all ${listed.value.length}…`}</CalmButton>
+            {kinds.value.map((kind) => <CalmButton key={kind.words} class="flat end" press={() => show(kind)}>{`All ${kind.questions.length} ${kind.words}…`}</CalmButton>)}
           </p>
         )}
         <Paused />

@@ -58,7 +58,7 @@ export function OutcomeView({ id }: { readonly id: string }) {
       <p><Status outcome={outcome} /></p>
       {outcome.call && <Undo of={{ call: outcome.call }} what="this call" may={outcome.undo === "possible"} />}
       <Failed failure={failure} />
-      {diff.value && <DiffView diff={diff.value} />}
+      {diff.value && diff.value.files.length + diff.value.resources.length > 0 && <DiffView diff={diff.value} />}
     </div>
   );
 }

@@ -9,6 +9,7 @@ import type { Question, Standing } from "../../lib/console/api.ts";
 import { loadPreview } from "../../lib/console/preview.ts";
 import { state } from "../../lib/console/state.ts";
 import { DiffView } from "../../lib/diff/view.tsx";
+import type { Diff } from "../../lib/diff/view.tsx";
 import { Button, Trouble } from "../../lib/ui.tsx";
 import { message, visible } from "../../lib/visible.ts";
 import { goOn, idOf, remove, takesFocus } from "./inbox.ts";
@@ -30,6 +31,22 @@ function Arguments({ question }: { readonly question: Question }) {
   );
 }
 
+/** Shows in the prompt what remains of the call; it cannot be allowed before the host has described that. */
+async function remain({ bailiwick, ...question }: Question, into: PermissionPrompt, { excluded, parts }: Diff): Promise<void> {
+  const out = excluded.value;
+  into.leftOut = parts.value.left > 0 ? out : undefined;
+  into.settled = false;
+  const described = host<object>("remaining", { question: question.tool_call.id, left_out: out });
+  await described.then(
+    (rest) => {
+      if (excluded.value !== out) return;
+      into.block = { ...question, bailiwick: { ...bailiwick, ...rest } };
+      into.settled = true;
+    },
+    (error) => excluded.value === out && into.failed(message(error)),
+  );
+}
+
 /** Shows the preview of the question's call in its prompt. */
 async function preview(question: Question, into: PermissionPrompt, place: HTMLElement): Promise<void> {
   const { bailiwick } = question;
@@ -42,7 +59,7 @@ async function preview(question: Question, into: PermissionPrompt, place: HTMLEl
   try {
     const diff = await loadPreview(idOf(question));
     diff.divisible = bailiwick.divisible;
-    diff.onExclude = () => (into.leftOut = diff.parts.value.left > 0 ? diff.excluded.value : undefined);
+    diff.onExclude = () => void remain(question, into, diff);
     changes.value = diff;
     put(<DiffView diff={diff} />);
     into.settled = true;

@@ -5,7 +5,7 @@ import { host } from "../../lib/console/api.ts";
 import type { Suggested } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
 import { Failed, Failure } from "../../lib/console/parts.tsx";
-import { Button } from "../../lib/ui.tsx";
+import { Button, quotedName } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 
 type Suggestion = NonNullable<Suggested["suggestion"]>;
@@ -32,7 +32,7 @@ export function SuggestionView() {
   const { agent, covers, spares, pattern } = rule;
   return (
     <div key={agent + pattern} class="notice">
-      <p>{`You allowed ${spares} questions like this. Allow ${oneLine(agent)} to ${oneLine(covers, 400)} without asking, until the session ends?`}</p>
+      <p>{`You allowed ${spares} questions like this. Let ${quotedName(agent)} do this without asking until the session ends: ${oneLine(covers, 400)}?`}</p>
       <div class="line">
         <CalmButton press={() => void give(rule)}>Add this rule</CalmButton>
         <Button press={() => (suggestion.value = undefined)}>Keep asking</Button>

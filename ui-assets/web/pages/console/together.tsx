@@ -48,7 +48,7 @@ class Item {
   /** Takes an answer of the host; without a status, the person's answer had no effect. */
   answered({ status, message }: Standing): void {
     this.isOpen.value = status === undefined;
-    this.end.value = status ?? message ?? "";
+    this.end.value = status === "granted" ? "allowed" : status ?? message ?? "";
   }
 }
 

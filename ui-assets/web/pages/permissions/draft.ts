@@ -12,8 +12,6 @@ export interface Draft {
   readonly agent: string;
   /** The host, if there are several. */
   readonly host: string;
-  /** What the agent may do, as a sentence; empty for a template, whose rules the host lists. */
-  readonly what: string;
   /** How long. */
   readonly time: string;
   readonly descendants: boolean;
@@ -113,9 +111,7 @@ function target(): string | Error {
   return [root === "/" ? "" : root, ...names].join("/") || "/";
 }
 
-const listed = (words: readonly string[]): string => [words.slice(0, -1).join(", "), words.at(-1)].filter(Boolean).join(" or ");
-
-/** The rule of the form, or what is missing, as a sentence for people. */
+/** The rule of the form, or what is missing, as a sentence for people. The host says what the rule allows. */
 export const draft = computed((): Draft | string => {
   const path = isOther.value ? other.value.trim() : agent.value.value;
   const run = source.value.value;
@@ -134,20 +130,19 @@ export const draft = computed((): Draft | string => {
     const scope = pattern.value.trim();
     if (!scope) return "Write the pattern, such as execute:cli:git.";
     const broad = isWide([scope]) ? "It is not limited to one folder, server or command." : permanent;
-    return { ...common, what: `use everything that matches ${scope}`, descendants: descendants.value, broad, path: "grant", body: { run, pattern: scope, ...more, ...(descendants.value && { descendants: true }) } };
+    return { ...common, descendants: descendants.value, broad, path: "grant", body: { run, pattern: scope, ...more, ...(descendants.value && { descendants: true }) } };
   }
   const place = isAll.value ? "" : target();
   if (place instanceof Error) return place.message;
   if (template.value !== undefined) {
     const roots = isAll.value ? (chosen.value?.roots ?? []) : [place];
-    return { ...common, what: "", descendants: false, broad: permanent, path: "grant-template", body: { run, template: template.value, roots, ...more } };
+    return { ...common, descendants: false, broad: permanent, path: "grant-template", body: { run, template: template.value, roots, ...more } };
   }
   const isRead = kind.value.value === "read";
   const operations = isRead ? ["read"] : CHANGES.filter((one) => changes.value.has(one));
   if (operations.length === 0) return "Choose what it may do.";
   const beneath = reach.value.value === "beneath";
   const broad = !isRead && beneath && chosen.value?.roots.includes(place) ? `It covers everything in ${place}.` : permanent;
-  const what = `${listed(operations)} ${place}${beneath ? " and everything in it" : ""}`;
   const body = { run, pattern: `${kind.value.value}:file:${place}`, reach: reach.value.value, operations, ...more, ...(descendants.value && { descendants: true }) };
-  return { ...common, what, descendants: descendants.value, broad, path: "grant", body };
+  return { ...common, descendants: descendants.value, broad, path: "grant", body };
 });

@@ -6,7 +6,7 @@ import { CalmButton } from "../../lib/console/calm.tsx";
 import { when } from "../../lib/console/calls.ts";
 import { Group } from "./grants.tsx";
 import { Select, SelectSource } from "../../lib/console/parts.tsx";
-import { Agent, Code, Name, Tick, Trouble } from "../../lib/ui.tsx";
+import { Agent, Name, Tick, Trouble, quotedName } from "../../lib/ui.tsx";
 import { oneLine } from "../../lib/visible.ts";
 import { counted } from "../../lib/words.ts";
 import { CHANGES, agent, below, changes, descendants, draft, folder, isAll, isOther, isTemplate, kind, other, pattern, changeHost, reach, source, time } from "./draft.ts";
@@ -14,16 +14,24 @@ import type { Draft } from "./draft.ts";
 
 const TYPING = 300;
 
-/** The calls of the last hour that a rule would have allowed. */
+/** What a rule allows, and the calls of the last hour that it would have allowed. */
 interface Effect {
+  /** What the agent may do, as a sentence. */
+  readonly covers: string;
   readonly calls: readonly { readonly call: string; readonly at: number; readonly agent: string; readonly sentence: string }[];
   readonly count: number;
   readonly of: number;
 }
 
+/** A rule of a template. */
+interface TemplateRule {
+  readonly pattern: string;
+  readonly covers: string;
+}
+
 const isOpen = signal(false);
 /** What the host said about a draft: its effect, or the rules of its template. */
-const told = signal<{ readonly draft: string; readonly effect?: Effect; readonly rules?: readonly string[]; readonly error?: unknown } | undefined>(undefined);
+const told = signal<{ readonly draft: string; readonly effect?: Effect; readonly rules?: readonly TemplateRule[]; readonly error?: unknown } | undefined>(undefined);
 const error = signal<unknown>(undefined);
 /** What was given last. */
 const given = signal("");
@@ -41,7 +49,7 @@ async function ask(now: Draft): Promise<void> {
       if (isCurrent()) told.value = { draft: id, effect };
     } else {
       const { run, template, roots } = now.body as Readonly<Record<string, unknown>>;
-      const { rules } = await host<{ rules: readonly string[] }>("template-rules", { run, template, roots });
+      const { rules } = await host<{ rules: readonly TemplateRule[] }>("template-rules", { run, template, roots });
       if (isCurrent()) told.value = { draft: id, rules };
     }
   } catch (why) {
@@ -64,13 +72,13 @@ effect(() => {
   typing = setTimeout(() => void ask(now), TYPING);
 });
 
-async function give({ path, body, agent: name, what, time: long }: Draft): Promise<void> {
+async function give({ path, body, agent: name, time: long }: Draft, what?: string): Promise<void> {
   error.value = undefined;
   isSure.value = false;
   given.value = "";
   try {
     await host(path, body);
-    given.value = what ? `Rule given: ${oneLine(name)} may ${oneLine(what, 400)}, ${long}.` : `Rules given to ${oneLine(name)}, ${long}.`;
+    given.value = what ? `Rule given: ${quotedName(name)} may, ${long}: ${oneLine(what, 400)}.` : `Rules given to ${quotedName(name)}, ${long}.`;
   } catch (why) {
     error.value = why;
   }
@@ -139,22 +147,23 @@ function WouldAllow({ effect: { calls, count: number, of } }: { readonly effect:
 /** The draft as it would be given; it is a new element for each draft, which delays a press. */
 function Shown({ now }: { readonly now: Draft }) {
   const answer = told.value?.draft === key(now) ? told.value : undefined;
-  const mayGive = !!answer && (now.path === "grant" || !!answer.rules) && (!now.broad || isSure.value);
+  const what = answer?.effect?.covers;
+  const mayGive = !!(what ?? answer?.rules) && (!now.broad || isSure.value);
   return (
     <div class="draft">
       <p>
         <Agent name={now.agent} most={120} />
         {now.host && <span> on <Name text={now.host} /></span>}
         {now.descendants && " and its sub-agents"}{" may, "}{now.time}
-        {now.what ? <>: <Name text={now.what} most={400} />.</> : ":"}
+        {what === undefined ? ":" : <>: <Name text={what} most={400} />.</>}
       </p>
-      {answer?.rules && <ul>{answer.rules.map((rule) => <li key={rule}><Code text={rule} /></li>)}</ul>}
+      {answer?.rules && <ul>{answer.rules.map(({ pattern, covers }) => <li key={pattern}><Name text={covers} most={400} /></li>)}</ul>}
       {now.isFuture && <p class="notice warn">No agent has this name now, and none holds a rule. The rule is for agents that start later.</p>}
       {answer?.effect && <WouldAllow effect={answer.effect} />}
       {answer?.error !== undefined && <Trouble error={answer.error} />}
       {!answer && <p class="quiet">Checking…</p>}
       {now.broad && <label><Tick checked={isSure.value} change={(on) => (isSure.value = on)} />{` I understand what this allows. ${now.broad}`}</label>}
-      <div><CalmButton class="primary" disabled={!mayGive} press={() => void give(now)}>{now.path === "grant" ? "Give this rule" : "Give exactly these rules"}</CalmButton></div>
+      <div><CalmButton class="primary" disabled={!mayGive} press={() => void give(now, what)}>{now.path === "grant" ? "Give this rule" : "Give exactly these rules"}</CalmButton></div>
     </div>
   );
 }

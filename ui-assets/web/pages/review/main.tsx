@@ -6,7 +6,7 @@ import { watch } from "../../lib/component.ts";
 import type { Diff } from "../../lib/diff/view.tsx";
 import { DiffView } from "../../lib/diff/view.tsx";
 import { fromJson } from "../../lib/json.ts";
-import { Name } from "../../lib/ui.tsx";
+import { Agent, Name } from "../../lib/ui.tsx";
 import { visible } from "../../lib/visible.ts";
 import { asked, changed, listen, none, recheck, review, show, shown } from "./review.ts";
 import type { Review } from "./review.ts";
@@ -27,7 +27,7 @@ function ReviewOf({ review: { intent, tool, agent, preview }, diff }: { readonly
       <h1><Name text={intent || tool} most={400} /></h1>
       <p class="quiet about">
         {preview ? <strong class="badge">Preview: nothing is done yet</strong> : <span class="badge">Done</span>}
-        <Name text={agent} />
+        <Agent name={agent} />
         <span aria-hidden="true">›</span>
         <bdi>{visible(tool)}</bdi>
       </p>

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::super::batch::{BatchAnswer, NotBatchable};
-use super::super::broker::AskOutcome;
+use super::super::broker::{AskOutcome, Exclusion};
 use super::super::choices::MOST_PATTERNS;
 use super::super::grants::UsedGrants;
 use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace};
@@ -25,7 +25,7 @@ struct Approval {
     patterns: Vec<Coverage>,
     lifetime: Lifetime,
     descendants: bool,
-    left_out: Vec<ExcludedChange>,
+    exclusion: Option<Exclusion>,
 }
 
 impl Approval {
@@ -37,12 +37,18 @@ impl Approval {
         mut left_out: Vec<ExcludedChange>,
     ) -> Result<Self, AuthorityError> {
         left_out.retain(|part| !part.is_empty());
-        // A grant for later calls would also allow what was excluded from this call.
-        let divides = !left_out.is_empty();
         let request = &question.request;
-        request.check_excluded(&left_out)?;
+        let exclusion = if left_out.is_empty() {
+            None
+        } else {
+            Some(Exclusion {
+                sentence: request.without(&left_out)?.sentence,
+                parts: left_out,
+            })
+        };
         let lasts = lifetime.waiting_calls().is_none();
-        if !request.fits(patterns) || (divides && lasts) {
+        // A grant for later calls would also allow what was excluded from this call.
+        if !request.fits(patterns) || (exclusion.is_some() && lasts) {
             return Err(AuthorityError::DoesNotFit);
         }
         let patterns = request.granted_by(patterns);
@@ -55,7 +61,7 @@ impl Approval {
             request: request.clone(),
             lifetime,
             descendants,
-            left_out,
+            exclusion,
         })
     }
 
@@ -74,10 +80,11 @@ impl Approval {
     }
 
     fn step(&self, by: DecidedBy, grants: Vec<GrantId>) -> AnsweredStep {
+        let exclusion = self.exclusion.iter();
         AnsweredStep {
             patterns: self.patterns.clone(),
             lifetime: Some(self.lifetime),
-            left_out: self.left_out.clone(),
+            left_out: exclusion.flat_map(|one| one.parts.clone()).collect(),
             grants,
             ..ended(self.question, Decision::Granted, by, None)
         }
@@ -315,7 +322,7 @@ impl BrokerState {
                 self.use_grants(&waiter.requester, &approval.request.needs, of)?
             }
         };
-        Some(AskOutcome::Allowed(used, approval.left_out.clone()))
+        Some(AskOutcome::Allowed(used, approval.exclusion.clone()))
     }
 }
 
@@ -328,7 +335,7 @@ mod tests {
     use crate::path::VirtualPath;
     use crate::permission::choices::{choices, sentence};
     use crate::permission::grants::{GrantTable, Requester};
-    use crate::permission::{Run, WaitingCalls};
+    use crate::permission::{GrantHolder, Run, WaitingCalls};
     use crate::scope::{Operation, Reach, Scope, ScopePattern};
     use proptest::prelude::*;
     use std::num::NonZeroU32;
@@ -394,6 +401,9 @@ mod tests {
             .split("; ")
             .filter(|part| !part.starts_with("sensitive"))
             .any(|part| {
+                let part = part
+                    .strip_suffix(", and with what it asks for")
+                    .unwrap_or(part);
                 let (words, reached) = match part.strip_suffix(", whatever it is given") {
                     Some(part) => {
                         let (words, tool) = part.split_once(" things with ").unwrap();
@@ -510,6 +520,34 @@ mod tests {
             }
             let other = Requester { worker: WorkerId(3), session: "other".into(), agent: "other".into(), ..requester };
             prop_assert!(grants.use_grants(&other, &approval.request.needs, Duration::from_secs(1)).is_none());
+        }
+
+        #[test]
+        fn a_given_rule_allows_exactly_the_calls_that_its_sentence_describes(
+            rule in need(),
+            whole in any::<bool>(),
+            later in proptest::collection::vec(needs(), 1..12),
+        ) {
+            let roots = [VirtualPath::parse("/r", None).unwrap()];
+            let pattern = if whole { ScopePattern::of(&rule).into() } else { Coverage::of(&rule) };
+            let shown = sentence(std::slice::from_ref(&pattern), &roots);
+            let agent: Arc<str> = "main".into();
+            let requester = Requester {
+                worker: WorkerId(1),
+                ancestors: [].into(),
+                session: "session".into(),
+                agent: Arc::clone(&agent),
+            };
+            let mut grants = GrantTable::default();
+            let new = NewGrant { pattern, holder: GrantHolder::Agent(agent), lifetime: Lifetime::Agent, descendants: false };
+            grants.insert(GrantId(1), new, Duration::ZERO, 0);
+            let own = std::slice::from_ref(&rule);
+            prop_assert!(grants.use_grants(&requester, own, Duration::ZERO).is_some());
+            for needs in later.iter().map(Vec::as_slice).chain([own]) {
+                let unasked = grants.use_grants(&requester, needs, Duration::ZERO).is_some();
+                let described = needs.iter().all(|need| describes(&shown, need));
+                prop_assert_eq!(unasked, described, "{:?} by {:?}", needs, shown);
+            }
         }
     }
 }
