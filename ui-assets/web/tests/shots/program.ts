@@ -12,7 +12,7 @@ import { Client, StreamableHTTPClientTransport } from "@modelcontextprotocol/cli
 const PROGRAM = process.env["BAILIWICK_PROGRAM"] ?? join(process.env["CARGO_TARGET_DIR"] ?? join(import.meta.dirname, "../../../../target"), "debug/bailiwick");
 
 /** The files: the folder `shop` is served, `notes` by a third-party server, and `outside` by nobody. */
-const FILES: Record<string, string> = {
+const FILES: Record<string, string | Uint8Array> = {
   "shop/README.md": "# Shop\n\nAn example project.\n",
   "shop/Cargo.toml": '[package]\nname = "shop"\nversion = "0.1.0"\nedition = "2024"\n',
   "shop/src/main.rs": 'mod cart;\nmod limits;\n\nfn main() {\n    println!("{}", cart::total(&[]));\n}\n',
@@ -23,13 +23,14 @@ const FILES: Record<string, string> = {
   "shop/docs/api.md": "# API\n\n`total` returns the sum of all items.\n",
   "shop/docs/style.md": "# Style\n\nShort sentences.\n",
   "shop/.vscode/tasks.json": '{ "version": "2.0.0", "tasks": [] }\n',
+  "shop/docs/logo.png": Uint8Array.of(0x89, 0x50, 0x4e, 0x47, 13, 10, 26, 10, 0, 0, 0, 13),
   "notes/today.md": "# Today\n\n- Release 0.2\n",
   "outside/report.md": "# Report\n",
 };
 for (let n = 1; n <= 12; n += 1) FILES[`shop/old/page-${n}.html`] = `<h1>Page ${n}</h1>\n`;
 
 type Fields = Readonly<Record<string, unknown>>;
-interface Answer {
+export interface Answer {
   readonly content: readonly { readonly type: string; readonly uri?: string; readonly name?: string }[];
   readonly structuredContent?: Fields;
   readonly isError?: boolean;

@@ -6,7 +6,7 @@ import { expect } from "../fixtures.ts";
 /** Presses a button until it has an effect: presses are ignored right after the page changed. */
 async function press(button: Locator, effect: Locator): Promise<void> {
   await expect(async () => {
-    await button.click();
+    if (!(await effect.isVisible())) await button.click({ timeout: 1_000 });
     await expect(effect).toBeVisible({ timeout: 1_000 });
   }).toPass();
 }
@@ -29,8 +29,29 @@ export const questions = {
   /** Opens the options, and chooses how long and what an answer allows. */
   async options(page: Page, time: string, reach: string): Promise<void> {
     await page.getByRole("button", { name: "More options" }).click();
+    await this.choose(page, time, reach);
+  },
+  async choose(page: Page, time: string, reach: string): Promise<void> {
     await page.getByLabel(time, { exact: true }).check();
     await page.getByLabel(reach).check();
+  },
+  /** Opens the options, and says why the call is denied. */
+  async refuse(page: Page, why: string): Promise<void> {
+    await page.getByRole("button", { name: "More options" }).click();
+    await page.getByLabel("Tell the agent why").fill(why);
+    await page.getByLabel(/^Stop asking/).check();
+  },
+  /** Allows the shown question. */
+  async allow(page: Page): Promise<void> {
+    const prompt = page.locator("permission-prompt");
+    await prompt.evaluate((shown) => (shown.dataset["asked"] = ""));
+    await prompt.getByRole("button", { name: /^Allow/ }).click();
+    await expect(page.locator("permission-prompt[data-asked]")).toHaveCount(0);
+  },
+  /** Presses a key in the page, and waits for what the prompt says. */
+  async pressed(page: Page, key: string, words: string): Promise<void> {
+    await page.keyboard.press(key);
+    await expect(page.getByText(words)).toBeVisible();
   },
   /** Denies the question and those like it, and shows what is denied. */
   async stop(page: Page): Promise<void> {
@@ -41,11 +62,16 @@ export const questions = {
     await page.getByRole("button", { name: /^Blocked/ }).click();
     await expect(page.getByRole("button", { name: "End this block: ask me again" })).toBeVisible();
   },
-  /** Leaves out the change of a file, and shows the others side by side. */
-  async leaveOut(page: Page, path: string): Promise<void> {
-    await page.getByLabel(new RegExp(`^Make this change: .*${path}`)).first().uncheck();
+  /** Leaves out a change, and shows the others side by side. */
+  async leaveOut(page: Page, name: RegExp): Promise<void> {
+    await page.getByRole("checkbox", { name }).first().uncheck();
     await page.getByRole("button", { name: "Side by side" }).click();
+    await expect(page.locator("permission-prompt[data-early]")).toHaveCount(0);
     await expect(page.getByRole("button", { name: "Allow the ticked changes once" })).toBeEnabled();
+  },
+  async filter(page: Page, words: string): Promise<void> {
+    await page.getByRole("searchbox").fill(words);
+    await expect(page.getByText("Nothing fits the filter.")).toBeVisible();
   },
   /** Pauses the agent of the first group. */
   async pause(page: Page): Promise<void> {
@@ -61,6 +87,11 @@ export const questions = {
     await page.getByLabel("Select all").check();
     await expect(page.getByRole("button", { name: /^Allow \d of \d ticked once/ })).toBeEnabled();
   },
+  /** Allows the ticked questions that can be allowed together. */
+  async allowTogether(page: Page): Promise<void> {
+    const allow = page.getByRole("button", { name: /^Allow [1-9] of \d ticked once/ });
+    await press(allow, page.getByText("allowed", { exact: true }).first());
+  },
   /** Opens the first question of the list, which a narrow page shows alone. */
   async show(page: Page): Promise<void> {
     await page.locator("button.row").first().click();
@@ -75,17 +106,15 @@ export const questions = {
   async empty(page: Page): Promise<void> {
     await expect(page.getByText(/No open questions/)).toBeVisible();
   },
-  /** The shown question, which nobody has answered in time. */
-  async expired(page: Page, name: RegExp): Promise<void> {
-    const prompt = page.locator('permission-prompt[data-status="expired"]');
-    await expect(prompt.getByRole("heading", { name })).toBeVisible();
-    await expect(prompt.getByText("Denied: no answer in time.")).toBeVisible();
+  /** The shown question, once it has ended. */
+  async ended(page: Page, words: string): Promise<void> {
+    await expect(page.locator("permission-prompt").getByText(words)).toBeVisible();
   },
   /** The outcomes of earlier questions, with this one shown. */
   async outcomes(page: Page, name: RegExp): Promise<void> {
     await page.getByRole("button", { name: /^Answered/ }).click();
     await page.locator("button.row", { hasText: name }).click();
-    await expect(page.locator(".card").getByText(name)).toBeVisible();
+    await expect(page.locator(".card").getByRole("heading", { name })).toBeVisible();
   },
 };
 
@@ -95,10 +124,26 @@ export const activity = {
     await sibling(page, url, "Activity");
     await expect(page.getByText(/limits\.rs/).first()).toBeVisible();
   },
-  /** Opens a call, and shows what undoing it does. */
-  async undo(page: Page, name: RegExp): Promise<void> {
+  /** Opens the page, which may show no calls. */
+  async openEmpty(page: Page, url: string): Promise<void> {
+    await sibling(page, url, "Activity");
+  },
+  /** Opens or closes a call. */
+  async call(page: Page, name: RegExp): Promise<void> {
     await page.locator("button.row", { hasText: name }).click();
+    await expect(page.getByText("Loading…")).toHaveCount(0);
+  },
+  /** Shows what undoing the open call does. */
+  async undo(page: Page): Promise<void> {
     await press(page.getByRole("button", { name: /^Undo .*…/ }), page.getByText("Undoing this call does this:"));
+  },
+  /** Undoes it. */
+  async undone(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: /^Undo 1 change/ }), page.getByText(/restored to before this call/));
+  },
+  async filter(page: Page, words: string): Promise<void> {
+    await page.getByRole("searchbox", { name: "Search calls" }).fill(words);
+    await expect(page.getByText("No calls match these filters.")).toBeVisible();
   },
   /** The audit log, and whether its records are complete. */
   async log(page: Page): Promise<void> {
@@ -109,6 +154,21 @@ export const activity = {
     await page.getByRole("complementary", { name: "Agents" }).getByRole("button", { name }).first().click();
     await expect(page.getByRole("button", { name: "Pause" })).toBeVisible();
   },
+  /** Shows what the chosen agent may do, and what it has changed. */
+  async details(page: Page): Promise<void> {
+    await page.getByText("What it may do now").click();
+    await page.getByText(/changed files?$/).last().click();
+  },
+  async pause(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: "Pause" }), page.getByRole("button", { name: "Resume" }));
+  },
+  /** Asks whether to stop the chosen agent. */
+  async stop(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: "Stop…" }), page.getByRole("button", { name: /^Stop .*refactor/ }));
+  },
+  async stopped(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: /^Stop .*refactor/ }), page.getByText(/was stopped/));
+  },
 };
 
 /** The console's page with what agents may do. */
@@ -116,18 +176,48 @@ export const permissions = {
   async open(page: Page, url: string): Promise<void> {
     await sibling(page, url, "Permissions");
   },
+  form: (page: Page): Locator => page.locator("details", { hasText: "Give a rule" }),
   /** Drafts a rule for an agent. */
   async draft(page: Page, agent: string): Promise<void> {
+    await this.begin(page, agent, "write");
+    await expect(page.getByText(/^It would have allowed/)).toBeVisible();
+  },
+  async begin(page: Page, agent: string, kind: string): Promise<void> {
     await page.getByRole("heading", { name: "Give a rule" }).click();
     const form = page.locator(".form");
     await form.getByLabel(/^Agent/).selectOption({ label: `says it is ${agent}` });
-    await form.getByLabel(/^May/).selectOption("write");
-    await expect(page.getByText(/^It would have allowed/)).toBeVisible();
+    await form.getByLabel(/^May/).selectOption(kind);
+  },
+  /** Chooses a template, and shows its rules. */
+  async template(page: Page, agent: string, template: string): Promise<void> {
+    await this.begin(page, agent, template);
+    await expect(page.getByRole("button", { name: "Give exactly these rules" })).toBeVisible();
+    await expect(page.getByText("Checking…")).toHaveCount(0);
+  },
+  /** Drafts a rule for an agent that does not run. */
+  async future(page: Page, path: string): Promise<void> {
+    await page.getByRole("heading", { name: "Give a rule" }).click();
+    await page.locator(".form").getByLabel(/^Agent/).selectOption("*other");
+    await page.getByLabel("Path of the agent").fill(path);
+    await expect(page.getByText(/^No agent has this name now/)).toBeVisible();
+    await expect(page.getByText("Checking…")).toHaveCount(0);
   },
   /** Gives the drafted rule. */
   async give(page: Page): Promise<void> {
     await page.getByLabel(/I understand/).check();
     await press(page.getByRole("button", { name: "Give this rule" }), page.getByText(/^Rule given/));
+  },
+  /** Opens the form that narrows the first rule. */
+  async narrow(page: Page): Promise<void> {
+    await page.getByText("Narrow", { exact: true }).first().click();
+    await expect(page.getByRole("button", { name: "Narrow to this" })).toBeVisible();
+  },
+  /** Asks whether to revoke the first rule. */
+  async revoke(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: /^Revoke:/ }).first(), page.getByRole("button", { name: "Revoke this rule" }));
+  },
+  async suggest(page: Page): Promise<void> {
+    await page.getByRole("button", { name: "Suggest a rule from your answers" }).click();
   },
 };
 
