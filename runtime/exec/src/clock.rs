@@ -26,6 +26,15 @@ pub(crate) fn is_later(time: Duration) -> bool {
     coarse() > time || now() < time
 }
 
+/// Waits until everything that changes has a later time of change than now. Returns this time. Blocks.
+pub(crate) fn wait_for_later() -> Duration {
+    let now = now();
+    while !is_later(now) {
+        std::thread::sleep(TICK);
+    }
+    now
+}
+
 /// When the content or the attributes of an entry changed, since 1970.
 #[expect(
     clippy::useless_conversion,

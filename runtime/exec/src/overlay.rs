@@ -202,11 +202,9 @@ pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)]) -> DroppedChange {
     }
 }
 
-/// Returns a time such that everything that changes later has a later time of change.
-pub(crate) async fn start_of_changes() -> Duration {
-    let began = clock::now();
+/// Waits until everything that changes has a later time of change than `began`, which takes milliseconds after that time.
+pub(crate) async fn start_of_changes(began: Duration) {
     while !clock::is_later(began) {
         tokio::time::sleep(clock::TICK).await;
     }
-    began
 }

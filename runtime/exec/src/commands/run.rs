@@ -92,8 +92,7 @@ impl Run {
             stderr,
         } = streams;
         let network = WorkerNetwork::new(&act, &private).map(Arc::new);
-        let policy = network.as_ref().map(Arc::<WorkerNetwork>::clone);
-        let proxy = policy.map(|policy| Proxy::new(policy));
+        let proxy = network.clone().map(|policy| Proxy::new(policy));
         // Files may be copied for it.
         let prepared = tokio::select! {
             prepared = prepare(&spec, stdio, &launcher, proxy) => prepared.map_err(|error| not_started(&error))?,
@@ -104,7 +103,10 @@ impl Run {
         act.charge(FIRST)?;
         // Without a record, the program is not started.
         act.record(&Record::Started(started))?;
-        let recording = apart.as_ref().map(|apart| apart.record(&act));
+        let recording = match &apart {
+            Some(apart) => Some(apart.record(&act).await),
+            None => None,
+        };
         let live = apart.is_none().then(clock::coarse);
         let mut process = prepared
             .start()
@@ -273,16 +275,17 @@ pub(super) struct Apart {
 }
 
 impl Apart {
-    pub(super) async fn begin(store: &Store, files: &[Mount]) -> Result<Self, CallError> {
+    pub(super) fn begin(store: &Store, files: &[Mount]) -> Result<Self, CallError> {
         Ok(Self {
             store: store.clone(),
-            directories: Directories::new(overlay::start_of_changes().await),
+            directories: Directories::new(clock::now()),
             overlays: overlays(files)?,
         })
     }
 
-    /// Records the directories of the overlays while the command runs.
-    fn record(&self, act: &Arc<Act>) -> JoinHandle<()> {
+    /// Records the directories of the overlays while the command runs, which can start then.
+    async fn record(&self, act: &Arc<Act>) -> JoinHandle<()> {
+        overlay::start_of_changes(self.directories.began()).await;
         let (act, directories) = (Arc::clone(act), Arc::clone(&self.directories));
         let paths: Vec<VirtualPath> = self.overlays.iter().map(|(path, _)| path.clone()).collect();
         tokio::task::spawn_blocking(move || {

@@ -211,7 +211,7 @@ impl ActTool for Commands {
         let left = permit.time_left().unwrap_or(Duration::MAX);
         let timeout = job.timeout.min(left.saturating_sub(END_TIME.min(left / 4)));
         let apart = match (changes, &self.kept) {
-            (Changes::Apart, Some(store)) => Some(Apart::begin(store, &files).await?),
+            (Changes::Apart, Some(store)) => Some(Apart::begin(store, &files)?),
             (Changes::Live | Changes::Apart, _) => None,
         };
         let act = Arc::new(permit.begin()?);

@@ -122,6 +122,8 @@ pub(super) fn copy(
         Ok((from, to, device))
     };
     let (from, to, device) = open().map_err(failed)?;
+    // The times of files that somebody changes from now on are later than the time at which the host began.
+    clock::wait_for_later();
     let mut copier = Copier {
         covered,
         device,
@@ -130,11 +132,7 @@ pub(super) fn copy(
     };
     copier.copy_entries(&from, &to, b"", 0)?;
     let mut list = copier.list;
-    let until = clock::now();
-    Copied::end(&mut list, until);
-    while !clock::is_later(until) {
-        std::thread::sleep(clock::TICK);
-    }
+    Copied::end(&mut list, clock::wait_for_later());
     std::fs::write(changes.join(LIST), list).map_err(failed)
 }
 
