@@ -705,7 +705,11 @@ test("the title, the marks and the button of a question are about what is not le
   await expect(title(page, "Change c.txt")).toBeVisible();
   await expect(dangers).toHaveCount(0);
   await expect(yes(page)).not.toHaveClass(/severe/);
+  await expect(page.locator(".files summary")).toHaveText("1 of 2 changes");
+  await expect(page.locator(".files .badge")).toHaveText(["Left out", "Will change"]);
+  await expect(page.locator(".file .badge")).toHaveText(["Left out", "Will change"]);
   await tick("/a/old.txt").check();
+  await expect(page.locator(".files .badge")).toHaveText(["Will delete", "Will change"]);
   await expect(title(page, "Delete old.txt; change c.txt")).toBeVisible();
   await expect(dangers).toHaveCount(1);
   await expect(yes(page)).toHaveClass(/severe/);

@@ -39,7 +39,7 @@ export class Diff {
   readonly excluded = computed(() =>
     this.files.flatMap((file): { readonly path: string; readonly hunks?: readonly number[] }[] => {
       const { change: { path }, from, excluded } = file;
-      if (this.out.value.has(file)) return [{ path }, ...(from ? [{ path: from.path }] : [])];
+      if (this.isOut(file)) return [{ path }, ...(from ? [{ path: from.path }] : [])];
       return excluded.value.size > 0 ? [{ path, hunks: [...excluded.value].sort((a, b) => a - b) }] : [];
     }),
   );
@@ -51,7 +51,7 @@ export class Diff {
     for (const file of this.files) {
       const parts = file.divisible.value ? file.hunks.length : 1;
       all += parts;
-      if (!this.out.value.has(file)) left += parts - file.excluded.value.size;
+      if (!this.isOut(file)) left += parts - file.excluded.value.size;
     }
     return { all, left };
   });
@@ -64,7 +64,7 @@ export class Diff {
   /** Called when a person excludes or includes a hunk. */
   onExclude: () => void = () => undefined;
   readonly counts = computed(() => {
-    const all = this.files.filter((file) => !this.out.value.has(file)).map(countsOf);
+    const all = this.files.filter((file) => !this.isOut(file)).map(countsOf);
     return { added: all.reduce((sum, { added }) => sum + added, 0), removed: all.reduce((sum, { removed }) => sum + removed, 0) };
   });
 
@@ -83,6 +83,11 @@ export class Diff {
   set divisible(divisible: boolean) {
     this.hasTicks.value = divisible && this.files.length > 1;
     for (const file of this.files) file.divisible.value = divisible && this.hunks > 1 && file.change.op === "modify";
+  }
+
+  /** Whether a file is excluded. */
+  isOut(file: FileDiff): boolean {
+    return this.out.value.has(file);
   }
 
   /** Excludes or includes a file. */
@@ -129,8 +134,10 @@ interface FileProps {
 }
 
 /** What happens to a file. */
-function Badge({ file: { change, from }, diff: { plan } }: FileProps) {
-  const { op } = from ?? change;
+function Badge({ file, diff }: FileProps) {
+  const { plan } = diff;
+  const { op } = file.from ?? file.change;
+  if (diff.isOut(file)) return <span class="badge">Left out</span>;
   return op ? <span class={`badge ${op}`}>{plan ? `${plan} ${planned(op)}` : operationWords(op)}</span> : null;
 }
 
@@ -140,7 +147,7 @@ function File({ file, diff }: FileProps) {
   const entries = contents ? listing(contents) : [];
   const why = reason(change);
   return (
-    <details class={diff.out.value.has(file) ? "file out" : "file"} open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
+    <details class={diff.isOut(file) ? "file out" : "file"} open={file.isOpen.value} onToggle={({ currentTarget }) => (file.isOpen.value = currentTarget.open)}>
       <summary>
         <Badge file={file} diff={diff} />
         {path && (
@@ -188,11 +195,11 @@ function Files({ diff }: { readonly diff: Diff }) {
   const { files } = diff;
   return (
     <details class="files" open>
-      <summary>{files.length} changes</summary>
+      <summary>{diff.out.value.size > 0 && `${files.length - diff.out.value.size} of `}{files.length} changes</summary>
       <ul>
         {files.map((file, at) => (
-          <li>
-            {diff.hasTicks.value && <Tick label={`Make this change: ${oneLine(file.change.path)}`} checked={!diff.out.value.has(file)} change={() => diff.toggle(file)} />}
+          <li class={diff.isOut(file) ? "out" : ""}>
+            {diff.hasTicks.value && <Tick label={`Make this change: ${oneLine(file.change.path)}`} checked={!diff.isOut(file)} change={() => diff.toggle(file)} />}
             <Badge file={file} diff={diff} />
             <Button
               class="jump"
