@@ -244,7 +244,7 @@ test("broad, permanent and outside grants need confirmation", async ({ page, sit
     await expect(yes(page)).toBeEnabled({ enabled: reason === undefined });
   };
   await wide(() => page.getByLabel("until the session ends", { exact: true }).check());
-  await expect(page.getByText("You can take this back in Permissions.")).toBeVisible();
+  await expect(page.getByText("You can take the permission back in Permissions.")).toBeVisible();
   await wide(() => page.getByLabel("its folder").check());
   await wide(() => page.getByLabel("the whole project").check(), "allows much more than this call");
   await wide(() => page.getByLabel("Outside your project").check(), "reaches outside your project");
@@ -392,10 +392,10 @@ test("the details show tool, server, scopes and arguments", async ({ page, site 
 
 test("a final status is shown and does not change", async ({ page, site }) => {
   for (const [status, words] of [
-    ["granted", "Answered elsewhere: allowed."],
-    ["denied", "Answered elsewhere: denied."],
+    ["granted", "Allowed on another page or by somebody else."],
+    ["denied", "Denied on another page or by somebody else."],
     ["expired", "Denied: no answer in time."],
-    ["cancelled", "The call has ended."],
+    ["cancelled", "It ended before it was answered, so it was not allowed."],
   ] as const) {
     await asked(page, site, question(1));
     await set(page, { block: question(1, {}, { status }) });

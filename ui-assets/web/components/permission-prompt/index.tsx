@@ -212,13 +212,13 @@ export class PermissionPrompt extends HTMLElement {
     const time = this.#left();
     this.#measure();
     const late = `${LATE}.`;
-    const by = this.#said === status ? "" : "Answered elsewhere: ";
+    const decided = (word: string): string => (this.#said === status ? `${word}.` : `${word} on another page or by somebody else.`);
     const words = {
       pending: this.#said ? "Sending…" : time ? this.#why : late,
-      granted: by ? `${by}allowed.` : "Allowed.",
-      denied: by ? `${by}denied.` : "Denied.",
+      granted: decided("Allowed"),
+      denied: decided("Denied"),
       expired: late,
-      cancelled: "The call has ended.",
+      cancelled: "It ended before it was answered, so it was not allowed.",
     }[status];
     const prompt = (
       <Prompt

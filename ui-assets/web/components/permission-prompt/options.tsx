@@ -78,10 +78,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
   return (
     <>
       <div class="options">
-        <Group words="If you allow: how long">
-          {times}
-          {!isBrief(choice) && details && <p class="quiet">You can take this back in Permissions.</p>}
-        </Group>
+        <Group words="If you allow: how long">{times}</Group>
         {!isBrief(choice) && details && (
           <Group words="What it may do without asking">
             {reaches}

@@ -4,7 +4,7 @@ import { oneLine, visible } from "../../lib/visible.ts";
 import { fromJson } from "../../lib/json.ts";
 import { planned, shortPath } from "../../lib/words.ts";
 import type { Block, Details } from "./block.ts";
-import { allowWords, denyWords } from "./choice.ts";
+import { allowWords, denyWords, isBrief } from "./choice.ts";
 import type { Choice } from "./choice.ts";
 import { Options } from "./options.tsx";
 
@@ -21,7 +21,7 @@ function Sentence({ text }: { readonly text: string }) {
 }
 
 /** Who asks: the name of the agent, and its path if it has a parent. */
-function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly block: Block }) {
+function Who({ open, block: { tool_call: call, extra, bailiwick: own } }: { readonly open: boolean; readonly block: Block }) {
   const name = own?.agent.at(-1);
   if (!own || name === undefined) {
     return (
@@ -34,7 +34,7 @@ function Who({ block: { tool_call: call, extra, bailiwick: own } }: { readonly b
   const path = oneLine(own.agent.join(" › "), 120);
   return (
     <span class="who">
-      {name[0] === "~" && "A program that says it is "}<Agent name={name} most={60} /> asks{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
+      {name[0] === "~" && "A program that says it is "}<Agent name={name} most={60} /> {open ? "asks" : "asked"}{own.agent.length > 1 && <bdi class="quiet">{` (${path})`}</bdi>}
     </span>
   );
 }
@@ -122,12 +122,15 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
   const all = own?.dangers ?? [];
   // What a recursive deletion deletes is in the heading.
   const dangers = all.filter(({ kind }) => kind !== "delete" || all.every((other) => other.kind !== "recursive"));
+  // What was decided stands first.
+  const notice = <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>;
   return (
     <>
       <div class="line">
-        <Who block={block} />
+        <Who block={block} open={block.status === "pending"} />
         {open && own && <span class="quiet end">{`${left} left, then denied`}</span>}
       </div>
+      {block.status !== "pending" && notice}
       <h2 tabIndex={-1}><Sentence text={own?.sentence ?? content} /></h2>
       {dangers.length > 0 && (
         <ul class="dangers" aria-label="Dangers">
@@ -136,16 +139,16 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
           ))}
         </ul>
       )}
-      {own && own.waiting > 1 && <p class="quiet">{`${own.waiting} equal calls wait: “once” lets one through, “Deny” stops all.`}</p>}
+      {own && own.waiting > 1 && <p class="quiet">{`The agent asks for exactly this ${own.waiting} times: “once” allows it one time, “Deny” denies all.`}</p>}
       {own && !own.preview && own.files.some(({ path }) => !own.sentence.includes(path)) && <Files details={own} />}
       <div class="preview" ref={shownView}>{!view && own?.preview && "Loading preview…"}</div>
       {!own?.preview && <Arguments block={block} />}
       <More block={block} />
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
-        <p class="notice" role="status" hidden={!status}>{status ? oneLine(status) : null}</p>
+        {block.status === "pending" && notice}
         {below && <Button class="below" press={scroll}>{below}</Button>}
-        {open && own && <p class="quiet end">{choice.out.length > 0 && "What is not ticked will not be done. "}{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}</p>}
+        {open && own && <p class="quiet end">{choice.out.length > 0 && "What is not ticked will not be done. "}{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}{!isBrief(choice) && " You can take the permission back in Permissions."}</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
           <Button class="deny" disabled={!open} aria-keyshortcuts={key("d")} press={() => answer(false)}>{denyWords(choice)}</Button>

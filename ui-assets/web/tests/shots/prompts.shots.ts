@@ -93,7 +93,7 @@ test("prompt-answered-elsewhere", async ({ page, started }) => {
   await open(page, started, OLD);
   await page.setViewportSize(TALL);
   await started.answer("allow");
-  await questions.ended(page, "Answered elsewhere: allowed.");
+  await questions.ended(page, "Allowed on another page or by somebody else.");
   await picture("prompt-answered-elsewhere", page);
 });
 
@@ -104,7 +104,7 @@ test("prompt-cancelled", async ({ page, started }) => {
   await questions.prompt(page);
   await page.setViewportSize(TALL);
   stop.abort();
-  await questions.ended(page, "The call has ended.");
+  await questions.ended(page, "It ended before it was answered, so it was not allowed.");
   await picture("prompt-cancelled", page);
 });
 
