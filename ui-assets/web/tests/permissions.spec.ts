@@ -528,6 +528,8 @@ test("a template is applied only as previewed", async ({ page, site }) => {
   await expect(giving(page)).toBeDisabled();
   there({ rules: [{ pattern: "read:file:/a", covers: "read /a" }, { pattern: "write:file:/a/reviews", covers: "change /a/reviews" }] });
   await expect(form(page).getByText("change /a/reviews")).toBeVisible();
+  await expect(giving(page)).toBeDisabled();
+  await form(page).getByLabel("I understand what this allows. It allows more than to read.").check();
   await expect(giving(page)).toBeEnabled();
   // Editing the form clears the previewed rules.
   host.answers.set("template-rules", new Promise((resolve) => (there = resolve)));

@@ -148,7 +148,8 @@ function WouldAllow({ effect: { calls, count: number, of } }: { readonly effect:
 function Shown({ now }: { readonly now: Draft }) {
   const answer = told.value?.draft === key(now) ? told.value : undefined;
   const what = answer?.effect?.covers;
-  const mayGive = !!(what ?? answer?.rules) && (!now.broad || isSure.value);
+  const broad = now.broad || (answer?.rules?.some(({ pattern }) => !pattern.startsWith("read:")) ? "It allows more than to read." : "");
+  const mayGive = !!(what ?? answer?.rules) && (!broad || isSure.value);
   return (
     <div class="draft">
       <p>
@@ -162,7 +163,7 @@ function Shown({ now }: { readonly now: Draft }) {
       {answer?.effect && <WouldAllow effect={answer.effect} />}
       {answer?.error !== undefined && <Trouble error={answer.error} />}
       {!answer && <p class="quiet">Checking…</p>}
-      {now.broad && <label><Tick checked={isSure.value} change={(on) => (isSure.value = on)} />{` I understand what this allows. ${now.broad}`}</label>}
+      {broad && <label><Tick checked={isSure.value} change={(on) => (isSure.value = on)} />{` I understand what this allows. ${broad}`}</label>}
       <div><CalmButton class="primary" disabled={!mayGive} press={() => void give(now, what)}>{now.path === "grant" ? "Give this rule" : "Give exactly these rules"}</CalmButton></div>
     </div>
   );
