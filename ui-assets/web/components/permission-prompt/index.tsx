@@ -218,7 +218,7 @@ export class PermissionPrompt extends HTMLElement {
       granted: decided("Allowed"),
       denied: decided("Denied"),
       expired: late,
-      cancelled: "It ended before it was answered, so it was not allowed.",
+      cancelled: "The call ended before anybody answered, so it was not allowed.",
     }[status];
     const prompt = (
       <Prompt

@@ -104,7 +104,7 @@ test("prompt-cancelled", async ({ page, started }) => {
   await questions.prompt(page);
   await page.setViewportSize(TALL);
   stop.abort();
-  await questions.ended(page, "It ended before it was answered, so it was not allowed.");
+  await questions.ended(page, "The call ended before anybody answered, so it was not allowed.");
   await picture("prompt-cancelled", page);
 });
 
