@@ -28,6 +28,10 @@ test("permissions-template", async ({ page, started }) => {
   await permissions.open(page, started.console);
   await permissions.template(page, "writer", "template:reviewer");
   await picture("permissions-template", permissions.form(page));
+  await page.setViewportSize(WIDE);
+  await permissions.give(page);
+  await permissions.revokeAll(page);
+  await picture("permissions-revoke-all", page);
 });
 
 test("permissions-future-agent", async ({ page, started }) => {

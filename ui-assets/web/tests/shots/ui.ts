@@ -205,7 +205,7 @@ export const permissions = {
   /** Gives the drafted rule. */
   async give(page: Page): Promise<void> {
     await page.getByLabel(/I understand/).check();
-    await press(page.getByRole("button", { name: "Give this rule" }), page.getByText(/^Rule given/));
+    await press(page.getByRole("button", { name: /^Give (this rule|exactly these rules)/ }), page.getByText(/^Rules? given/));
   },
   /** Opens the form that narrows the first rule. */
   async narrow(page: Page): Promise<void> {
@@ -215,6 +215,10 @@ export const permissions = {
   /** Asks whether to revoke the first rule. */
   async revoke(page: Page): Promise<void> {
     await press(page.getByRole("button", { name: /^Revoke:/ }).first(), page.getByRole("button", { name: "Revoke this rule" }));
+  },
+  /** Asks whether to revoke all rules. */
+  async revokeAll(page: Page): Promise<void> {
+    await press(page.getByRole("button", { name: /^Revoke all \d+…/ }), page.getByRole("button", { name: /^Revoke all \d+ rules/ }));
   },
   async suggest(page: Page): Promise<void> {
     await page.getByRole("button", { name: "Suggest a rule from your answers" }).click();
