@@ -1,4 +1,4 @@
-//! Serves the approval page and waits for the answer to one question.
+//! Serves the approval page and waits for the answer to one question of a sub-agent.
 //!
 //! `cargo run -p bailiwick-mcp-examples --example ask_on_a_page` waits for your answer on a terminal. Without a terminal, it
 //! answers the question itself.
@@ -56,12 +56,16 @@ async fn run() -> Result<(), BoxError> {
         .allow("read:file:/repo")
         .ask("write:file:/repo");
     let writer = runtime
-        .spawn(WorkerSpec::new("writer").policy(policy))
+        .spawn(WorkerSpec::new("writer").policy(policy.clone()))
+        .await?;
+    let proofreader = writer
+        .spawn(WorkerSpec::new("proofreader").policy(policy))
         .await?;
     let arguments = json!({
         "path": "/repo/note.md", "edits": [{ "old_text": "Ask first.", "new_text": "Ask on a page." }],
     });
-    let CallProgress::Pending(pending) = writer.begin(Call::new("edit_file", arguments)).await?
+    let CallProgress::Pending(pending) =
+        proofreader.begin(Call::new("edit_file", arguments)).await?
     else {
         return Err("a change was made without approval".into());
     };

@@ -1,7 +1,7 @@
 // Screenshots of the pages that hosts show, and of the test host.
 import { host } from "../files-host.ts";
 import { expect } from "../fixtures.ts";
-import { BATCH, RETRIES, TOTAL, WIDE, asked, picture, pictures, test } from "./pictures.ts";
+import { BATCH, RETRIES, TOTAL, WIDE, asked, picture, pictures, test, withProject } from "./pictures.ts";
 import { testHost as startTestHost } from "./program.ts";
 import { questions, testHost } from "./ui.ts";
 
@@ -50,6 +50,18 @@ test("browser", async ({ page, site, started }) => {
   await frame.getByRole("treeitem", { name: "api.md" }).click();
   await expect(frame.getByRole("option").first()).toBeVisible();
   await picture("browser-found", page);
+});
+
+test("browser-denied", async ({ page, site }) => {
+  await withProject(["--deny-scopes=read:file:DIR/shop/old"], async (started) => {
+    const agent = await started.agent("refactor");
+    const other = (name: string, input: Readonly<Record<string, unknown>>): unknown => agent.call(name, input);
+    const html = (await agent.read("ui://bailiwick/files")) ?? "";
+    await page.setViewportSize({ width: 900, height: 480 });
+    const { frame } = await host(page, site, { tools: {}, other, resources: agent.read, html });
+    await expect(frame.getByRole("treeitem", { name: "old" })).toHaveClass(/locked/);
+    await picture("browser-denied", page);
+  });
 });
 
 test("test host", async ({ page }) => {

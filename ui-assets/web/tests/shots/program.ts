@@ -66,8 +66,8 @@ export interface Project {
 const ended = (child: ChildProcess): Promise<unknown> => new Promise((done) => child.once("exit", done));
 
 /** Starts the program; resolves with its first line of output that matches, and its process. */
-function start(args: readonly string[], env: Record<string, string>, wanted: RegExp): Promise<readonly [string, ChildProcess]> {
-  const child = spawn(PROGRAM, args, { stdio: ["ignore", "pipe", "pipe"], env: { PATH: process.env["PATH"] ?? "", ...env } });
+function start(args: readonly string[], env: Record<string, string>, wanted: RegExp, program = PROGRAM): Promise<readonly [string, ChildProcess]> {
+  const child = spawn(program, args, { stdio: ["ignore", "pipe", "pipe"], env: { PATH: process.env["PATH"] ?? "", ...env } });
   return new Promise((found, failed) => {
     const lines: string[] = [];
     for (const output of [child.stdout, child.stderr]) {
@@ -77,7 +77,7 @@ function start(args: readonly string[], env: Record<string, string>, wanted: Reg
         if (match !== undefined) found([match, child]);
       });
     }
-    child.once("error", (error) => failed(new Error(`${PROGRAM} cannot be started: ${error.message}; \`npm run shots\` builds it`)));
+    child.once("error", (error) => failed(new Error(`${program} cannot be started: ${error.message}; \`npm run shots\` builds it`)));
     child.once("exit", () => failed(new Error(`the program ended: ${lines.join("\n")}`)));
   });
 }
@@ -91,7 +91,7 @@ async function files(): Promise<string> {
   return dir;
 }
 
-/** Serves the project with an approval console; writes need approval. `more` are further options of `bailiwick serve`. */
+/** Serves the project with an approval console; writes need approval. `more` are further options of `bailiwick serve`, where DIR is the directory. */
 export async function project(...more: readonly string[]): Promise<Project> {
   const dir = await files();
   const token = randomBytes(32).toString("hex");
@@ -99,7 +99,7 @@ export async function project(...more: readonly string[]): Promise<Project> {
   await mkdir(run);
   await writeFile(join(dir, "mcp.json"), JSON.stringify({ mcpServers: { notes: { command: PROGRAM, args: ["serve", join(dir, "notes")] } } }));
   const env = { BAILIWICK_TOKEN: token, XDG_RUNTIME_DIR: run, XDG_STATE_HOME: run, HOME: run };
-  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`, `--journal=${join(dir, "journal")}`, ...more];
+  const options = ["--http=127.0.0.1:0", "--ask=page", "--allow-scopes=read:file", "--ask-scopes=write:file,write:mcp", "--grantable=write:mcp", `--grantable=write:file:${join(dir, "outside")}`, `--audit=${join(dir, "audit.jsonl")}`, `--journal=${join(dir, "journal")}`, ...more.map((option) => option.replaceAll("DIR", dir))];
   const [endpoint, child] = await start(["serve", ...options, "--servers", join(dir, "mcp.json"), "--pins", join(dir, "pins"), join(dir, "shop")], env, /http:\S+\/mcp/);
   // The program has written the console's address to a file, because its output is no terminal.
   const address = (await readdir(run)).find((name) => name.endsWith(".html")) ?? "";
@@ -173,6 +173,19 @@ export async function testHost(): Promise<{ readonly url: string; close(): Promi
       child.kill();
       await gone;
       await rm(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+/** The example `ask_on_a_page` on a terminal, where the call of a sub-agent waits for an answer; resolves with the URL of its console. */
+export async function subAgent(): Promise<{ readonly url: string; close(): Promise<void> }> {
+  const [url, child] = await start(["-qec", join(dirname(PROGRAM), "examples/ask_on_a_page"), "/dev/null"], {}, /http:\S+/, "script");
+  return {
+    url,
+    async close() {
+      const gone = ended(child);
+      child.kill();
+      await gone;
     },
   };
 }

@@ -1,9 +1,10 @@
 // Screenshots of permission prompts.
 import type { Page } from "@playwright/test";
 
-import { BATCH, BOTH, CREATE, TOTAL, picture, pictures, test, withProject } from "./pictures.ts";
+import { BATCH, BOTH, CREATE, TOTAL, WIDE, picture, pictures, test, withProject } from "./pictures.ts";
+import { subAgent } from "./program.ts";
 import type { Agent, Project } from "./program.ts";
-import { questions } from "./ui.ts";
+import { activity, questions } from "./ui.ts";
 
 const TALL = { width: 900, height: 900 };
 
@@ -138,4 +139,19 @@ test("prompt-expired", async ({ page }) => {
     await questions.outcomes(page, /Create docs\/limits\.md/);
     await picture("outcomes-expired", page);
   });
+});
+
+test("prompt-sub-agent", async ({ page }) => {
+  const started = await subAgent();
+  try {
+    await page.setViewportSize(WIDE);
+    await questions.open(page, started.url);
+    await questions.prompt(page);
+    await picture("prompt-sub-agent", page);
+    await page.getByRole("link", { name: "Activity" }).click();
+    await activity.agent(page, "proofreader");
+    await picture("activity-sub-agents", page);
+  } finally {
+    await started.close();
+  }
 });
