@@ -1,6 +1,6 @@
 //! Audit events and the hash-chained records that hold them.
 //!
-//! Each step of a call is one event, including denials. Events are cheap to create: the writer serialises them
+//! Each step of a call is one event, including denials. Events are cheap to create: the writer thread serialises them
 //! and adds the time and the hash.
 
 mod chain;

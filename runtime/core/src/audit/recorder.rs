@@ -1,7 +1,4 @@
-//! Queue of audit events, and the writer that stores them; full queues and failing sinks are reported.
-//!
-//! A thread writes what is queued about once per millisecond. A call that must not go on before its event is written
-//! writes the queue itself, which takes less time than to wake the thread and wait for it.
+//! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
 
 use super::chain::{Head, Record};
 use super::observed::Observed;
@@ -9,10 +6,8 @@ use super::sink::AuditSink;
 use super::{AuditEvent, Step};
 use crate::error::{CallError, Code};
 use crate::monitor::Monitor;
-use parking_lot::{Condvar, Mutex};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -21,7 +16,7 @@ use tokio::sync::oneshot;
 
 /// Default number of events that may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the thread lets events gather, since waking it costs the caller more than queueing.
+/// How long the writer waits after a batch, since waking the writer costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
 /// How long the writer waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
@@ -77,7 +72,6 @@ impl From<AuditError> for CallError {
     }
 }
 
-#[derive(Debug)]
 enum Message {
     Record(AuditEvent),
     Together(Vec<AuditEvent>),
@@ -114,23 +108,17 @@ struct Status {
 
 /// Handle of the audit log.
 ///
-/// The thread ends once the last handle is dropped and all events are written.
+/// The writer ends once the last handle is dropped and all events are written.
 #[derive(Clone, Debug)]
 #[doc(hidden)]
 pub struct Audit(Arc<AuditSender>);
 
 #[derive(Debug)]
 struct AuditSender {
-    shared: Arc<SharedQueue>,
-    thread: Thread,
+    sender: SyncSender<Message>,
+    writer: Thread,
+    status: Arc<Status>,
     monitor: Monitor,
-}
-
-impl Drop for AuditSender {
-    fn drop(&mut self) {
-        self.shared.close();
-        self.thread.unpark();
-    }
 }
 
 /// Weak handle of the audit, which does not keep the writer alive.
@@ -147,30 +135,25 @@ impl WeakAudit {
 }
 
 impl Audit {
-    /// Starts the writer of `sink`; at most `capacity` messages wait for it, and one more per thread that commits.
+    /// Starts the writer of `sink`; at most `capacity` events wait for it.
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
+        let (sender, receiver) = mpsc::sync_channel(capacity);
         let status = Arc::new(Status::default());
-        let shared = Arc::new(SharedQueue {
-            capacity,
-            queue: Mutex::default(),
-            filled: Condvar::new(),
-            writer: Mutex::new(Writer {
-                head: sink.head(),
-                sink: Box::new(sink),
-                unwritten: Vec::new(),
-                most_unwritten: capacity,
-                status: Arc::clone(&status),
-            }),
-            status,
-        });
-        let written = Arc::clone(&shared);
+        let writer = Writer {
+            head: sink.head(),
+            sink,
+            unwritten: Vec::new(),
+            most_unwritten: capacity,
+            status: Arc::clone(&status),
+        };
         let thread = thread::Builder::new()
             .name("bailiwick-audit".to_owned())
-            .spawn(move || written.run())?;
+            .spawn(move || writer.run(&receiver))?;
         Ok(Self(Arc::new(AuditSender {
-            shared,
-            thread: thread.thread().clone(),
+            sender,
+            writer: thread.thread().clone(),
+            status,
             monitor: Monitor::default(),
         })))
     }
@@ -221,12 +204,11 @@ impl Audit {
     }
 
     fn count_missed(&self, events: u64) {
-        let missed = &self.0.shared.status.missed;
-        missed.fetch_add(events, Ordering::AcqRel);
+        self.0.status.missed.fetch_add(events, Ordering::AcqRel);
     }
 
     fn try_send(&self, message: Message) -> Result<(), AuditError> {
-        if self.0.shared.status.failing.load(Ordering::Acquire) {
+        if self.0.status.failing.load(Ordering::Acquire) {
             return Err(AuditError::Failing);
         }
         self.send_now(message)
@@ -234,7 +216,11 @@ impl Audit {
 
     fn send_now(&self, message: Message) -> Result<(), AuditError> {
         let observed = Observed::new(self.monitor(), message.events());
-        self.0.shared.push(message, self.0.shared.capacity)?;
+        let sent = self.0.sender.try_send(message);
+        sent.map_err(|error| match error {
+            TrySendError::Full(_) => AuditError::Full,
+            TrySendError::Disconnected(_) => AuditError::Closed,
+        })?;
         observed.publish(self.monitor());
         Ok(())
     }
@@ -256,10 +242,9 @@ impl Audit {
         let (reply, answer) = mpsc::sync_channel(1);
         let message = Message::Commit(event, on_error, reply);
         let observed = Observed::new(self.monitor(), message.events());
-        let shared = &self.0.shared;
-        shared.push(message, usize::MAX)?;
-        // Unless another thread has written it in the meantime.
-        shared.write_queue();
+        let sent = self.0.sender.send(message);
+        sent.map_err(|_| AuditError::Closed)?;
+        self.0.writer.unpark();
         answer.recv().map_err(|_| AuditError::Closed)??;
         observed.publish(self.monitor());
         Ok(())
@@ -269,93 +254,25 @@ impl Audit {
     #[doc(hidden)]
     pub async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        self.0.shared.push(Message::Flush(reply), usize::MAX)?;
-        self.0.thread.unpark();
+        match self.0.sender.try_send(Message::Flush(reply)) {
+            Ok(()) => {}
+            Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
+            Err(TrySendError::Full(flush)) => {
+                let sender = self.0.sender.clone();
+                tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
+                    .await
+                    .map_err(|_| AuditError::Closed)?
+                    .map_err(|()| AuditError::Closed)?;
+            }
+        }
+        self.0.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
     }
 }
 
-/// The messages that wait for the writer.
-#[derive(Debug, Default)]
-struct Queue {
-    messages: Vec<Message>,
-    /// Nothing more is accepted: the last handle was dropped, or the sink panicked.
-    is_closed: bool,
-}
-
-/// The queue and its writer.
-#[derive(Debug)]
-struct SharedQueue {
-    capacity: usize,
-    queue: Mutex<Queue>,
-    /// Notified when the queue is filled or closed.
-    filled: Condvar,
-    /// Locked before messages are taken out of the queue, so that they are written in order.
-    writer: Mutex<Writer>,
-    status: Arc<Status>,
-}
-
-impl SharedQueue {
-    /// Queues a message if fewer than `capacity` wait.
-    fn push(&self, message: Message, capacity: usize) -> Result<(), AuditError> {
-        let mut queue = self.queue.lock();
-        if queue.is_closed {
-            return Err(AuditError::Closed);
-        }
-        if queue.messages.len() >= capacity {
-            return Err(AuditError::Full);
-        }
-        queue.messages.push(message);
-        drop(queue);
-        self.filled.notify_one();
-        Ok(())
-    }
-
-    fn close(&self) {
-        let mut queue = self.queue.lock();
-        queue.is_closed = true;
-        drop(queue);
-        self.filled.notify_one();
-    }
-
-    /// Writes the queue until it is closed.
-    fn run(&self) {
-        while !self.wait() {
-            thread::park_timeout(BATCH_DELAY);
-            self.write_queue();
-        }
-        self.write_queue();
-    }
-
-    /// Waits for messages, or until events that could not be written are to be tried again. Whether the queue is closed.
-    fn wait(&self) -> bool {
-        let retries = !self.writer.lock().unwritten.is_empty();
-        let mut queue = self.queue.lock();
-        let is_idle = |queue: &mut Queue| queue.messages.is_empty() && !queue.is_closed;
-        if retries {
-            self.filled.wait_while_for(&mut queue, is_idle, RETRY);
-        } else {
-            self.filled.wait_while(&mut queue, is_idle);
-        }
-        queue.is_closed
-    }
-
-    /// Writes all that is queued on this thread, or waits for a thread that does. After a panic of the sink the queue is
-    /// closed.
-    fn write_queue(&self) {
-        let mut writer = self.writer.lock();
-        let messages = std::mem::take(&mut self.queue.lock().messages);
-        let written = catch_unwind(AssertUnwindSafe(|| writer.write_all(messages)));
-        if written.is_err() {
-            self.close();
-            self.queue.lock().messages.clear();
-        }
-    }
-}
-
-/// Seals and writes events.
-struct Writer {
-    sink: Box<dyn AuditSink>,
+/// Seals and writes events on its own thread.
+struct Writer<S> {
+    sink: S,
     head: Head,
     /// Events that could not be written; retried with the next batch.
     unwritten: Vec<AuditEvent>,
@@ -363,19 +280,27 @@ struct Writer {
     status: Arc<Status>,
 }
 
-impl fmt::Debug for Writer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Writer")
-            .field("head", &self.head)
-            .finish_non_exhaustive()
+impl<S: AuditSink> Writer<S> {
+    fn run(mut self, receiver: &Receiver<Message>) {
+        loop {
+            let first = if self.unwritten.is_empty() {
+                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
+            } else {
+                receiver.recv_timeout(RETRY)
+            };
+            match first {
+                Ok(first) => self.take(std::iter::once(first).chain(receiver.try_iter())),
+                Err(RecvTimeoutError::Timeout) => self.take(std::iter::empty()),
+                Err(RecvTimeoutError::Disconnected) => return self.take(std::iter::empty()),
+            }
+            thread::park_timeout(BATCH_DELAY);
+        }
     }
-}
 
-impl Writer {
     /// Writes one batch and reports the result.
-    fn write_all(&mut self, messages: Vec<Message>) {
+    fn take(&mut self, messages: impl Iterator<Item = Message>) {
         let (mut commits, mut flushes) = (Vec::new(), Vec::new());
-        for message in messages {
+        for message in messages.take(self.most_unwritten.max(1)) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
@@ -567,28 +492,6 @@ mod tests {
         audit.record(failed("before")).unwrap();
         audit.commit(failed("effect")).unwrap();
         assert_eq!(sink.records().len(), 2);
-    }
-
-    #[test]
-    fn commits_of_several_threads_are_written_before_they_return_and_in_one_order() {
-        let sink = MemoryAudit::new(1000);
-        let audit = Audit::start(sink.clone(), 2).unwrap();
-        thread::scope(|scope| {
-            for thread in 0..4 {
-                let (audit, sink) = (&audit, &sink);
-                scope.spawn(move || {
-                    for n in 0..50 {
-                        let name = format!("{thread}.{n}");
-                        audit.commit(failed(&name)).unwrap();
-                        let records = sink.records();
-                        let has = |record: &Record| format!("{:?}", record.event()).contains(&name);
-                        assert!(records.iter().any(has), "{name}");
-                    }
-                });
-            }
-        });
-        let kept: Vec<u64> = sink.records().iter().map(Record::seq).collect();
-        assert_eq!(kept, (0..200).collect::<Vec<_>>());
     }
 
     #[tokio::test]

@@ -18,7 +18,7 @@ use super::verify::{AuditBroken, BreakReason, walk};
 
 /// Stores audit records. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with their own storage.
 ///
-/// It is called by one thread at a time and may block. [`keep`](Self::keep) must store all records or none, and stored records must
+/// It is called on one thread and may block. [`keep`](Self::keep) must store all records or none, and stored records must
 /// survive a crash of this process if the sink is persistent.
 pub trait AuditSink: Send + 'static {
     /// Returns the head of the chain, which the next record continues.
