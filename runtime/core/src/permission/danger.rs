@@ -49,8 +49,8 @@ pub enum DangerKind {
     ThirdParty,
 }
 
-/// How bad the consequences of a call may be, as far as it is known. A call without a [`Danger`] is harmless: it reads
-/// in the roots, or its changes lose nothing, or they can be undone.
+/// How bad the consequences of a call may be, as far as it is known. A call without a [`Danger`] does nothing that this table
+/// names: it reads in the roots, creates a file, or changes lines of one in a way that can be undone.
 ///
 /// | the call | level |
 /// |---|---|

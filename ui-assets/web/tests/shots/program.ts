@@ -63,7 +63,13 @@ export interface Project {
   close(): Promise<void>;
 }
 
-const ended = (child: ChildProcess): Promise<unknown> => new Promise((done) => child.once("exit", done));
+/** Ends a program, and deletes its files. */
+async function stop(child: ChildProcess, dir?: string): Promise<void> {
+  const ended = new Promise((done) => child.once("exit", done));
+  child.kill();
+  await ended;
+  if (dir !== undefined) await rm(dir, { recursive: true, force: true });
+}
 
 /** Starts the program; resolves with its first line of output that matches, and its process. */
 function start(args: readonly string[], env: Record<string, string>, wanted: RegExp, program = PROGRAM): Promise<readonly [string, ChildProcess]> {
@@ -152,12 +158,7 @@ export async function project(...more: readonly string[]): Promise<Project> {
       await api("answer", { question: first.tool_call.id, session: first.bailiwick.session, answer: word });
     },
     write: (path, text) => writeFile(join(dir, path), text),
-    async close() {
-      const gone = ended(child);
-      child.kill();
-      await gone;
-      await rm(dir, { recursive: true, force: true });
-    },
+    close: () => stop(child, dir),
   };
 }
 
@@ -166,26 +167,11 @@ export async function testHost(): Promise<{ readonly url: string; close(): Promi
   const dir = await files();
   const PATH = `${dirname(PROGRAM)}:${process.env["PATH"]}`;
   const [url, child] = await start(["test-host", "bailiwick", "serve", "--ask=replay", join(dir, "shop")], { HOME: dir, PATH }, /http:\S+/);
-  return {
-    url,
-    async close() {
-      const gone = ended(child);
-      child.kill();
-      await gone;
-      await rm(dir, { recursive: true, force: true });
-    },
-  };
+  return { url, close: () => stop(child, dir) };
 }
 
 /** The example `ask_on_a_page` on a terminal, where the call of a sub-agent waits for an answer; resolves with the URL of its console. */
 export async function subAgent(): Promise<{ readonly url: string; close(): Promise<void> }> {
   const [url, child] = await start(["-qec", join(dirname(PROGRAM), "examples/ask_on_a_page"), "/dev/null"], {}, /http:\S+/, "script");
-  return {
-    url,
-    async close() {
-      const gone = ended(child);
-      child.kill();
-      await gone;
-    },
-  };
+  return { url, close: () => stop(child) };
 }

@@ -1,6 +1,7 @@
 // Screenshots of permission prompts.
 import type { Page } from "@playwright/test";
 
+import { expect } from "../fixtures.ts";
 import { BATCH, BOTH, CREATE, TOTAL, WIDE, picture, pictures, test, withProject } from "./pictures.ts";
 import { subAgent } from "./program.ts";
 import type { Agent, Project } from "./program.ts";
@@ -154,4 +155,17 @@ test("prompt-sub-agent", async ({ page }) => {
   } finally {
     await started.close();
   }
+});
+
+test("prompt-no-preview", async ({ page, started }) => {
+  const agent = await started.agent("claude-code");
+  await started.asked(1, agent.call("edit_file", TOTAL));
+  await started.asked(2, agent.call("write_file", CREATE));
+  await page.setViewportSize(WIDE);
+  await questions.open(page, started.console);
+  await questions.prompt(page);
+  await page.context().setOffline(true);
+  await page.locator("button.row").last().click();
+  await expect(page.getByText("Without a preview, it cannot be allowed here.")).toBeVisible();
+  await picture("prompt-no-preview", page);
 });
