@@ -646,6 +646,17 @@ test("a failed preview blocks allowing until a retry succeeds", async ({ page, s
   await expect(yes(page)).toBeEnabled();
 });
 
+test("a host that cannot be reached is named as the cause", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site);
+  await expect(yes(page)).toBeEnabled();
+  await page.route("**/api/review/*", (route) => route.abort());
+  await page.keyboard.press("j");
+  await expect(page.getByRole("alert")).toHaveText("The host cannot be reached.");
+  await expect(yes(page)).toBeDisabled();
+});
+
 test("hunks can be excluded, but not all of them", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();

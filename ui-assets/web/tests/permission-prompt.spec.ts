@@ -395,7 +395,7 @@ test("a final status is shown and does not change", async ({ page, site }) => {
     ["granted", "Allowed on another page or by somebody else."],
     ["denied", "Denied on another page or by somebody else."],
     ["expired", "Denied: no answer in time."],
-    ["cancelled", "The call ended before anybody answered, so it was not allowed."],
+    ["cancelled", "The call ended unanswered, so it was not allowed."],
   ] as const) {
     await asked(page, site, question(1));
     await set(page, { block: question(1, {}, { status }) });

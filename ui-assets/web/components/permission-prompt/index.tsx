@@ -212,13 +212,13 @@ export class PermissionPrompt extends HTMLElement {
     const time = this.#left();
     this.#measure();
     const late = `${LATE}.`;
-    const decided = (word: string): string => (this.#said === status ? `${word}.` : `${word} on another page or by somebody else.`);
+    const decided = (word: string): string => word + (this.#said === status ? "." : " on another page or by somebody else.");
     const words = {
       pending: this.#said ? "Sending…" : time ? this.#why : late,
       granted: decided("Allowed"),
       denied: decided("Denied"),
       expired: late,
-      cancelled: "The call ended before anybody answered, so it was not allowed.",
+      cancelled: "The call ended unanswered, so it was not allowed.",
     }[status];
     const prompt = (
       <Prompt

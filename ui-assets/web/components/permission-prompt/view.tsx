@@ -139,7 +139,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
           ))}
         </ul>
       )}
-      {own && own.waiting > 1 && <p class="quiet">{`The agent asks for exactly this ${own.waiting} times: “once” allows it one time, “Deny” denies all.`}</p>}
+      {own && own.waiting > 1 && <p class="quiet">{`The agent asks for exactly this ${own.waiting} times: “once” allows one, “Deny” denies all.`}</p>}
       {own && !own.preview && own.files.some(({ path }) => !own.sentence.includes(path)) && <Files details={own} />}
       <div class="preview" ref={shownView}>{!view && own?.preview && "Loading preview…"}</div>
       {!own?.preview && <Arguments block={block} />}

@@ -219,7 +219,9 @@ const authorization = `Bearer ${sessionStorage.getItem("secret") ?? ""}`;
 /** Sends a request to the host: GET, or POST with a `body`. */
 export async function fetched(path: string, body?: unknown): Promise<Response> {
   const headers = { authorization, "content-type": "application/json" };
-  const response = await fetch(`/api/${path}`, { method: body ? "POST" : "GET", headers, body: JSON.stringify(body) ?? null });
+  const response = await fetch(`/api/${path}`, { method: body ? "POST" : "GET", headers, body: JSON.stringify(body) ?? null }).catch(() => {
+    throw new Error("The host cannot be reached.");
+  });
   if (response.status === 401) throw new Stranger("This address is no longer valid. Open the address that the host printed last.");
   if (!response.ok) throw new Error(((await response.json()) as { message: string }).message);
   return response;

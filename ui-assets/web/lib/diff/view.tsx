@@ -193,12 +193,13 @@ export function Toolbar({ diff }: { readonly diff: Diff }) {
 /** The list of the changes, with buttons that scroll to them. */
 function Files({ diff }: { readonly diff: Diff }) {
   const { files } = diff;
+  const out = diff.out.value.size;
   return (
     <details class="files" open>
-      <summary>{diff.out.value.size > 0 && `${files.length - diff.out.value.size} of `}{files.length} changes</summary>
+      <summary>{out > 0 && `${files.length - out} of `}{files.length} changes</summary>
       <ul>
         {files.map((file, at) => (
-          <li class={diff.isOut(file) ? "out" : ""}>
+          <li>
             {diff.hasTicks.value && <Tick label={`Make this change: ${oneLine(file.change.path)}`} checked={!diff.isOut(file)} change={() => diff.toggle(file)} />}
             <Badge file={file} diff={diff} />
             <Button

@@ -106,7 +106,7 @@ test("prompt-cancelled", async ({ page, started }) => {
   await questions.prompt(page);
   await page.setViewportSize(TALL);
   stop.abort();
-  await questions.ended(page, "The call ended before anybody answered, so it was not allowed.");
+  await questions.ended(page, "The call ended unanswered, so it was not allowed.");
   await picture("prompt-cancelled", page);
 });
 
@@ -166,6 +166,6 @@ test("prompt-no-preview", async ({ page, started }) => {
   await questions.prompt(page);
   await page.context().setOffline(true);
   await page.locator("button.row").last().click();
-  await expect(page.getByText("Without a preview, it cannot be allowed here.")).toBeVisible();
+  await expect(page.getByText("The host cannot be reached.")).toBeVisible();
   await picture("prompt-no-preview", page);
 });
