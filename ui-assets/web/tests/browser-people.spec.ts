@@ -55,6 +55,8 @@ test("everything can be done by keyboard", async ({ page, site }) => {
 test("a narrow window shows one pane and moves the focus with it", async ({ page, site }) => {
   await page.setViewportSize({ width: 320, height: 640 });
   const { frame } = await host(page, site, given());
+  // A letter goes to a row that is listed.
+  await expect(frame.getByRole("treeitem", { name: "README.md" })).toBeVisible();
   await frame.getByRole("tree").focus();
   await page.keyboard.type("R");
   await page.keyboard.press("Enter");
