@@ -139,6 +139,8 @@ export async function reveal(path: string): Promise<Entry | undefined> {
 
 /** Opens `path`, whether it is a file or a directory. */
 export async function openPath(text: string, line?: number): Promise<Entry | undefined> {
+  // Relative paths are relative to a root.
+  await started;
   const path = absolute(text);
   const at = await reveal(path);
   if (!at?.folder) await openFile(path, line);
@@ -183,7 +185,11 @@ export async function showChanged(): Promise<void> {
   mode.value = "changed";
 }
 
-export async function start(): Promise<void> {
+let started: Promise<void> | undefined;
+
+export const start = (): Promise<void> => (started = begin());
+
+async function begin(): Promise<void> {
   failure.value = "";
   try {
     // Servers without the tool name none.

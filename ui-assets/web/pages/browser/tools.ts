@@ -39,7 +39,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       () => ({ root: root.value.path, showing: mode.value, filter: filter.value, worker: worker.value, active: active.value?.path, file: opened() }),
     ],
     "open-path": [
-      "Shows a folder or file, at a line if given.",
+      "Shows a folder or file, at `line`.",
       object({ path: text, line }, ["path"]),
       file,
       async ({ path, line }) => {
@@ -63,7 +63,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       },
     ],
     "search-text": [
-      "Searches files for text in the shown folder or `path`.",
+      "Searches text in the shown folder or `path`.",
       object({ query: text, path: text }, ["query"]),
       object({ files: list({ path: text, matches: count }), lines: text, more: flag }),
       async ({ query, path = root.value.path }) => {
@@ -72,7 +72,7 @@ export function tools(sight: Rows): (method: string, params: Fields) => Promise<
       },
     ],
     "get-visible-nodes": [
-      "Tells the rows that the person sees, with the worker's rights.",
+      "Tells the visible rows and the worker's rights.",
       object({}),
       object({ total: count, nodes: list({ ...entry, level: count, open: flag, active: flag, read: text, write: text }) }),
       () => ({
