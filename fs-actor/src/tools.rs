@@ -47,6 +47,32 @@ pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 /// The page on which MCP Apps clients show the folders of a call: the file browser of `bailiwick-mcp`.
 const FILE_BROWSER: &str = "ui://bailiwick/files";
 
+/// The names of [`tools`] and [`undo_tools`], sorted: for
+/// [`ConfigSources::tools`](bailiwick::config::ConfigSources::tools), without making the tools.
+///
+/// ```
+/// use bailiwick_fs::Durability;
+/// let tools = bailiwick_fs::tools().and(bailiwick_fs::undo_tools(Durability::default()));
+/// assert!(tools.names().eq(bailiwick_fs::TOOL_NAMES));
+/// ```
+pub const TOOL_NAMES: [&str; 15] = [
+    "apply_batch",
+    "copy",
+    "delete",
+    "edit_file",
+    "find",
+    "grep",
+    "list_directory",
+    "list_roots",
+    "make_directory",
+    "move",
+    "read_file",
+    "redo",
+    "stat",
+    "undo",
+    "write_file",
+];
+
 /// The file tools. Changes survive a crash of the program and, on file systems that order renames, of the machine
 /// ([`Durability::Ordered`]).
 ///
@@ -59,8 +85,8 @@ pub fn tools() -> ToolSet {
 }
 
 /// The file tools with this durability. A call's typed output ([`WriteFileOutput::durability`] and the like) has the
-/// level
-/// that was reached, which the file system may lower.
+/// level that was
+/// reached, which the file system may lower.
 ///
 /// ```
 /// use bailiwick_fs::Durability;

@@ -343,8 +343,10 @@ fn undo_options(
 
 /// Reads the configuration file and the durability that it sets.
 fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>), CliError> {
-    let tools = bailiwick_fs::tools().and(Commands::new().tools());
-    let sources = ConfigSources::new().tools(tools.names());
+    // Tools that this invocation does not offer are known, too.
+    let mut tools = [&bailiwick_fs::TOOL_NAMES[..], &bailiwick_exec::TOOL_NAMES].concat();
+    tools.sort_unstable();
+    let sources = ConfigSources::new().tools(tools);
     let Some(path) = path else {
         return Ok((sources, None));
     };

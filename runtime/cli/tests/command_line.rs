@@ -207,7 +207,9 @@ fn invalid_flag_is_named_with_the_reason() {
             "there are apply_batch, apply_changes, copy,",
         ],
     );
-    workspace.accepted(&["--tools", "grep,read_file"], &[]);
+    for tools in ["grep,read_file", "undo,redo", "run_command"] {
+        workspace.accepted(&["--tools", tools], &[]);
+    }
     workspace.accepted(
         &[
             "--read-only",

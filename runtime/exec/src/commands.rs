@@ -34,6 +34,15 @@ const TEMPORARY_BYTES: u64 = 512 << 20;
 /// Number of commands that run at the same time by default.
 const DEFAULT_CONCURRENT: u32 = 4;
 
+/// The names of the tools of [`Commands::tools`], sorted: for
+/// [`ConfigSources::tools`](bailiwick::config::ConfigSources::tools), without making the tools.
+///
+/// ```
+/// use bailiwick_exec::{Commands, TOOL_NAMES};
+/// assert!(Commands::new().tools().names().eq(TOOL_NAMES));
+/// ```
+pub const TOOL_NAMES: [&str; 2] = ["apply_changes", "run_command"];
+
 /// Runs commands of workers in sandboxes.
 ///
 /// A command can read what its worker may read without a question, and change what its worker may change without one. If

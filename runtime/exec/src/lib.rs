@@ -42,7 +42,7 @@ mod spec;
 mod view;
 
 pub use bailiwick::worker::LayerState;
-pub use commands::{ChangedFile, CommandChanges, CommandOutput, Commands};
+pub use commands::{ChangedFile, CommandChanges, CommandOutput, Commands, TOOL_NAMES};
 pub use error::{ExecError, Stage};
 pub use helper::init;
 pub use overlay::{AppliedChanges, ApplyChanges, ChangeKind, DroppedChange};

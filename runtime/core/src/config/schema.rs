@@ -40,22 +40,19 @@ pub fn policy_schema() -> Value {
 }
 
 fn document(title: &str, about: &str, here: KeyScope) -> Value {
-    let head = json!({
-        "$schema": "https://json-schema.org/draft/2020-12/schema", "title": title, "description": about,
-    });
-    with(head, object(None, here))
-}
-
-/// The members of both objects.
-fn with(mut schema: Value, more: Value) -> Value {
-    if let (Value::Object(schema), Value::Object(more)) = (&mut schema, more) {
-        schema.extend(more);
-    }
-    schema
+    let mut schema = Map::new();
+    schema.insert(
+        "$schema".into(),
+        "https://json-schema.org/draft/2020-12/schema".into(),
+    );
+    schema.insert("title".into(), title.into());
+    schema.insert("description".into(), about.into());
+    schema.extend(object(None, here));
+    Value::Object(schema)
 }
 
 /// An object of the keys of `parent`.
-fn object(parent: Option<&str>, here: KeyScope) -> Value {
+fn object(parent: Option<&str>, here: KeyScope) -> Map<String, Value> {
     let keys = KEYS.iter().filter(|field| field.parent() == parent);
     let keys = keys.filter(|field| field.stands_in(here));
     let required = keys.clone().filter(|field| field.kind == ValueKind::Path);
@@ -63,58 +60,81 @@ fn object(parent: Option<&str>, here: KeyScope) -> Value {
     let properties: Map<_, _> = keys
         .map(|field| (field.name().to_owned(), member(field, here)))
         .collect();
-    let object =
-        json!({ "type": "object", "properties": properties, "additionalProperties": false });
-    if required.is_empty() {
-        return object;
+    let mut object = typed(
+        "object",
+        [
+            ("properties", properties.into()),
+            ("additionalProperties", false.into()),
+        ],
+    );
+    if !required.is_empty() {
+        object.insert("required".into(), required.into());
     }
-    with(object, json!({ "required": required }))
+    object
 }
 
 fn member(field: &Key, here: KeyScope) -> Value {
-    let mut schema = with(values(field, here), json!({ "description": field.about }));
+    let mut schema = values(field, here);
+    schema.insert("description".into(), field.about.into());
     if let Some(default) = default(field).filter(|_| here == KeyScope::Configuration) {
-        schema = with(schema, json!({ "default": default }));
+        schema.insert("default".into(), default);
     }
     // A test checks that each example is JSON.
     let example: Value = serde_json::from_str(field.example).unwrap_or_default();
-    let facts = json!({
-        "examples": [example], "scope": field.scope, "audience": field.audience, "x-restrict": field.merge,
-    });
-    with(schema, facts)
+    schema.insert("examples".into(), vec![example].into());
+    schema.insert("scope".into(), json!(field.scope));
+    schema.insert("audience".into(), json!(field.audience));
+    schema.insert("x-restrict".into(), json!(field.merge));
+    Value::Object(schema)
+}
+
+/// A schema of values of type `name`, with further keywords.
+fn typed<const N: usize>(name: &str, keywords: [(&str, Value); N]) -> Map<String, Value> {
+    let mut schema = Map::new();
+    schema.insert("type".into(), name.into());
+    schema.extend(keywords.map(|(keyword, value)| (keyword.to_owned(), value)));
+    schema
 }
 
 /// The schema of the values of a key.
-fn values(field: &Key, here: KeyScope) -> Value {
+fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
     match field.kind {
-        ValueKind::Flag => json!({ "type": "boolean" }),
-        ValueKind::Count => json!({ "type": "integer", "minimum": 0, "maximum": u64::MAX }),
-        ValueKind::Path => json!({
-            "type": "string", "pattern": "^/", "maxLength": MAX_PATH,
-        }),
+        ValueKind::Flag => typed("boolean", []),
+        ValueKind::Count => typed(
+            "integer",
+            [("minimum", 0.into()), ("maximum", u64::MAX.into())],
+        ),
+        ValueKind::Path => typed(
+            "string",
+            [("pattern", "^/".into()), ("maxLength", MAX_PATH.into())],
+        ),
         ValueKind::OneOf(words) => word(words),
-        ValueKind::ListOf(words) => json!({
-            "type": "array", "items": word(words), "uniqueItems": true,
-        }),
-        ValueKind::Names => json!({ "type": "array", "items": { "type": "string" } }),
-        ValueKind::Globs => json!({
-            "type": "array", "maxItems": MAX_LIST,
-            "items": { "type": "string", "minLength": 1, "maxLength": MAX_GLOB },
-        }),
-        ValueKind::Patterns => json!({
-            "type": "array", "items": { "type": "string", "pattern": pattern() },
-        }),
+        ValueKind::ListOf(words) => typed(
+            "array",
+            [("items", word(words).into()), ("uniqueItems", true.into())],
+        ),
+        ValueKind::Names => typed("array", [("items", typed("string", []).into())]),
+        ValueKind::Globs => {
+            let bounds = [("minLength", 1.into()), ("maxLength", MAX_GLOB.into())];
+            let items = typed("string", bounds).into();
+            typed("array", [("maxItems", MAX_LIST.into()), ("items", items)])
+        }
+        ValueKind::Patterns => {
+            let items = typed("string", [("pattern", pattern().into())]).into();
+            typed("array", [("items", items)])
+        }
         ValueKind::Object => object(Some(field.key), here),
         // Roots of a restriction have the same members as roots.
-        ValueKind::Objects => json!({
-            "type": "array", "items": object(Some(field.name()), here),
-        }),
+        ValueKind::Objects => {
+            let items = object(Some(field.name()), here).into();
+            typed("array", [("items", items)])
+        }
         ValueKind::Policy => object(None, KeyScope::Policy),
     }
 }
 
-fn word(words: EnumKind) -> Value {
-    json!({ "type": "string", "enum": words.all() })
+fn word(words: EnumKind) -> Map<String, Value> {
+    typed("string", [("enum", json!(words.all()))])
 }
 
 /// Regular expression that scope patterns match.
