@@ -296,6 +296,7 @@ fn run_options(
     if let Some(term) = term.and_then(|(_, value)| value.to_str()) {
         commands = commands.env("TERM", term);
     }
+    let has_optional_layers = !flags.commands.optional_layers.is_empty();
     let commands = flags.commands.add_to(commands, &variables)?;
     let (sources, _) = read_file(flags.config.as_deref())?;
     variables::drop_serve_only(&mut variables);
@@ -313,6 +314,7 @@ fn run_options(
         sources,
         config: flags.config,
         commands,
+        has_optional_layers,
         argv: flags.argv,
         overlay: flags.overlay,
         current_dir: current_dir.cloned(),

@@ -8,6 +8,7 @@ mod grants;
 mod journal;
 mod logging;
 mod run;
+mod sandbox;
 mod serve;
 mod servers;
 mod signals;

@@ -11,12 +11,13 @@ use bailiwick::{
     BuildError, CallError, Code, Policy, Runtime, SpawnError, Verdict, VirtualPath, Worker,
     WorkerSpec,
 };
-use bailiwick_exec::{CommandChanges, CommandOutput, Commands};
+use bailiwick_exec::{CommandChanges, CommandOutput, Commands, ExecError};
 use rustix::fs::{Access, access};
 use rustix::io::Errno;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcsetattr};
 use serde_json::json;
 
+use crate::sandbox;
 use crate::signals::StopSignals;
 
 /// Exit status if the command was not run.
@@ -35,6 +36,8 @@ pub(crate) struct RunOptions {
     pub(crate) config: Option<PathBuf>,
     /// The tool that runs it.
     pub(crate) commands: Commands,
+    /// Whether layers of its sandbox may be missing.
+    pub(crate) has_optional_layers: bool,
     /// Whether its changes are kept apart until a person applies them.
     pub(crate) overlay: bool,
     /// The program and its arguments.
@@ -55,6 +58,9 @@ pub(crate) enum RunError {
     /// The command was denied or not started.
     #[error("{error}")]
     Call { error: CallError, status: u8 },
+    /// The sandbox does not work on this machine.
+    #[error(transparent)]
+    Sandbox(#[from] ExecError),
     /// Signals cannot be waited for.
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
@@ -99,10 +105,14 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
         .map_err(BuildError::from)?
         .config;
     let roots: Vec<VirtualPath> = config.roots.iter().map(|root| root.mount.clone()).collect();
+    let mut commands = options.commands.inherit_stdio();
+    if options.has_optional_layers {
+        commands = sandbox::tested(commands).await?;
+    }
     let mut builder = Runtime::builder()
         .configured(config)
         .allow("execute:command")
-        .tools(options.commands.inherit_stdio().tools())
+        .tools(commands.tools())
         .call_limit(Duration::MAX);
     if let Some(file) = &options.config {
         builder = builder.keep_out(file);

@@ -25,6 +25,7 @@ pub(crate) use secret::dir as secrets_dir;
 
 use crate::audit;
 use crate::cli::{Ask, Options};
+use crate::sandbox;
 use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
@@ -37,7 +38,7 @@ use bailiwick::{
     WorkerSpec,
 };
 use bailiwick_console::{Console, ConsoleAudit, ConsoleError};
-use bailiwick_exec::{ExecError, Helper, self_test};
+use bailiwick_exec::ExecError;
 use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
     HttpError, ServeError as StreamError, Token,
@@ -312,9 +313,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     let servers = servers.transpose()?;
     let journal = preflight(&options, servers.as_ref()).await?;
     if let Some(commands) = options.commands.take() {
-        let tested = self_test(&Helper::CurrentExe).await;
-        tested.require(&[])?;
-        options.commands = Some(commands.tested(tested));
+        options.commands = Some(sandbox::tested(commands).await?);
     }
     let options = Arc::new(options);
     let routes = ApprovalRoutes::of(&options);

@@ -12,6 +12,7 @@ use std::process::{Command, ExitStatus, Output, Stdio};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
+use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
@@ -39,6 +40,56 @@ fn stdout(output: &Output) -> &str {
 
 fn stderr(output: &Output) -> &str {
     std::str::from_utf8(&output.stderr).unwrap()
+}
+
+/// Runs a test on a thread whose programs cannot create namespaces, as in a container that forbids them.
+fn without_namespaces(test: impl FnOnce() + Send + 'static) {
+    let arch = std::env::consts::ARCH.try_into().unwrap();
+    let rules = [(libc::SYS_unshare, Vec::new())].into();
+    let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).unwrap();
+    let filter = BpfProgram::try_from(filter).unwrap();
+    let thread = std::thread::spawn(move || {
+        seccompiler::apply_filter(&filter).unwrap();
+        test();
+    });
+    thread.join().unwrap();
+}
+
+#[test]
+fn commands_run_without_namespaces_only_if_that_layer_is_optional() {
+    without_namespaces(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let optional = ["--optional-layers", "namespaces,proc,process-limit"];
+        let warning = "commands run without namespaces: ";
+        let output = shell(dir.path(), &[], "echo ran");
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        assert_eq!(stdout(&output), "");
+        assert!(stderr(&output).contains("namespaces"), "{output:?}");
+        let output = shell(dir.path(), &optional[..1], "echo ran");
+        assert_eq!(output.status.code(), Some(125), "{output:?}");
+        let output = shell(dir.path(), &optional, "echo ran");
+        assert_eq!(stdout(&output), "ran\n", "{output:?}");
+        assert!(stderr(&output).contains(warning), "{output:?}");
+        for (flags, status) in [(&optional[..0], 1), (&optional, 0)] {
+            let mut serve = Command::new(PROGRAM);
+            serve.args(["serve", "--exec"]).args(flags).arg(dir.path());
+            let output = serve.env_clear().stdin(Stdio::null()).output().unwrap();
+            assert_eq!(output.status.code(), Some(status), "{output:?}");
+            assert!(stderr(&output).contains("namespaces"), "{output:?}");
+        }
+    });
+}
+
+#[test]
+fn layers_that_are_not_missing_are_used_although_they_are_optional() {
+    let dir = tempfile::tempdir().unwrap();
+    let flags = ["--optional-layers", "namespaces"];
+    let output = shell(dir.path(), &flags, "echo $$");
+    // Its PID namespace has few processes.
+    let pid: u32 = stdout(&output).trim().parse().unwrap();
+    assert!(pid < 10, "{output:?}");
+    assert_eq!(stderr(&output), "");
 }
 
 #[test]

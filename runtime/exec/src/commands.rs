@@ -248,17 +248,30 @@ impl Commands {
         self
     }
 
-    /// Checks that the layers that the self-test found suffice.
-    fn require_layers(&self) -> Result<(), ExecError> {
+    /// Checks that commands run on this machine, as far as [`Commands::tested`] says: no layer is broken, and no required
+    /// one missing.
+    ///
+    /// # Errors
+    /// [`ExecError::Broken`] or [`ExecError::Missing`].
+    pub fn require_layers(&self) -> Result<(), ExecError> {
         let tested = self.tested.as_ref();
         tested.map_or(Ok(()), |tested| tested.require(&self.optional))
     }
 
+    /// Returns the layers that commands run without, and why, according to [`Commands::tested`]. Without
+    /// [`Layer::Overlay`], the files are copied instead.
+    pub fn missing_layers(&self) -> impl Iterator<Item = (Layer, &str)> {
+        let layers = self.tested.iter().flat_map(|tested| &tested.layers);
+        layers.filter_map(|(layer, state)| match state {
+            LayerState::Missing(reason) => Some((*layer, reason.as_str())),
+            _ => None,
+        })
+    }
+
     /// Whether the self-test found that overlayfs is missing.
     fn copies_files(&self) -> bool {
-        let tested = self.tested.as_ref();
-        let mut layers = tested.into_iter().flat_map(|tested| &tested.layers);
-        layers.any(|layer| matches!(layer, (Layer::Overlay, LayerState::Missing(_))))
+        self.missing_layers()
+            .any(|(layer, _)| layer == Layer::Overlay)
     }
 
     /// Whether every command that starts has all layers of the sandbox, as far as is known.

@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
-use bailiwick_exec::Commands;
+use bailiwick_exec::{Commands, Layer};
 use clap::Args;
 
 use super::CliError;
+use super::command::one_of;
 use super::variables::Variables;
 
 const ABOUT: &str = "Runs one command in the sandbox of `run_command`, the tool of `serve --exec`.
@@ -64,7 +65,22 @@ pub(crate) struct CommandFlags {
     /// A variable in the environment of commands; without a value, that of this program; repeatable
     #[arg(long, value_name = "NAME[=VALUE]")]
     env: Vec<String>,
+    /// Layers of the sandbox that may be missing, such as namespaces in a container; without it, commands are refused if a
+    /// layer is missing. `bailiwick doctor` reports what is missing and why
+    #[arg(long, value_name = "LAYER", value_delimiter = ',', value_parser = one_of(&OPTIONAL_LAYERS))]
+    pub(super) optional_layers: Vec<Layer>,
 }
+
+/// The layers of [`CommandFlags::optional_layers`]. Overlayfs is always optional.
+const OPTIONAL_LAYERS: [(&str, Layer); 7] = [
+    ("namespaces", Layer::Namespaces),
+    ("proc", Layer::Proc),
+    ("process-limit", Layer::ProcessLimit),
+    ("landlock", Layer::Landlock),
+    ("seccomp", Layer::Seccomp),
+    ("capabilities", Layer::Capabilities),
+    ("cleanup", Layer::Cleanup),
+];
 
 impl CommandFlags {
     /// Adds these flags to the tool.
@@ -97,7 +113,7 @@ impl CommandFlags {
             }
             commands = commands.env(name, value);
         }
-        Ok(commands)
+        Ok(commands.optional(&self.optional_layers))
     }
 }
 

@@ -51,7 +51,7 @@ fn check(layer: Layer, state: &LayerState, sandbox: &Sandbox) -> Check {
         ),
         LayerState::Missing(reason) => Check::missing(
             name,
-            format!("commands: {reason}; they run only if this layer may be missing"),
+            format!("commands: {reason}; they run only if --optional-layers names this layer"),
             advice(layer, sandbox),
         ),
         LayerState::Broken(attack) => Check::missing(
