@@ -126,11 +126,8 @@ fn listed(mut names: Vec<String>) -> Option<String> {
 pub(super) fn details(commands: &Commands, job: &Command) -> String {
     let mut lines = Vec::new();
     let shown = first(job.argv.iter());
-    let omitted = job.argv.len() - shown.len();
     lines.push(format!("arguments: {shown:?}"));
-    if omitted > 0 {
-        lines.push(format!("and {omitted} more"));
-    }
+    lines.extend(omitted(&job.argv, &shown));
     lines.push(format!("program: {}", job.program.path()));
     if let Some(sha256) = job.previewed {
         lines.push(format!("sha256 of the program: {sha256}"));
@@ -142,6 +139,9 @@ pub(super) fn details(commands: &Commands, job: &Command) -> String {
         lines.push(format!("input: {} bytes", job.stdin.len()));
     }
     lines.push(format!("time limit: {} s", job.timeout.as_secs_f64()));
+    let shown = first(job.scopes.iter());
+    lines.push(format!("scopes: {}", shown.join(", ")));
+    lines.extend(omitted(&job.scopes, &shown));
     lines.push(format!("sandbox: {}", layers(commands)));
     // The names and arguments may contain line breaks.
     let lines: Vec<String> = lines
@@ -149,6 +149,12 @@ pub(super) fn details(commands: &Commands, job: &Command) -> String {
         .map(|line| line.replace(['\n', '\r'], " "))
         .collect();
     lines.join("\n")
+}
+
+/// The line about what is not shown.
+fn omitted(all: &[String], shown: &[String]) -> Option<String> {
+    let more = all.len() - shown.len();
+    (more > 0).then(|| format!("and {more} more"))
 }
 
 /// The layers that the self-test found.

@@ -92,6 +92,8 @@ pub struct Command {
     pub(super) reads: Vec<String>,
     pub(super) writes: Vec<String>,
     pub(super) network: Vec<String>,
+    /// The scopes that the call needs.
+    pub(super) scopes: Vec<String>,
     /// Whether the working directory is in one of `writes`.
     pub(super) writes_cwd: bool,
     /// What happens to its changes, once that is decided.
@@ -162,6 +164,7 @@ impl ActTool for Commands {
             reads: args.reads,
             writes: args.writes,
             network: args.network,
+            scopes: needs.iter().map(Scope::to_string).collect(),
             writes_cwd,
             changes: OnceLock::new(),
             previewed,

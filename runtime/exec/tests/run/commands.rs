@@ -490,6 +490,7 @@ async fn preview_describes_the_command_and_runs_nothing() {
         "program: /usr/bin/touch",
         "working directory: /repo",
         "environment: HOME, LANG, PATH, TMPDIR, TOKEN",
+        "scopes: execute:command:touch, read:file:/repo/src, write:file:/repo/target",
         "sandbox: namespaces, ",
         "time limit: 120 s",
         &format!("sha256 of the program: {hash}"),
