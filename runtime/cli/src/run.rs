@@ -56,7 +56,7 @@ pub(crate) enum RunError {
     #[error(transparent)]
     Spawn(#[from] SpawnError),
     /// The command was denied or not started.
-    #[error("{error}")]
+    #[error("{error}{}", advice(error, *status))]
     Call { error: CallError, status: u8 },
     /// The sandbox does not work on this machine.
     #[error(transparent)]
@@ -76,6 +76,15 @@ impl RunError {
             Self::Call { status, .. } => *status,
             _ => NOT_RUN,
         }
+    }
+}
+
+/// What to do if the command was not started for a reason that is neither in the call nor in the configuration.
+fn advice(error: &CallError, status: u8) -> &'static str {
+    if status == NOT_RUN && error.code() == Code::Io {
+        "; `bailiwick doctor` reports what this machine lacks"
+    } else {
+        ""
     }
 }
 

@@ -66,6 +66,7 @@ fn commands_run_without_namespaces_only_if_that_layer_is_optional() {
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         assert_eq!(stdout(&output), "");
         assert!(stderr(&output).contains("namespaces"), "{output:?}");
+        assert!(stderr(&output).contains("`bailiwick doctor`"), "{output:?}");
         let output = shell(dir.path(), &optional[..1], "echo ran");
         assert_eq!(output.status.code(), Some(125), "{output:?}");
         let output = shell(dir.path(), &optional, "echo ran");
