@@ -4,10 +4,9 @@
 //! returned yet is bounded. The caller searches as well, so the search makes progress if no further thread is available.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::num::NonZero;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::thread::{Scope, available_parallelism};
 
 use bailiwick::tool::Interrupt;
@@ -27,24 +26,30 @@ const MIN_BATCHES: usize = 4;
 /// Maximum number of further threads of one search.
 const MAX_THREADS: usize = 3;
 
-/// Number of further threads of all searches in this process; at most one less than there are processors.
+/// Number of further threads of all searches in this process; at most [`OTHER_PROCESSORS`].
 static THREADS: AtomicUsize = AtomicUsize::new(0);
+/// One less than there are processors, which takes several system calls to find out.
+static OTHER_PROCESSORS: LazyLock<usize> =
+    LazyLock::new(|| available_parallelism().map_or(0, |processors| processors.get() - 1));
 
-/// One of the [`THREADS`].
-struct ThreadPermit;
+/// One of the threads that `running` counts.
+struct ThreadPermit {
+    running: &'static AtomicUsize,
+}
 
 impl ThreadPermit {
-    fn acquire() -> Option<Self> {
-        let max = available_parallelism().map_or(1, NonZero::get) - 1;
+    /// `None` if `max` threads are running.
+    fn acquire(running: &'static AtomicUsize, max: usize) -> Option<Self> {
         let more = |count| (count < max).then_some(count + 1);
-        let taken = THREADS.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        taken.is_ok().then_some(Self)
+        let taken = running.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
+        // A permit that is dropped counts as one thread less.
+        taken.is_ok().then(|| Self { running })
     }
 }
 
 impl Drop for ThreadPermit {
     fn drop(&mut self) {
-        THREADS.fetch_sub(1, Ordering::AcqRel);
+        self.running.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
@@ -262,7 +267,7 @@ impl OrderedSearch<'_, '_, '_, '_> {
     }
 
     fn start_thread(&mut self) {
-        let Some(permit) = ThreadPermit::acquire() else {
+        let Some(permit) = ThreadPermit::acquire(&THREADS, *OTHER_PROCESSORS) else {
             return;
         };
         let (shared, mut search) = (self.shared, self.search.clone());
@@ -308,5 +313,28 @@ impl OrderedSearch<'_, '_, '_, '_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refused_thread_changes_nothing_and_an_ended_one_makes_room() {
+        static RUNNING: AtomicUsize = AtomicUsize::new(0);
+        let acquire = || ThreadPermit::acquire(&RUNNING, 2);
+        for _ in 0..3 {
+            let first = acquire();
+            let second = acquire();
+            assert!(first.is_some() && second.is_some());
+            for _ in 0..3 {
+                assert!(acquire().is_none());
+            }
+            assert_eq!(RUNNING.load(Ordering::Acquire), 2);
+            drop(first);
+            assert!(acquire().is_some());
+        }
+        assert_eq!(RUNNING.load(Ordering::Acquire), 0);
     }
 }
