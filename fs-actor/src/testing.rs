@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, Verdict, VirtualPath};
+use bailiwick_test_support::forbidden_calls::forbid;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -275,27 +276,14 @@ impl KernelMode {
         let openat2 = 437;
         match self {
             Self::Native => {}
-            Self::Missing => forbid(openat2, Errno::NOSYS),
-            Self::Forbidden => forbid(openat2, Errno::PERM),
+            Self::Missing => forbid(&[openat2], Errno::NOSYS),
+            Self::Forbidden => forbid(&[openat2], Errno::PERM),
         }
     }
 }
 
 /// System call number of `fsync`.
 pub(crate) const FSYNC: i64 = if cfg!(target_arch = "x86_64") { 74 } else { 82 };
-
-/// Makes system call `number` fail with `errno`, for this thread and its children.
-pub(crate) fn forbid(number: i64, errno: Errno) {
-    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
-    let filter = SeccompFilter::new(
-        [(number, vec![])].into(),
-        SeccompAction::Allow,
-        SeccompAction::Errno(errno.raw_os_error().unsigned_abs()),
-        std::env::consts::ARCH.try_into().unwrap(),
-    );
-    let program: BpfProgram = filter.unwrap().try_into().unwrap();
-    seccompiler::apply_filter(&program).unwrap();
-}
 
 /// Runs the test `name` in a child process with its own mounts and limits, after `prelude`. Returns true in that
 /// process.

@@ -11,6 +11,7 @@ use std::path::Path;
 
 use bailiwick::Code;
 use bailiwick::effect::Entry;
+use bailiwick_test_support::forbidden_calls::forbid;
 
 use super::*;
 use crate::read_view::ReadView as _;
@@ -635,7 +636,7 @@ fn reached_durability_is_reported() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 if fsync_fails {
-                    testing::forbid(testing::FSYNC, rustix::io::Errno::INVAL);
+                    forbid(&[testing::FSYNC], rustix::io::Errno::INVAL);
                 }
                 StepExecutor::default()
                     .execute(&change_set, &world.view(), || Ok(()))

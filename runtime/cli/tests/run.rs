@@ -10,9 +10,10 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 
+use bailiwick_test_support::forbidden_calls::forbid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// The program under test.
 const PROGRAM: &str = env!("CARGO_BIN_EXE_bailiwick");
@@ -44,13 +45,8 @@ fn stderr(output: &Output) -> &str {
 
 /// Runs a test on a thread whose programs cannot create namespaces, as in a container that forbids them.
 fn without_namespaces(test: impl FnOnce() + Send + 'static) {
-    let arch = std::env::consts::ARCH.try_into().unwrap();
-    let rules = [(libc::SYS_unshare, Vec::new())].into();
-    let denied = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(rules, SeccompAction::Allow, denied, arch).unwrap();
-    let filter = BpfProgram::try_from(filter).unwrap();
     let thread = std::thread::spawn(move || {
-        seccompiler::apply_filter(&filter).unwrap();
+        forbid(&[libc::SYS_unshare], Errno::PERM);
         test();
     });
     thread.join().unwrap();

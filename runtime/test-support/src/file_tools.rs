@@ -2,22 +2,12 @@
 
 use serde_json::{Value, json};
 
-/// The names of the file tools.
-pub const TOOLS: [&str; 13] = [
-    "apply_batch",
-    "copy",
-    "delete",
-    "edit_file",
-    "find",
-    "grep",
-    "list_directory",
-    "list_roots",
-    "make_directory",
-    "move",
-    "read_file",
-    "stat",
-    "write_file",
-];
+/// The names of the file tools, sorted.
+#[cfg(feature = "runtime")]
+pub fn names() -> Vec<String> {
+    let tools = bailiwick_fs::tools();
+    tools.names().map(str::to_owned).collect()
+}
 
 /// Calls of every tool, some of which fail and some of which are previews.
 pub fn calls() -> Value {

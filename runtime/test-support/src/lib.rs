@@ -24,6 +24,7 @@ pub mod console;
 pub mod embedded_server;
 pub mod file_tools;
 pub mod firefox;
+pub mod forbidden_calls;
 #[cfg(feature = "runtime")]
 pub mod http;
 pub mod invalid_server;

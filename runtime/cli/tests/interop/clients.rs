@@ -3,7 +3,7 @@
 use crate::installed::{Environment, run_node, run_python};
 use crate::{PROGRAM, serve_http};
 use bailiwick_mcp::gateway::Trust;
-use bailiwick_test_support::file_tools::{TOOLS, calls};
+use bailiwick_test_support::file_tools::{self, calls};
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -35,7 +35,7 @@ fn json_output(output: &Output) -> Value {
 #[track_caller]
 fn check_content(report: &Value) {
     let expected = json!({
-        "tools": TOOLS, "faults": [], "text": "one\ntwo\nthree\n", "prompts": ["review-changes"],
+        "tools": file_tools::names(), "faults": [], "text": "one\ntwo\nthree\n", "prompts": ["review-changes"],
     });
     assert_eq!(report, &expected);
 }
@@ -154,7 +154,7 @@ async fn inspector(era: &str) {
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     names.sort_unstable();
-    assert_eq!(names, TOOLS);
+    assert_eq!(names, file_tools::names());
     let read = [
         "tools/call",
         "--tool-name",

@@ -3,7 +3,7 @@
 use crate::PROGRAM;
 use crate::http::Served;
 use bailiwick_mcp::gateway::{Gateway, Http, Trust};
-use bailiwick_test_support::file_tools::{TOOLS, calls};
+use bailiwick_test_support::file_tools::{self, calls};
 use bailiwick_test_support::workspace::Workspace;
 use rmcp::model::{
     CallToolRequestParams, ClientConfig, ProtocolVersion, ReadResourceRequestParams,
@@ -28,7 +28,7 @@ async fn exercise(client: &Running, root: &str) {
     let tools = client.list_all_tools().await.unwrap();
     let mut names: Vec<_> = tools.iter().map(|tool| tool.name.to_string()).collect();
     names.sort_unstable();
-    assert_eq!(names, TOOLS);
+    assert_eq!(names, file_tools::names());
     for call in calls().as_array().unwrap() {
         let Value::Object(arguments) = call["arguments"].clone() else {
             panic!("{call}");

@@ -10,7 +10,6 @@
 #[cfg(feature = "interop")]
 mod python;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Read as _;
 use std::path::Path;
@@ -27,7 +26,8 @@ use bailiwick_exec::{
     Layer, LayerState, Mount, Process, Proxy, ProxyPolicy, SandboxSpec, Stdio, Target, self_test,
     spawn, spawn_with_proxy,
 };
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, SeccompRule};
+use bailiwick_test_support::forbidden_calls::forbid;
+use rustix::io::Errno;
 use serde_json::json;
 
 /// What sandboxes without namespaces do not have.
@@ -110,36 +110,33 @@ async fn refused(spec: &SandboxSpec) -> (Layer, String) {
     }
 }
 
-type Rules = BTreeMap<i64, Vec<SeccompRule>>;
-
 /// Runs a test on a thread on which system calls fail, as they do for the helpers that it starts.
-fn without<T: Send + 'static>(calls: Rules, test: impl AsyncFnOnce() -> T + Send + 'static) -> T {
-    let arch = std::env::consts::ARCH.try_into().unwrap();
-    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, errno, arch).unwrap();
-    let filter = BpfProgram::try_from(filter).unwrap();
+fn without<T: Send + 'static>(
+    calls: Vec<i64>,
+    test: impl AsyncFnOnce() -> T + Send + 'static,
+) -> T {
     let thread = std::thread::spawn(move || {
-        seccompiler::apply_filter(&filter).unwrap();
+        forbid(&calls, Errno::PERM);
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         runtime.enable_all().build().unwrap().block_on(test())
     });
     thread.join().unwrap()
 }
 
-fn namespaces() -> Rules {
-    Rules::from([(libc::SYS_unshare, Vec::new())])
+fn namespaces() -> Vec<i64> {
+    vec![libc::SYS_unshare]
 }
 
-fn landlock() -> Rules {
-    Rules::from([(libc::SYS_landlock_create_ruleset, Vec::new())])
+fn landlock() -> Vec<i64> {
+    vec![libc::SYS_landlock_create_ruleset]
 }
 
-fn seccomp() -> Rules {
-    Rules::from([(libc::SYS_seccomp, Vec::new())])
+fn seccomp() -> Vec<i64> {
+    vec![libc::SYS_seccomp]
 }
 
-fn overlayfs() -> Rules {
-    Rules::from([(libc::SYS_fsopen, Vec::new())])
+fn overlayfs() -> Vec<i64> {
+    vec![libc::SYS_fsopen]
 }
 
 /// Runs a test of this file again, after `setup` in a user namespace of its own.
@@ -288,7 +285,7 @@ fn user_namespaces_of_number_zero_are_missing_namespaces() {
 
 #[test]
 fn forbidden_mounts_are_missing_namespaces() {
-    let calls = Rules::from([(libc::SYS_mount, Vec::new())]);
+    let calls = vec![libc::SYS_mount];
     without(calls, async || {
         let work = tempfile::tempdir().unwrap();
         let spec = shell("echo ran", work.path());
@@ -569,7 +566,7 @@ fn apart(script: &str, work: &Path) -> SandboxSpec {
 
 #[test]
 fn missing_overlayfs_is_refused_unless_it_is_optional_or_not_needed() {
-    let without_attributes = Rules::from([(libc::SYS_setxattr, Vec::new())]);
+    let without_attributes = vec![libc::SYS_setxattr];
     for (calls, why) in [
         (overlayfs(), "cannot be mounted"),
         (without_attributes, "extended attributes"),

@@ -51,19 +51,14 @@ mod sandbox;
 mod standing_grants;
 mod templates;
 
+use bailiwick_test_support::forbidden_calls::forbid;
 use rustix::mount::FsOpenFlags;
-use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
 /// The tests of kept changes, with copies of the files instead of overlayfs.
 #[test]
 fn all_tests_of_kept_changes_pass_without_overlayfs() {
-    let arch = std::env::consts::ARCH.try_into().unwrap();
-    let calls = [(libc::SYS_fsopen, Vec::new())].into();
-    let errno = SeccompAction::Errno(libc::EPERM.unsigned_abs());
-    let filter = SeccompFilter::new(calls, SeccompAction::Allow, errno, arch).unwrap();
-    let filter = BpfProgram::try_from(filter).unwrap();
     let run = std::thread::spawn(move || {
-        seccompiler::apply_filter(&filter).unwrap();
+        forbid(&[libc::SYS_fsopen], rustix::io::Errno::PERM);
         let overlayfs = rustix::mount::fsopen("overlay", FsOpenFlags::empty());
         assert_eq!(overlayfs.unwrap_err(), rustix::io::Errno::PERM);
         let mut tests = std::process::Command::new(std::env::current_exe().unwrap());
