@@ -1,7 +1,7 @@
 import type { Page } from "@playwright/test";
 
 import { FakeHost, agent, changes, outcome, question } from "./fake-host.ts";
-import { barriers, calm, expect, press, test } from "./fixtures.ts";
+import { barriers, calm, expect, press, stopClock, test } from "./fixtures.ts";
 import type { Site } from "./fixtures.ts";
 
 const run = "00000000000000ab";
@@ -98,11 +98,13 @@ test("a key does nothing early, while typing, in a dialog or before the preview 
   await expect(page.getByText("Loading preview…")).toBeVisible();
   await calm(page);
   await page.keyboard.press("a");
+  await stopClock(page);
   there(changes());
   await expect(yes(page)).toBeEnabled();
   // The preview has just arrived.
   await page.keyboard.press("a");
   await expect(page.getByText("The question has just changed.")).toBeVisible();
+  await page.clock.resume();
   await calm(page);
   await page.getByLabel("Filter").focus();
   for (const key of ["a", "d", "j"]) await page.keyboard.press(key);
@@ -393,10 +395,12 @@ test("answering together ignores presses after a layout change and can be retrie
   await page.getByLabel("Select all").check();
   await expect(page.getByRole("button", { name: "Allow 1 of 2 ticked once" })).toBeEnabled();
   await calm(page);
+  await stopClock(page);
   there(changes());
   const allow = page.getByRole("button", { name: /^Allow 2 ticked once/ });
   await allow.click();
   expect(host.to("answer-batch")).toEqual([]);
+  await page.clock.resume();
   await page.getByLabel(/c1\.txt/).uncheck();
   const one = page.getByRole("button", { name: /^Allow 1 ticked once/ });
   host.answers.set("answer-batch", new Error("cannot be recorded"));

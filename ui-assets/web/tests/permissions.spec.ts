@@ -272,6 +272,7 @@ test("a pending confirmation and typed input survive an update", async ({ page, 
   await page.getByText("Narrow", { exact: true }).first().click();
   const uses = rules(page).first().getByLabel("Uses left");
   await uses.fill("7");
+  await stopClock(page);
   host.state.grants = [...host.state.grants, grant(3)];
   host.changed();
   await expect(all).toHaveText("Revoke all 3 rules");
@@ -280,6 +281,7 @@ test("a pending confirmation and typed input survive an update", async ({ page, 
   // It would revoke something other than what was shown.
   await all.click();
   expect(host.to("revoke")).toEqual([]);
+  await page.clock.resume();
   await press(page, all);
   await expect.poll(() => host.to("revoke")).toEqual([{ grants: [1, 2, 3].map((number) => `${RUN}-${number}`) }]);
 });
@@ -478,6 +480,7 @@ test("a press meant for an earlier rule is ignored", async ({ page, site }) => {
   await pause(page);
   await calm(page);
   await expect(form(page).getByText("In the last hour no call needed a person.")).toBeVisible();
+  await stopClock(page);
   host.state.agents = [];
   host.changed();
   await expect(form(page).getByText("No agent has this name now")).toBeVisible();
@@ -485,6 +488,7 @@ test("a press meant for an earlier rule is ignored", async ({ page, site }) => {
   await expect(form(page).getByText("In the last hour no call needed a person.")).toBeVisible();
   await giving(page).click();
   expect(host.to("grant")).toEqual([]);
+  await page.clock.resume();
   await give(page);
   await expect.poll(() => host.to("grant")).toHaveLength(1);
 });
