@@ -102,7 +102,8 @@ impl Gateway {
         request: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallAnswer, ErrorData> {
-        let answer = self.handle_call(request, &context).await;
+        // A task moves its future several times, and this one has several kilobytes.
+        let answer = Box::pin(self.handle_call(request, &context)).await;
         answer.or_else(CallFailure::into_response)
     }
 
@@ -276,7 +277,7 @@ impl Gateway {
                 PendingInput::Question(question) => tokio::select! {
                     biased;
                     event = running.next() => event,
-                    answered = self.ask(&question, call, context) => {
+                    answered = Box::pin(self.ask(&question, call, context)) => {
                         answered?;
                         running.next().await
                     }

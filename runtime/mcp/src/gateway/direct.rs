@@ -144,31 +144,28 @@ impl DirectRequests {
         context.meta = std::mem::take(request.get_meta_mut());
         context.extensions = std::mem::take(request.extensions_mut());
         let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());
-        let answering = async move {
-            // The connection ends if the client no longer reads.
-            let _ = match request {
-                ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
+        while self.running.try_join_next().is_some() {}
+        // The connection ends if the client no longer reads, so errors of sending are ignored.
+        match request {
+            ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
+                self.running.spawn(async move {
                     let answer = service.call(call.params, context).await;
-                    answer_call(id, answer, outgoing, open).await
-                }
-                request => {
+                    let _ = answer_call(id, answer, outgoing, open).await;
+                });
+            }
+            request => {
+                let mut answering = Box::pin(async move {
                     let answer = match service.handle_request(request, context).await {
                         Ok(result) => JsonRpcMessage::response(result, id),
                         Err(error) => JsonRpcMessage::error(error, Some(id)),
                     };
-                    send(answer, outgoing, open).await
+                    let _ = send(answer, outgoing, open).await;
+                });
+                // A `ping` waits only if the queue is full.
+                if !is_ping || answering.as_mut().now_or_never().is_none() {
+                    self.running.spawn(answering);
                 }
-            };
-        };
-        while self.running.try_join_next().is_some() {}
-        if is_ping {
-            let mut answering = Box::pin(answering);
-            // It waits only if the queue is full.
-            if answering.as_mut().now_or_never().is_none() {
-                self.running.spawn(answering);
             }
-        } else {
-            self.running.spawn(answering);
         }
         None
     }
