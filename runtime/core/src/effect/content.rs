@@ -1,9 +1,11 @@
 //! Content blocks of results.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use serde::{Serialize, Serializer};
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::path::VirtualPath;
 
@@ -52,7 +54,7 @@ impl Content {
     #[must_use]
     pub fn len(&self) -> usize {
         match self {
-            Self::Text(text) => text.0.len(),
+            Self::Text(text) => text.0.bytes.len(),
             Self::Image { bytes, .. } | Self::Audio { bytes, .. } | Self::Blob { bytes, .. } => {
                 bytes.len()
             }
@@ -68,8 +70,14 @@ impl Content {
 }
 
 /// Bytes that are known to be UTF-8; clones share them.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Utf8(Bytes);
+#[derive(Clone)]
+pub struct Utf8(Arc<SharedText>);
+
+struct SharedText {
+    bytes: Bytes,
+    /// The text as a JSON string, once it is known.
+    json: OnceLock<Box<RawValue>>,
+}
 
 impl Utf8 {
     /// Wraps `bytes` if they are valid UTF-8.
@@ -78,20 +86,46 @@ impl Utf8 {
     /// [`std::str::Utf8Error`] if they are not valid UTF-8.
     pub fn new(bytes: Bytes) -> Result<Self, std::str::Utf8Error> {
         std::str::from_utf8(&bytes)?;
-        Ok(Self(bytes))
+        Ok(Self::of(bytes))
+    }
+
+    fn of(bytes: Bytes) -> Self {
+        let json = OnceLock::new();
+        Self(Arc::new(SharedText { bytes, json }))
+    }
+
+    /// Escapes the text for JSON, so that writing it and its clones as JSON text only copies it: a result of MCP contains
+    /// the text of a file twice.
+    #[doc(hidden)]
+    pub fn escape_once(&self) {
+        if let Ok(json) = to_raw_value(self.as_str()) {
+            // If another thread was faster, its text is the same.
+            let _ = self.0.json.set(json);
+        }
     }
 
     /// Returns the text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         // Checked in `new`; checking again avoids an `unsafe` block.
-        std::str::from_utf8(&self.0).unwrap_or_default()
+        std::str::from_utf8(&self.0.bytes).unwrap_or_default()
     }
 }
 
-impl serde::Serialize for Utf8 {
-    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(self.as_str())
+impl PartialEq for Utf8 {
+    fn eq(&self, other: &Self) -> bool {
+        self.0.bytes == other.0.bytes
+    }
+}
+
+impl Eq for Utf8 {}
+
+impl Serialize for Utf8 {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0.json.get() {
+            Some(json) => json.serialize(serializer),
+            None => serializer.serialize_str(self.as_str()),
+        }
     }
 }
 
@@ -103,6 +137,24 @@ impl fmt::Debug for Utf8 {
 
 impl From<String> for Utf8 {
     fn from(text: String) -> Self {
-        Self(text.into())
+        Self::of(text.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn escaped_text_is_written_as_before() {
+        let text = Utf8::from("a \"quoted\" \\ line\n\u{1} \u{2028} ä".to_owned());
+        let output = json!({"text": text});
+        let written = serde_json::to_string(&text).unwrap();
+        text.escape_once();
+        text.escape_once();
+        assert_eq!(serde_json::to_string(&text).unwrap(), written);
+        assert_eq!(json!({"text": text}), output);
+        assert_eq!(text, Utf8::from(text.as_str().to_owned()));
     }
 }

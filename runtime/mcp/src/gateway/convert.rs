@@ -10,7 +10,7 @@ use rmcp::model::{
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use bailiwick::effect::{ArtifactRef, Content, Outcome, Preview, Reply};
+use bailiwick::effect::{ArtifactRef, Content, Outcome, Preview, Reply, Utf8};
 use bailiwick::tool::ToolInfo;
 use bailiwick::worker::Done;
 use bailiwick::{CallError, Code, describe};
@@ -186,13 +186,14 @@ pub(super) fn encode_plain(id: &NumberOrString, done: &Done) -> Result<Vec<u8>, 
     #[derive(Serialize)]
     #[serde(tag = "type", rename = "text")]
     struct Text<'t> {
-        text: &'t str,
+        text: &'t Utf8,
     }
     let reply = reply(done);
     let texts = reply.content.iter().filter_map(|content| match content {
-        Content::Text(text) => Some(Text {
-            text: text.as_str(),
-        }),
+        Content::Text(text) => {
+            text.escape_once();
+            Some(Text { text })
+        }
         _ => None,
     });
     let texts: Vec<Text<'_>> = texts.collect();
