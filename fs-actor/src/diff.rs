@@ -39,7 +39,7 @@ pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
 
 fn text_of(bytes: &[u8]) -> Option<&str> {
     let text = std::str::from_utf8(bytes).ok()?;
-    (!text.contains('\0')).then_some(text)
+    memchr::memchr(0, bytes).is_none().then_some(text)
 }
 
 /// The diff for someone who may not read the old content.

@@ -212,14 +212,16 @@ const BLOCK: usize = 512;
 fn common_prefix(old: &[u8], new: &[u8]) -> usize {
     let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
     let equal = BLOCK * blocks.take_while(|(a, b)| a == b).count();
-    let rest = old.iter().zip(new).skip(equal);
+    let rest = old.iter().skip(equal).zip(new.iter().skip(equal));
     equal + rest.take_while(|(a, b)| a == b).count()
 }
 
 fn common_suffix(old: &[u8], new: &[u8]) -> usize {
     let blocks = old.rchunks_exact(BLOCK).zip(new.rchunks_exact(BLOCK));
     let equal = BLOCK * blocks.take_while(|(a, b)| a == b).count();
-    let rest = old.iter().rev().zip(new.iter().rev()).skip(equal);
+    // `skip` of reversed pairs would visit each of them.
+    let (old, new) = (old.iter().rev(), new.iter().rev());
+    let rest = old.skip(equal).zip(new.skip(equal));
     equal + rest.take_while(|(a, b)| a == b).count()
 }
 
@@ -314,11 +316,14 @@ mod tests {
 
         #[test]
         fn common_bytes_are_those_of_the_slices(
-            before in "[ab]{0,200}",
-            after in "[ab]{0,200}",
+            before in "[ab]{0,40}",
+            after in "[ab]{0,40}",
             old in "[abc]{0,4}",
             new in "[abc]{0,4}",
+            // Some are longer than a block.
+            times in 0..40_usize,
         ) {
+            let (before, after) = (before.repeat(times), after.repeat(times));
             let (old, new) = (format!("{before}{old}{after}"), format!("{before}{new}{after}"));
             let (old, new) = (old.as_bytes(), new.as_bytes());
             prop_assert_eq!(common_bytes(old, new), common_ends(old, new));
