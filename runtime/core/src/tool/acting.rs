@@ -7,7 +7,8 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::registry::{AnyPlan, Job, ToolSet};
-use super::{ActTool, Foreseen, Rights, ToolSpec, schema};
+use super::schema::{self, LazySchema};
+use super::{ActTool, Foreseen, Rights, ToolSpec};
 use crate::capability::ActPermit;
 use crate::effect::{Cost, Plan, Reply, ResourceChange};
 use crate::error::CallError;
@@ -27,11 +28,14 @@ impl ToolSet {
     #[must_use]
     pub fn actor<T: ActTool>(self, tool: T) -> Self {
         let (spec, tool) = (tool.spec(), Arc::new(tool));
-        let mut output_schema = schema::output::<T::Output>();
-        if let Value::Object(schema) = &mut output_schema {
-            // Previews have an empty output, so no member is required.
-            schema.shift_remove("required");
-        }
+        let output_schema = LazySchema::new(|| {
+            let mut schema = schema::output::<T::Output>();
+            if let Value::Object(schema) = &mut schema {
+                // Previews have an empty output, so no member is required.
+                schema.shift_remove("required");
+            }
+            schema
+        });
         self.add(spec, output_schema, true, move |args, names, _| {
             let prepared = tool.prepare(args, names)?;
             let job = Acting {

@@ -8,6 +8,7 @@ use serde_json::{Map, Number, Value};
 use serde_path_to_error::Segment;
 
 use super::Example;
+use super::schema::{self, LazySchema};
 use crate::error::{CallError, Code};
 use crate::text::escape;
 
@@ -17,7 +18,7 @@ const MOST_SHOWN: usize = 60;
 /// The parameters of a tool.
 #[derive(Debug)]
 pub(super) struct Parameters {
-    pub(super) schema: Value,
+    pub(super) schema: LazySchema,
     pub(super) examples: &'static [Example],
 }
 
@@ -100,7 +101,7 @@ impl Parameters {
 
     /// The schema of the argument at `path`.
     fn at(&self, path: &[String]) -> Option<&Value> {
-        path.iter().try_fold(&self.schema, |schema, name| {
+        path.iter().try_fold(&*self.schema, |schema, name| {
             let inner = schema.get("properties").and_then(|all| all.get(name));
             inner.or_else(|| schema.get("items"))
         })
@@ -125,11 +126,11 @@ pub struct ArgumentReader<A> {
     arguments: PhantomData<fn() -> A>,
 }
 
-impl<A: DeserializeOwned + JsonSchema> Default for ArgumentReader<A> {
+impl<A: DeserializeOwned + JsonSchema + 'static> Default for ArgumentReader<A> {
     fn default() -> Self {
         Self {
             parameters: Parameters {
-                schema: super::schema::input::<A>(),
+                schema: LazySchema::new(schema::input::<A>),
                 examples: &[],
             },
             arguments: PhantomData,
@@ -411,7 +412,7 @@ mod tests {
 
     fn read(value: &Value) -> Result<Args, CallError> {
         let parameters = Parameters {
-            schema: schema::input::<Args>(),
+            schema: schema::input::<Args>().into(),
             examples: EXAMPLES,
         };
         parameters.read(value)

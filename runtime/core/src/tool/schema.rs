@@ -1,10 +1,44 @@
 //! JSON Schemas of Rust types in the plain form that every model provider accepts.
 
+use std::fmt;
+use std::ops::Deref;
+use std::sync::LazyLock;
+
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
 
 use super::ToolSpec;
+
+/// A schema that is made when it is first read, since most are not needed to answer a handshake.
+#[doc(hidden)]
+pub struct LazySchema(LazyLock<Value, Box<dyn FnOnce() -> Value + Send>>);
+
+impl LazySchema {
+    pub(super) fn new(make: impl FnOnce() -> Value + Send + 'static) -> Self {
+        Self(LazyLock::new(Box::new(make)))
+    }
+}
+
+impl From<Value> for LazySchema {
+    fn from(schema: Value) -> Self {
+        Self::new(|| schema)
+    }
+}
+
+impl Deref for LazySchema {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+impl fmt::Debug for LazySchema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LazySchema").finish_non_exhaustive()
+    }
+}
 
 /// The schema of the arguments of a tool: its own, or that of their type.
 pub(super) fn of_arguments<T: JsonSchema>(spec: &ToolSpec) -> Value {

@@ -191,7 +191,8 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
             "type": "object",
             "properties": {"tools": {"type": "array", "items": {"type": "object"}}},
             "required": ["tools"],
-        }),
+        })
+        .into(),
         mutates: false,
         remote: None,
         prepare: Box::new(move |_: Arguments<'_>, _: &_| {
@@ -216,7 +217,7 @@ fn calling() -> Entry {
             "required": ["name"],
             "additionalProperties": false,
         }),
-        output_schema: json!({"type": "object"}),
+        output_schema: json!({"type": "object"}).into(),
         mutates: true,
         remote: None,
         prepare: Box::new(|_: Arguments<'_>, _: &_| {

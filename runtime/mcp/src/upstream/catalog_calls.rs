@@ -96,7 +96,7 @@ fn entry(server: &Arc<Server>, hidden: &'static HiddenEntry) -> Option<Entry> {
             .intent
             .and_then(|intent| IntentTemplate::parse(intent).ok()),
         input_schema: json!({"type": "object"}),
-        output_schema: json!({"type": "object"}),
+        output_schema: json!({"type": "object"}).into(),
         mutates: false,
         remote: Some(remote),
         prepare: Box::new(move |arguments: Arguments<'_>, _: &_| {

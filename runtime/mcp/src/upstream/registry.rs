@@ -114,7 +114,7 @@ pub(crate) fn remote_entry(
         spec: offer.spec.clone(),
         intent: offer.intent.clone(),
         input_schema: offer.input_schema.clone(),
-        output_schema: offer.output_schema.clone(),
+        output_schema: offer.output_schema.clone().into(),
         mutates: offer.verb != Verb::Read,
         remote: Some(remote),
         prepare: Box::new({
