@@ -203,7 +203,8 @@ impl RuntimeFiles {
 
 impl RuntimeOpener {
     async fn open_runtime(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
-        let mut builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
+        let builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
+        let mut builder = builder.with_tools(&self.options);
         // Files that were removed cannot be accessed.
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
             builder = builder.keep_out(secret);
@@ -246,12 +247,38 @@ impl BackendFactory for RuntimeOpener {
     }
 }
 
+/// A builder without the tools of this program.
+struct Configured {
+    builder: RuntimeBuilder,
+    has_files: bool,
+}
+
+impl Configured {
+    /// Adds the tools.
+    fn with_tools(self, options: &Options) -> RuntimeBuilder {
+        let Self { builder, has_files } = self;
+        if !has_files {
+            return builder;
+        }
+        let mut builder = builder.tools(bailiwick_fs::tools_with(options.durability));
+        if options.flags.journal.is_some() {
+            builder = builder.tools(bailiwick_fs::undo_tools(options.durability));
+        }
+        match &options.commands {
+            Some(commands) => builder
+                .tools(commands.clone().tools())
+                .call_limit(COMMAND_LIMIT),
+            None => builder,
+        }
+    }
+}
+
 /// Configures a runtime. `initialize` is the configuration from a trusted client, if any.
 fn runtime_builder(
     options: &Options,
     initialize: Option<Value>,
     servers: Option<&Servers>,
-) -> Result<RuntimeBuilder, BuildError> {
+) -> Result<Configured, BuildError> {
     let mut sources = options.sources.clone();
     if let Some(configuration) = initialize {
         sources = sources.with(ConfigSource::Initialize, configuration)?;
@@ -267,17 +294,6 @@ fn runtime_builder(
     let mut builder = Runtime::builder().configured(effective.config);
     if let Some(servers) = servers {
         builder = servers.add_to(builder, &roots);
-    }
-    if has_files {
-        builder = builder.tools(bailiwick_fs::tools_with(options.durability));
-        if options.flags.journal.is_some() {
-            builder = builder.tools(bailiwick_fs::undo_tools(options.durability));
-        }
-        if let Some(commands) = &options.commands {
-            builder = builder
-                .tools(commands.clone().tools())
-                .call_limit(COMMAND_LIMIT);
-        }
     }
     if no_grantable && options.commands.is_some() {
         builder = builder.grantable("execute:command");
@@ -296,10 +312,10 @@ fn runtime_builder(
         let timeout = Duration::from_secs(options.flags.question_timeout);
         builder = builder.approver(Deferred).asks(limits, timeout);
     }
-    Ok(match &options.flags.config {
-        Some(file) => builder.keep_out(file),
-        None => builder,
-    })
+    if let Some(file) = &options.flags.config {
+        builder = builder.keep_out(file);
+    }
+    Ok(Configured { builder, has_files })
 }
 
 /// Serves until the client disconnects or a signal stops the server.
@@ -437,7 +453,12 @@ async fn preflight(
     options: &Options,
     servers: Option<&ServersFile>,
 ) -> Result<Option<Journal>, ServeError> {
-    let mut builder = runtime_builder(options, None, None)?;
+    let configured = runtime_builder(options, None, None)?;
+    let mut builder = match options.flags.journal {
+        // It may contain calls that need the tools to be rolled back.
+        Some(_) => configured.with_tools(options),
+        None => configured.builder,
+    };
     if let Some(file) = &options.flags.audit {
         // The first runtime opens it again.
         drop(JsonLines::append(file)?);

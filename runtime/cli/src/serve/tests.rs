@@ -49,6 +49,7 @@ async fn durability_option_applies_to_writes() {
         };
         let (runtime, _grants) = runtime_builder(&options, None, None)
             .unwrap()
+            .with_tools(&options)
             .build()
             .await
             .unwrap();
