@@ -101,6 +101,8 @@ impl Folders {
         }
         let floor = [env!("CARGO_BIN_EXE_stdio_floor")];
         servers.push(Server::new("floor", Dialect::Floor, &floor));
+        let command = [floor[0], "--structured"];
+        servers.push(Server::new("floor, structured", Dialect::Floor, &command));
         servers
     }
 }

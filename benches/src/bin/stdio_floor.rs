@@ -2,11 +2,15 @@
 //!
 //! One thread reads lines, performs the system calls of each operation on an ambient path, and writes the answers of
 //! all lines of a read at once. There is no policy, no audit log and no diff.
+//!
+//! With `--structured` it also does what every answer of bailiwick needs: it hashes the contents that are read and
+//! written, and returns its text as structured content, too.
 
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::Path;
 
+use bailiwick::effect::ContentHash;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -45,7 +49,15 @@ struct Edit {
     new: String,
 }
 
+/// The result of a call.
+struct Done {
+    text: String,
+    /// The contents that were read and written, besides the text.
+    contents: Vec<String>,
+}
+
 fn main() -> io::Result<()> {
+    let structured = std::env::args().any(|argument| argument == "--structured");
     let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
     let (mut lines, mut answers) = (Vec::new(), Vec::new());
     let mut chunk = vec![0; 64 << 10];
@@ -58,7 +70,7 @@ fn main() -> io::Result<()> {
         let end = lines.iter().rposition(|byte| *byte == b'\n');
         let rest = lines.split_off(end.map_or(0, |at| at + 1));
         for line in lines.split(|byte| *byte == b'\n') {
-            answer(line, &mut answers)?;
+            answer(line, structured, &mut answers)?;
         }
         lines = rest;
         output.write_all(&answers)?;
@@ -68,7 +80,7 @@ fn main() -> io::Result<()> {
 }
 
 /// Appends the answer to a line; nothing if the line is empty or a notification.
-fn answer(line: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
+fn answer(line: &[u8], structured: bool, answers: &mut Vec<u8>) -> io::Result<()> {
     if line.is_empty() {
         return Ok(());
     }
@@ -82,10 +94,21 @@ fn answer(line: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
             br#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"floor","version":"0"}}"#,
         ),
         ("tools/call", Some(params)) => {
-            let text = call(&serde_json::from_str(params.get())?)?;
+            let Done { text, contents } = call(&serde_json::from_str(params.get())?)?;
             answers.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
+            let start = answers.len();
             serde_json::to_writer(&mut *answers, &text)?;
-            answers.extend_from_slice(b"}]}");
+            let escaped = start..answers.len();
+            answers.extend_from_slice(b"}]");
+            if structured {
+                answers.extend_from_slice(br#","structuredContent":{"text":"#);
+                answers.extend_from_within(escaped);
+                for content in std::iter::once(&text).chain(&contents) {
+                    write!(answers, r#","hash":"{}""#, ContentHash::of(content.as_bytes()))?;
+                }
+                answers.push(b'}');
+            }
+            answers.push(b'}');
         }
         _ => answers.extend_from_slice(b"{}"),
     }
@@ -93,7 +116,7 @@ fn answer(line: &[u8], answers: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-fn call(call: &Call) -> io::Result<String> {
+fn call(call: &Call) -> io::Result<Done> {
     let path = Path::new(&call.arguments.path);
     match call.name.as_str() {
         "list_directory" => {
@@ -108,27 +131,40 @@ fn call(call: &Call) -> io::Result<String> {
                 listing.push_str(&entry.file_name().to_string_lossy());
                 listing.push('\n');
             }
-            Ok(listing)
+            Ok(Done::of(listing, []))
         }
-        "write_file" => replace(path, &call.arguments.content),
+        "write_file" => {
+            let content = &call.arguments.content;
+            replace(path, content)?;
+            Ok(Done::of("written", [content.clone()]))
+        }
         "edit_file" => {
-            let mut text = fs::read_to_string(path)?;
+            let old = fs::read_to_string(path)?;
+            let mut text = old.clone();
             for edit in &call.arguments.edits {
                 text = text.replacen(&edit.old, &edit.new, 1);
             }
-            match call.arguments.dry_run {
-                true => Ok("edited".to_owned()),
-                false => replace(path, &text),
+            if !call.arguments.dry_run {
+                replace(path, &text)?;
             }
+            Ok(Done::of("edited", [old, text]))
         }
-        _ => fs::read_to_string(path),
+        _ => Ok(Done::of(fs::read_to_string(path)?, [])),
+    }
+}
+
+impl Done {
+    fn of<const N: usize>(text: impl Into<String>, contents: [String; N]) -> Self {
+        Self {
+            text: text.into(),
+            contents: contents.into(),
+        }
     }
 }
 
 /// Replaces a file by a new one.
-fn replace(path: &Path, content: &str) -> io::Result<String> {
+fn replace(path: &Path, content: &str) -> io::Result<()> {
     let temporary = path.with_extension("tmp");
     fs::write(&temporary, content)?;
-    fs::rename(&temporary, path)?;
-    Ok("written".to_owned())
+    fs::rename(&temporary, path)
 }

@@ -1,0 +1,55 @@
+//! Repeats a call, for counting instructions (`.ci/instructions`): `repeated_calls noop|read|preview COUNT`.
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
+
+use std::fmt::Write as _;
+
+use bailiwick::Worker;
+use bailiwick::tool::ToolName;
+use bailiwick_benches::{NOOP, NoopArgs, build_runtime, current_thread, run_task};
+use serde_json::json;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let case = arguments.next().unwrap();
+    let count: u32 = arguments.next().unwrap().parse().unwrap();
+    let tokio = current_thread().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let mut lines = String::new();
+    for n in 0..2000 {
+        writeln!(lines, "line {n} of the file").unwrap();
+    }
+    std::fs::create_dir(root.path().join("src")).unwrap();
+    let start = lines.get(..4096).unwrap();
+    std::fs::write(root.path().join("src/4k.txt"), start).unwrap();
+    std::fs::write(root.path().join("src/lines.txt"), &lines).unwrap();
+    let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
+    let spec = spec.policy(bailiwick::Policy::inherit());
+    let worker = tokio.block_on(runtime.spawn(spec)).unwrap();
+    run_task(&tokio, async move {
+        for call in 0..count {
+            repeat(&worker, &case).await;
+            if call % 1000 == 0 {
+                runtime.flush_audit().await.unwrap();
+            }
+        }
+        runtime.flush_audit().await.unwrap();
+    });
+}
+
+async fn repeat(worker: &Worker, case: &str) {
+    match case {
+        "noop" => {
+            let noop = ToolName::new(NOOP);
+            worker.call_typed(&noop, NoopArgs {}).await.unwrap();
+        }
+        "read" => {
+            let arguments = json!({"path": "/r/src/4k.txt"});
+            worker.call("read_file", arguments).await.unwrap();
+        }
+        _ => {
+            let edits = json!([{"old_text": "line 1000 of", "new_text": "line 1000, changed, of"}]);
+            let arguments = json!({"path": "/r/src/lines.txt", "edits": edits});
+            worker.preview("edit_file", arguments).await.unwrap();
+        }
+    }
+}
