@@ -40,6 +40,7 @@ const view = (page: Page) => page.frameLocator("iframe").locator("html");
 test("connects and applies the host's theme", async ({ page, site }) => {
   await open(page, site, `connect({ name: "a", version: "1", title: "A" });`);
   await expect(view(page)).toHaveAttribute("data-app-status", "ready");
+  await expect.poll(async () => (await said(page)).length).toBe(2);
   const [hello, ready] = await said(page);
   expect(hello).toMatchObject({
     method: "ui/initialize",
@@ -201,7 +202,7 @@ test("the host waits for teardown callbacks", async ({ page, site }) => {
 test("a request without an answer times out and is cancelled", async ({ page, site }) => {
   await ready(page, site, "");
   expect(await inside(page, 'b.callTool("x", {}, { timeout: 20 }).catch((e) => e.message)')).toContain("no answer to `tools/call` within 0.02 s");
-  expect((await said(page)).at(-1)).toMatchObject({ method: "notifications/cancelled" });
+  await expect.poll(async () => (await said(page)).at(-1)?.method).toBe("notifications/cancelled");
   expect(await inside(page, '(() => { const c = b.callTool("x").catch((e) => e.message); b.close(); return c })()')).toContain("closed");
   expect(await inside(page, 'b.callTool("x").catch((e) => e.message)')).toContain("closed");
 });
