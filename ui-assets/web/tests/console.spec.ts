@@ -441,11 +441,13 @@ test("a new button ignores presses at first", async ({ page, site }) => {
   host.state.questions = [question(1)];
   await host.open(page, site);
   await expect(yes(page)).toBeEnabled();
+  await stopClock(page);
   host.state.questions = [question(1), question(2)];
   host.changed();
   const all = page.getByRole("button", { name: /^Allow or deny all 2…/ });
   await all.click();
   await expect(title(page, numbered(1))).toBeVisible();
+  await page.clock.resume();
   await press(page, all);
   await expect(title(page, "2 questions")).toBeVisible();
 });
@@ -1019,6 +1021,8 @@ for (const colorScheme of ["light", "dark"] as const) {
       await page.getByRole("button", { name: "Replace 3 lines in c1.txt" }).click();
       await expect(page.getByRole("table")).toBeVisible();
       await page.getByRole("button", { name: "More options" }).click();
+      // The bar is drawn again when presses are accepted, which can move the options.
+      await calm(page);
       await page.getByLabel("Until I revoke it").check();
       await page.getByLabel("The whole project").check();
       await page.getByText("Details", { exact: true }).click();
