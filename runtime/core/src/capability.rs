@@ -535,6 +535,14 @@ pub struct VisibleEntries<'p> {
 }
 
 impl VisibleEntries<'_> {
+    /// Returns whether no rule is about `name`, neither about reading it nor one that denies changes of it. All such entries
+    /// have the same verdict on reading them, and changes of all or of none are denied.
+    #[must_use]
+    pub fn is_ordinary(&self, name: &str) -> bool {
+        let rules = self.rules.as_ref();
+        rules.is_some_and(|rules| rules.is_ordinary(name)) && self.dir.accepts(name)
+    }
+
     /// Returns whether the entry `name` is visible. A name that is not valid in a path is not.
     #[must_use]
     pub fn shows(&self, name: &str) -> bool {

@@ -222,7 +222,7 @@ impl Layer {
         !self.0.everywhere.is_empty() || roots.any(roots::Subtree::has_names)
     }
 
-    /// Adds the rules on reading entries of a directory.
+    /// Adds the rules on entries of a directory.
     fn add_entry_rules<'l>(
         &'l self,
         mounts: &[MountPoint],

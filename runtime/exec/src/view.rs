@@ -1,7 +1,8 @@
 //! What a command may touch of the roots of a worker, as mounts.
 //!
 //! An entry of the roots gets a mount of its own if its rights differ from those of the directory that contains it. The
-//! entries of a directory are judged only if a rule of the policy may match something beneath it. Names that are created
+//! entries of a directory are read only if a rule of the policy may match something beneath it, since no mount hides names
+//! that are not known. If changes are kept apart, files whose names no rule is about are not looked at. Names that are created
 //! while the command runs get the rights of their directory. A directory that contains an entry with other rights gets a mount,
 //! too: nobody can rename it then.
 
@@ -109,6 +110,8 @@ struct Place<'r> {
     /// Mount points of the other roots, which have entries of their own.
     others: &'r [&'r VirtualPath],
     device: u64,
+    /// What is mounted beneath it on the host.
+    mounted: Vec<PathBuf>,
 }
 
 impl<'p> View<'p> {
@@ -176,10 +179,12 @@ impl<'p> View<'p> {
             let source = root.host_path().to_owned();
             self.push(self.mount(source, path, rights, root.identity(), true))?;
         }
+        let table = mount_table().map_err(|error| unreadable(path, error))?;
         let place = Place {
             root,
             others,
             device: root.identity().0,
+            mounted: mounts_beneath(&table, root.host_path()),
         };
         // The handle of a root may not be readable itself.
         let directory = openat(root.dir(), ".", DIRECTORY, Mode::empty())
@@ -215,10 +220,14 @@ impl<'p> View<'p> {
             return self.hide_mounts(place, path, rights);
         }
         let entries = Dir::read_from(directory).map_err(|error| unreadable(path, error))?;
+        let named = self.permit.entries(path);
+        let (by_name, mut ordinary) = (self.judges_by_name(place, path), None);
         for entry in entries {
             let entry = entry.map_err(|error| unreadable(path, error))?;
             let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
+            let kind = entry.file_type();
+            // What a link leads to is judged where it is.
+            if matches!(name.to_bytes(), b"." | b"..") || kind.is_symlink() {
                 continue;
             }
             let Ok(text) = name.to_str() else {
@@ -228,21 +237,46 @@ impl<'p> View<'p> {
                 );
                 return Err(CallError::new(Code::NotText, message));
             };
+            let is_ordinary = by_name && named.is_ordinary(text);
+            let is_other = !kind.is_dir() && kind != FileType::Unknown;
+            if is_ordinary && is_other && ordinary == Some(rights) {
+                continue;
+            }
             let Ok(inner) = path.join(text) else {
                 return Err(too_large("a path is too long"));
             };
-            self.add_entry(place, directory, &inner, text, rights, depth)?;
+            let judged = match ordinary {
+                Some(judged) if is_ordinary => judged,
+                _ => self.rights(&inner),
+            };
+            if is_ordinary {
+                ordinary = Some(judged);
+            }
+            self.add_entry(place, directory, &inner, text, (rights, judged), depth)?;
         }
         Ok(())
     }
 
+    /// Whether the names of the entries of a directory that no rule is about are enough to judge them.
+    fn judges_by_name(&self, place: &Place<'_>, path: &VirtualPath) -> bool {
+        // The rights to change the roots also depend on protected names.
+        let is_written = self.changes == Changes::Live && self.may_write;
+        let host = host_path(place.root, path);
+        let mut mounted = place.mounted.iter();
+        !is_written
+            && self.since.is_none()
+            && !self.permit.strict_hardlinks()
+            && !mounted.any(|mounted| mounted.parent() == Some(&host))
+    }
+
+    /// Adds mounts for an entry of a directory. `rights` are those of the directory, and those that the policy gives it.
     fn add_entry(
         &mut self,
         place: &Place<'_>,
         directory: BorrowedFd<'_>,
         path: &VirtualPath,
         name: &str,
-        outer: Rights,
+        (outer, judged): (Rights, Rights),
         depth: usize,
     ) -> Result<(), CallError> {
         if place.others.contains(&path) {
@@ -255,7 +289,6 @@ impl<'p> View<'p> {
             Err(error) => return Err(unreadable(path, error)),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
-        // What a link leads to is judged where it is.
         if kind.is_symlink() {
             return Ok(());
         }
@@ -266,7 +299,7 @@ impl<'p> View<'p> {
         let rights = if foreign || linked {
             Rights::None
         } else {
-            self.rights(path)
+            judged
         };
         let may_be_changed =
             rights == Rights::Write || outer == Rights::Write && rights == Rights::Read;
@@ -346,9 +379,10 @@ impl<'p> View<'p> {
         if crosses || rights == Rights::None {
             return Ok(());
         }
-        let table = mount_table().map_err(|error| unreadable(path, error))?;
         let host = place.root.host_path();
-        for mounted in mounts_beneath(&table, &host_path(place.root, path)) {
+        let top = host_path(place.root, path);
+        let beneath = |mounted: &&PathBuf| mounted.starts_with(&top) && **mounted != top;
+        for mounted in place.mounted.iter().filter(beneath) {
             let inner = mounted.strip_prefix(host).ok().and_then(Path::to_str);
             let inner =
                 inner.and_then(|inner| VirtualPath::parse(inner, Some(place.root.mount())).ok());

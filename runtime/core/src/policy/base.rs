@@ -254,7 +254,7 @@ impl Base {
             .any(|mount| path.starts_with(&mount.path))
     }
 
-    /// Adds the rules on reading entries of a directory.
+    /// Adds the rules on entries of a directory.
     pub(super) fn add_entry_rules<'b>(&'b self, rules: &mut EntryRulesBuilder<'b, '_>) {
         let Self {
             roots: _,
@@ -262,7 +262,7 @@ impl Base {
             mounts,
             allow,
             grantable,
-            // Only changes of protected files need approval.
+            // Changes of protected files are not denied, but need approval.
             protected: _,
             strict: _,
             // Only paths outside all roots are judged by it.

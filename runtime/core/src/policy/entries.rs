@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 
@@ -14,7 +15,7 @@ use crate::path::{VirtualPath, beneath};
 use crate::scope::ScopePattern;
 
 /// The rules that may treat entries of one directory differently from others. Any two entries whose names are ordinary
-/// have the same verdict on reading them.
+/// have the same verdict on reading them, and changes of both or of neither are denied.
 #[derive(Debug)]
 pub(crate) struct EntryRules<'a> {
     lists: Vec<&'a Globs>,
@@ -89,9 +90,13 @@ impl<'a, 'd> EntryRulesBuilder<'a, 'd> {
 
     /// Adds globs relative to `mount`.
     pub(super) fn globs(&mut self, globs: &'a DenyGlobs, mount: &MountPoint) {
-        let (Some(list), _) = globs.lists() else {
-            return;
-        };
+        let (deny, immutable) = globs.lists();
+        for list in deny.into_iter().chain(immutable) {
+            self.list(list, mount);
+        }
+    }
+
+    fn list(&mut self, list: &'a Arc<Globs>, mount: &MountPoint) {
         let Some((folded, written)) = self.dir_beneath(mount) else {
             return;
         };
@@ -99,12 +104,8 @@ impl<'a, 'd> EntryRulesBuilder<'a, 'd> {
         let known = list.names_in(folded, &mut special) && list.names_in(written, &mut special);
         self.others |= !known;
         self.rules.special.extend(special);
-        if !self
-            .rules
-            .lists
-            .iter()
-            .any(|known| std::ptr::eq(*known, &**list))
-        {
+        let mut lists = self.rules.lists.iter();
+        if !lists.any(|known| std::ptr::eq(*known, &**list)) {
             self.rules.lists.push(list);
         }
     }

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 
 use bailiwick::effect::{ContentHash, Op};
@@ -14,6 +15,7 @@ use bailiwick::{
 };
 use bailiwick_exec::{AppliedChanges, ChangeKind, CommandChanges, CommandOutput};
 use bailiwick_fs::Durability;
+use rustix::mount::{MountFlags, mount, mount_bind};
 use serde_json::{Value, json};
 
 use crate::commands::{commands, run, worker};
@@ -710,6 +712,47 @@ async fn denied_names_are_neither_seen_nor_moved_with_their_directory() {
         assert_eq!(stage.text(name), "the secret\n", "{name}");
     }
     assert!(!stage.path("moved/.env").exists());
+}
+
+/// Runs again in a mount namespace of its own, in which it mounts a file.
+#[test]
+fn file_that_another_file_system_covers_is_hidden() {
+    const AGAIN: &str = "IN_MOUNT_NAMESPACE";
+    if std::env::var_os(AGAIN).is_some() {
+        let tokio = tokio::runtime::Runtime::new().unwrap();
+        return tokio.block_on(check_covered_file());
+    }
+    let output = Command::new("unshare")
+        .args(["--user", "--map-root-user", "--mount"])
+        .arg(std::env::current_exe().unwrap())
+        .args([
+            "--exact",
+            "changes::file_that_another_file_system_covers_is_hidden",
+        ])
+        .env(AGAIN, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}"
+    );
+}
+
+async fn check_covered_file() {
+    let stage = Stage::new().await;
+    fs::write(stage.path("old/c"), "covered\n").unwrap();
+    let other = tempfile::tempdir().unwrap();
+    mount("none", other.path(), "tmpfs", MountFlags::empty(), None).unwrap();
+    fs::write(other.path().join("c"), "mounted\n").unwrap();
+    mount_bind(other.path().join("c"), stage.path("old/c")).unwrap();
+    for policy in [asks(), asks().deny_glob("*.env")] {
+        let worker = stage.worker(policy).await;
+        let script = "cat a old/b old/c; true";
+        let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "overlay" });
+        let output = run(&worker, arguments).await.unwrap();
+        assert_eq!(output.stdout, "text\ntext\n", "{output:?}");
+    }
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! The verdict on an ordinary entry of a directory is that of any other.
+//! The verdict on an ordinary entry of a directory is that of any other, and so is whether changes are denied.
 
 use proptest::prelude::*;
 use serde_json::json;
@@ -34,9 +34,11 @@ proptest! {
         base_deny in prop::collection::vec(glob(), 0..2),
         nested in prop::option::of(subtree()),
         deny in prop::collection::vec(glob(), 0..3),
+        immutable in prop::collection::vec(glob(), 0..3),
         allow in prop::collection::vec(glob(), 0..2),
         listed in prop::option::of(subtree()),
         scopes in prop::collection::vec(subtree(), 0..2),
+        verb in prop::sample::select(vec!["read", "write"]),
         denied in prop::option::of(subtree()),
         grant in prop::option::of(subtree()),
         dir in prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/b", "/r/a/b", "/s"]),
@@ -50,13 +52,13 @@ proptest! {
         let of_scopes = |paths: Vec<&str>| -> Vec<String> {
             paths.into_iter().map(|path| format!("read:file:{path}")).collect()
         };
-        let mut policy = json!({ "deny": deny });
+        let mut policy = json!({ "deny": deny, "immutable": immutable });
         if !scopes.is_empty() {
             policy["allow_scopes"] = json!(of_scopes(scopes));
             policy["otherwise"] = json!("ask");
         }
         if let Some(denied) = denied {
-            policy["deny_scopes"] = json!(of_scopes(vec![denied]));
+            policy["deny_scopes"] = json!([format!("{verb}:file:{denied}")]);
         }
         if let Some(listed) = listed {
             policy["roots"] = json!([{ "path": listed, "allow": if allow.is_empty() { None } else { Some(allow) } }]);
@@ -70,8 +72,11 @@ proptest! {
         let dir = path(dir);
         if let Some(rules) = authority.entry_rules(&dir, &granted) {
             let ordinary = names.iter().filter(|name| rules.is_ordinary(name));
-            let verdicts: Vec<Verdict> = ordinary
-                .map(|name| authority.judge(&Scope::file(Verb::Read, dir.join(name).unwrap()), &granted))
+            let verdicts: Vec<(Verdict, bool)> = ordinary
+                .map(|name| {
+                    let verdict = |verb| authority.judge(&Scope::file(verb, dir.join(name).unwrap()), &granted);
+                    (verdict(Verb::Read), verdict(Verb::Write) == Verdict::Deny)
+                })
                 .collect();
             prop_assert!(verdicts.windows(2).all(|two| two[0] == two[1]), "{policy:?} {dir}: {names:?} {verdicts:?}");
         }
@@ -83,7 +88,8 @@ fn most_entries_are_ordinary() {
     let host = configured(&json!({ "roots": [{ "path": "/r" }] }));
     let policy = Policy::inherit()
         .deny_glob("**/.env")
-        .deny_glob("**/secrets/**");
+        .deny_glob("**/secrets/**")
+        .immutable_glob("**/*.lock");
     let authority = host.narrow(&compiled(&policy));
     let dir = path("/r/src");
     let rules = authority.entry_rules(&dir, &[]).unwrap();
