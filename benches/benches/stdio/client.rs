@@ -43,6 +43,8 @@ impl Client {
         let (program, arguments) = command.split_first().expect("a command has a program");
         let mut child = Command::new(program)
             .args(arguments)
+            // bailiwick refuses variables that it does not know.
+            .env_remove("BAILIWICK_BENCH_BRIEF")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
