@@ -225,9 +225,7 @@ impl<'p> View<'p> {
         for entry in entries {
             let entry = entry.map_err(|error| unreadable(path, error))?;
             let name = entry.file_name();
-            let kind = entry.file_type();
-            // What a link leads to is judged where it is.
-            if matches!(name.to_bytes(), b"." | b"..") || kind.is_symlink() {
+            if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
             let Ok(text) = name.to_str() else {
@@ -238,8 +236,9 @@ impl<'p> View<'p> {
                 return Err(CallError::new(Code::NotText, message));
             };
             let is_ordinary = by_name && named.is_ordinary(text);
-            let is_other = !kind.is_dir() && kind != FileType::Unknown;
-            if is_ordinary && is_other && ordinary == Some(rights) {
+            let may_be_directory =
+                matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
+            if is_ordinary && !may_be_directory && ordinary == Some(rights) {
                 continue;
             }
             let Ok(inner) = path.join(text) else {
@@ -289,6 +288,7 @@ impl<'p> View<'p> {
             Err(error) => return Err(unreadable(path, error)),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
+        // What a link leads to is judged where it is.
         if kind.is_symlink() {
             return Ok(());
         }

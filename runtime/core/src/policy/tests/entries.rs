@@ -99,7 +99,7 @@ fn most_entries_are_ordinary() {
             .all(|name| rules.is_ordinary(name))
     );
     assert!(
-        [".env", ".ENV", "secrets"]
+        [".env", ".ENV", "secrets", "Cargo.lock"]
             .iter()
             .all(|name| !rules.is_ordinary(name))
     );
