@@ -135,7 +135,7 @@ pub async fn asked(
     };
     let (reported, mut questions) = tokio::sync::mpsc::unbounded_channel();
     let asking = tokio::spawn(async move { broker.ask(request, requester, Some(reported)).await });
-    let question = questions.recv().await.unwrap();
+    let question = *questions.recv().await.unwrap();
     let denied_by = async move {
         match asking.await.unwrap().unwrap() {
             AskOutcome::Refused { by, .. } => Some(by),

@@ -97,9 +97,9 @@ pub enum AskOutcome {
     },
 }
 
-/// Receives the question that a call waits for.
+/// Receives the question that a call waits for. Boxed, since each channel reserves memory for 32 messages.
 #[doc(hidden)]
-pub type QuestionSender = mpsc::UnboundedSender<Question>;
+pub type QuestionSender = mpsc::UnboundedSender<Box<Question>>;
 
 /// Work on the state of the broker, which does not wait.
 type Work = Box<dyn FnOnce(&mut BrokerState) + Send>;

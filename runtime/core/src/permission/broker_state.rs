@@ -187,7 +187,7 @@ impl BrokerState {
         trace(request, waiter.call, id, None, "blocked");
         if let Some(question_tx) = &waiter.question_tx {
             // The caller may have stopped waiting.
-            let _ = question_tx.send(question.clone());
+            let _ = question_tx.send(Box::new(question.clone()));
         }
         if !self.shown.contains_key(&id) {
             self.shown.insert(id, (self.show)(question.clone()));

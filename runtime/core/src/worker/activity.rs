@@ -7,6 +7,7 @@ use std::time::Instant;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
 
+use super::admission::json_size;
 use super::{Shared, Worker};
 use crate::effect::{Change, Op};
 use crate::error::Code;
@@ -16,6 +17,10 @@ use crate::pipeline::CallInfo;
 
 /// Maximum number of ended calls that are kept.
 const MOST_ENDED: usize = 8;
+/// Maximum size of the arguments that are kept with an ended call.
+const MOST_ARGUMENTS: u64 = 512;
+/// Maximum nesting of the arguments that are kept with an ended call.
+const MOST_NESTING: usize = 8;
 /// Maximum number of changed paths that are kept.
 const MOST_CHANGED: usize = 1000;
 
@@ -88,6 +93,24 @@ struct Open {
     since: Instant,
 }
 
+/// A call with the sentence about it.
+#[derive(Clone, Debug)]
+struct Row {
+    call: CallId,
+    tool: ToolName,
+    intent: Intent,
+    state: CallState,
+    since: Instant,
+}
+
+/// The sentence about a call. Few are read, so it is rendered when it is read.
+#[derive(Clone, Debug)]
+enum Intent {
+    Of(Arc<CallInfo>),
+    /// Of an ended call that would need much memory, or whose tool can change.
+    Rendered(String),
+}
+
 /// The calls of a worker, and what it and its descendants changed.
 #[derive(Debug, Default)]
 pub(super) struct Activity {
@@ -98,7 +121,7 @@ pub(super) struct Activity {
 #[derive(Debug, Default)]
 struct Calls {
     open: HashMap<CallId, Open, FixedState>,
-    ended: VecDeque<CallActivity>,
+    ended: VecDeque<Row>,
 }
 
 /// The last change of a path.
@@ -134,7 +157,13 @@ impl Activity {
         }
     }
 
-    fn end(&self, ended: CallActivity) {
+    /// A call that has not ended; `None` if it was refused before it was received.
+    fn open(&self, call: CallId) -> Option<Arc<CallInfo>> {
+        let calls = self.calls.lock();
+        calls.open.get(&call).map(|open| Arc::clone(&open.info))
+    }
+
+    fn end(&self, ended: Row) {
         let mut calls = self.calls.lock();
         calls.open.remove(&ended.call);
         if calls.ended.len() >= MOST_ENDED {
@@ -170,13 +199,23 @@ impl Changed {
 impl Shared {
     /// Records the end of a call.
     pub(super) fn end_activity(&self, info: &CallInfo, code: Option<Code>) {
-        self.activity.end(CallActivity {
+        let open = self.activity.open(info.id);
+        let kept = open.filter(|info| self.is_rendered_later(info));
+        self.activity.end(Row {
             call: info.id,
             tool: info.tool.clone(),
-            intent: self.intent(info, &[]),
+            intent: kept.map_or_else(|| Intent::Rendered(self.intent(info, &[])), Intent::Of),
             state: CallState::Ended(code),
             since: Instant::now(),
         });
+    }
+
+    /// Whether the arguments of a call are small and its tool never changes, unlike those of third-party servers.
+    fn is_rendered_later(&self, info: &CallInfo) -> bool {
+        let tool = self.core.tools.get(info.tool.as_str());
+        info.requests.is_none()
+            && tool.is_some_and(|entry| entry.remote.is_none())
+            && json_size(&info.arguments, MOST_NESTING).is_some_and(|size| size <= MOST_ARGUMENTS)
     }
 
     /// Records changes of this worker, for its ancestors, too.
@@ -207,22 +246,31 @@ impl Worker {
     /// ```
     #[must_use]
     pub fn activity(&self) -> Vec<CallActivity> {
-        let (mut open, ended) = {
+        let rows = {
             let calls = self.shared.activity.calls.lock();
-            let open = calls.open.values();
-            let open = open.map(|call| (Arc::clone(&call.info), call.state, call.since));
-            let ended: Vec<_> = calls.ended.iter().cloned().collect();
-            (open.collect::<Vec<_>>(), ended)
+            let open = calls.open.values().map(|open| Row {
+                call: open.info.id,
+                tool: open.info.tool.clone(),
+                intent: Intent::Of(Arc::clone(&open.info)),
+                state: open.state,
+                since: open.since,
+            });
+            let mut rows: Vec<_> = open.collect();
+            rows.sort_by_key(|row| row.call);
+            rows.extend(calls.ended.iter().cloned());
+            rows
         };
-        open.sort_by_key(|(info, ..)| info.id);
-        let open = open.into_iter().map(|(info, state, since)| CallActivity {
-            call: info.id,
-            tool: info.tool.clone(),
-            intent: self.shared.intent(&info, &[]),
-            state,
-            since,
+        let rows = rows.into_iter().map(|row| CallActivity {
+            call: row.call,
+            tool: row.tool,
+            intent: match row.intent {
+                Intent::Of(info) => self.shared.intent(&info, &[]),
+                Intent::Rendered(sentence) => sentence,
+            },
+            state: row.state,
+            since: row.since,
         });
-        open.chain(ended).collect()
+        rows.collect()
     }
 
     /// Returns the paths that the calls of this worker and its descendants changed, including descendants that have

@@ -85,7 +85,7 @@ pub enum CallEvent {
 #[doc(hidden)]
 pub struct RunningCall {
     call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
-    questions: mpsc::UnboundedReceiver<Question>,
+    questions: mpsc::UnboundedReceiver<Box<Question>>,
     hold: Option<Arc<ResultHold>>,
 }
 
@@ -108,7 +108,7 @@ impl RunningCall {
         tokio::select! {
             biased;
             done = &mut self.call => Ok(CallEvent::End(Box::new(done?))),
-            Some(question) = self.questions.recv() => Ok(CallEvent::Question(Box::new(question))),
+            Some(question) = self.questions.recv() => Ok(CallEvent::Question(question)),
         }
     }
 

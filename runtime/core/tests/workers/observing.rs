@@ -83,6 +83,26 @@ async fn activity_names_intent_and_state_of_open_and_ended_calls() {
 }
 
 #[tokio::test]
+async fn ended_calls_are_described_like_open_ones() {
+    let stage = stage(|builder| builder.approver(Deferred)).await;
+    let policy = Policy::new().allow("read:file").ask("write:file");
+    let worker = stage.worker(policy).await;
+    // The arguments of the second are too large to be kept.
+    for path in ["short".to_owned(), "long/".repeat(120) + "path"] {
+        let asking = worker.begin(Call::new("post", at(&path))).await.unwrap();
+        let open = worker.activity().remove(0);
+        assert_eq!(open.state, CallState::Asking);
+        assert!(open.intent.starts_with("Post “"), "{open:?}");
+        drop(asking);
+        worker.call("echo", at("a")).await.unwrap();
+        let activity = worker.activity();
+        let ended = activity.iter().find(|it| it.call == open.call).unwrap();
+        assert_eq!(ended.state, CallState::Ended(Some(Code::Cancelled)));
+        assert_eq!(ended.intent, open.intent);
+    }
+}
+
+#[tokio::test]
 async fn changed_paths_include_those_of_revoked_descendants() {
     let stage = stage(|builder| builder).await;
     let (main, other) = (stage.open().await, stage.open().await);

@@ -251,7 +251,7 @@ impl Gateway {
         mut running: ClientCall,
         context: &RequestContext<RoleServer>,
     ) -> Result<CallAnswer, CallFailure> {
-        let mut forwarded = FuturesUnordered::new();
+        let mut forwarded = None;
         let mut event = running.next().await;
         loop {
             let pending = match event.map_err(|error| call.with_hint(error))? {
@@ -287,8 +287,9 @@ impl Gateway {
                     }
                 },
                 PendingInput::Request(request) => {
+                    let forwarded = forwarded.get_or_insert_with(FuturesUnordered::new);
                     forwarded.push(request.ask(context, &self.session.asking));
-                    self.next_event(&mut running, &mut forwarded).await
+                    self.next_event(&mut running, forwarded).await
                 }
             };
         }

@@ -28,10 +28,11 @@ pub(super) fn answers(capabilities: &ClientCapabilities) -> RequestCapabilities 
     answers
 }
 
-/// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded.
+/// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded. They are
+/// boxed, since each channel reserves memory for 32 messages.
 pub(super) struct Forwarder {
     pub(super) answers: RequestCapabilities,
-    pub(super) sender: mpsc::UnboundedSender<ForwardedRequest>,
+    pub(super) sender: mpsc::UnboundedSender<Box<ForwardedRequest>>,
 }
 
 impl ServerRequests for Forwarder {
@@ -41,7 +42,8 @@ impl ServerRequests for Forwarder {
 
     fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.sender.send(ForwardedRequest { request, reply });
+        let request = ForwardedRequest { request, reply };
+        let sent = self.sender.send(Box::new(request));
         Box::pin(async move {
             match sent {
                 Ok(()) => answer.await.unwrap_or(ElicitationResponse::Cancel),
@@ -145,7 +147,7 @@ fn message(request: &Elicitation) -> String {
 pub(super) struct ClientCall {
     pub(super) call: RunningCall,
     /// Requests of servers within the call.
-    pub(super) requests: mpsc::UnboundedReceiver<ForwardedRequest>,
+    pub(super) requests: mpsc::UnboundedReceiver<Box<ForwardedRequest>>,
     /// The client is asked permission questions.
     pub(super) asks_client: bool,
 }
@@ -165,7 +167,7 @@ impl ClientCall {
                 biased;
                 reached = self.call.next() => reached?,
                 Some(request) = self.requests.recv() => {
-                    return Ok(ClientCallEvent::Input(PendingInput::Request(request)));
+                    return Ok(ClientCallEvent::Input(PendingInput::Request(*request)));
                 }
             };
             match reached {
