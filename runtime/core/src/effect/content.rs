@@ -100,7 +100,7 @@ impl Utf8 {
     #[doc(hidden)]
     pub fn escape_once(&self) {
         let text = self.as_str();
-        let json = escape(text).and_then(|json| RawValue::from_string(json).ok());
+        let json = json_string(text).and_then(|json| RawValue::from_string(json).ok());
         if let Some(json) = json.or_else(|| to_raw_value(text).ok()) {
             // If another thread was faster, its text is the same.
             let _ = self.0.json.set(json);
@@ -115,11 +115,15 @@ impl Utf8 {
     }
 }
 
-/// The text as `serde_json` writes it, but faster; `None` if it contains rare characters.
-fn escape(text: &str) -> Option<String> {
+/// The text as a JSON string, as `serde_json` writes it, but faster; `None` if it contains other control characters than line
+/// feeds.
+fn json_string(text: &str) -> Option<String> {
     // Without an early exit, the compiler can compare many bytes at once.
-    let is_rare = |byte: u8| byte < b' ' && byte != b'\n';
-    if text.bytes().fold(false, |rare, byte| rare | is_rare(byte)) {
+    let is_control = |byte: u8| byte < b' ' && byte != b'\n';
+    if text
+        .bytes()
+        .fold(false, |found, byte| found | is_control(byte))
+    {
         return None;
     }
     let mut json = String::with_capacity(text.len() + text.len() / 8 + 2);

@@ -103,7 +103,7 @@ struct Row {
     since: Instant,
 }
 
-/// The sentence about a call. Few are read, so it is rendered when it is read.
+/// The sentence about a call, rendered when it is read, since few are.
 #[derive(Clone, Debug)]
 enum Intent {
     Of(Arc<CallInfo>),
@@ -210,10 +210,11 @@ impl Shared {
         });
     }
 
-    /// Whether the arguments of a call are small and its tool never changes, unlike those of third-party servers.
+    /// Whether a call is small and its tool never changes, unlike those of third-party servers.
     fn is_rendered_later(&self, info: &CallInfo) -> bool {
         let tool = self.core.tools.get(info.tool.as_str());
         info.requests.is_none()
+            && info.excluded.is_empty()
             && tool.is_some_and(|entry| entry.remote.is_none())
             && json_size(&info.arguments, MOST_NESTING).is_some_and(|size| size <= MOST_ARGUMENTS)
     }
