@@ -284,7 +284,7 @@ fn needs(job: &Job, permit: &ReadPermit) -> Vec<Scope> {
     let chosen = job.chosen.get_or_init(|| job.choice.select(&entries));
     let chosen = entries.iter().filter(|entry| chosen.contains(&entry.id));
     let needs = chosen
-        .flat_map(|entry| &entry.changes)
+        .flat_map(|entry| &*entry.changes)
         .flat_map(reverse_needs);
     let mut needs: Vec<Scope> = needs.collect();
     needs.sort();
@@ -434,7 +434,7 @@ impl<'s> Chosen<'s> {
                 sequence.push(step)?;
             }
         }
-        let touched = partial.iter().flat_map(|entry| &entry.changes);
+        let touched = partial.iter().flat_map(|entry| &*entry.changes);
         let sweep = touched.map(|change| change.to.as_ref().unwrap_or(&change.path).clone());
         Ok(Self {
             sequence,

@@ -244,7 +244,7 @@ pub struct JournalEntry {
     /// When it began, in milliseconds since 1970.
     pub at_ms: u64,
     /// What it changes.
-    pub changes: Vec<JournalChange>,
+    pub changes: Arc<[JournalChange]>,
     /// The changes that it undoes.
     pub undoes: Vec<ChangeId>,
     /// Whether the journal has what is needed to undo it.
@@ -266,7 +266,7 @@ impl JournalEntry {
             tool: Arc::clone(&begin.tool),
             intent: Arc::clone(&begin.intent),
             at_ms: begin.at_ms,
-            changes: begin.changes.clone(),
+            changes: Arc::clone(&begin.changes),
             undoes: begin.undoes.clone(),
             can_be_undone: begin.can_be_undone,
             state,
@@ -532,7 +532,7 @@ impl Journal {
             directory: directory.to_path_buf(),
             damage: format!("segment {segment}: {damage}"),
         })?;
-        Ok(found.index.entries(None, |_| true))
+        Ok(found.index.entries(None, |_, _| true))
     }
 
     /// Returns its directory.
@@ -558,7 +558,7 @@ impl Journal {
     /// made again.
     #[must_use]
     pub fn entries(&self) -> Vec<JournalEntry> {
-        self.select(|_| true)
+        self.select(|_, _| true)
     }
 
     /// Returns how many changes were dropped, as the limits require, since it was opened.
@@ -567,7 +567,7 @@ impl Journal {
         self.inner.store.lock().dropped
     }
 
-    fn select(&self, wanted: impl Fn(&Begin) -> bool) -> Vec<JournalEntry> {
+    fn select(&self, wanted: impl Fn(ChangeId, &Begin) -> bool) -> Vec<JournalEntry> {
         let store = self.inner.store.lock();
         store.index.entries(Some(store.first), wanted)
     }
@@ -620,7 +620,7 @@ impl Journal {
             tool: new.tool.into(),
             intent: new.intent.into(),
             at_ms,
-            changes: new.changes,
+            changes: new.changes.into(),
             undoes: new.undo.undoes,
             can_be_undone: kept.is_some(),
         });
@@ -670,7 +670,7 @@ impl Journal {
     /// runtimes, the newest first.
     #[must_use]
     pub fn changes_of_agent(&self, agent: &str) -> Vec<ChangeId> {
-        in_effect(&self.select(|begin| is_at_or_beneath(&begin.agent, agent)))
+        in_effect(&self.select(|_, begin| is_at_or_beneath(&begin.agent, agent)))
     }
 
     /// Returns the changes that these calls of this runtime made, the newest first.
@@ -679,7 +679,7 @@ impl Journal {
         if calls.is_empty() {
             return Vec::new();
         }
-        self.select(|begin| begin.run == self.run && calls.contains(&begin.call))
+        self.select(|_, begin| begin.run == self.run && calls.contains(&begin.call))
     }
 
     /// The changes that a crash interrupted, the newest first.

@@ -477,6 +477,8 @@ test("the options leave about half of the window to the call", async ({ page, si
     host.state.questions = [question(1)];
     await host.open(page, site);
     if (width < 860) await page.getByRole("button", { name: numbered(1) }).click();
+    // The preview moves the options when it appears.
+    await expect(yes(page)).toBeEnabled();
     await page.getByRole("button", { name: "More options" }).click();
     await page.getByLabel("until I revoke it", { exact: true }).check();
     await page.getByLabel(/^its folder/).check();

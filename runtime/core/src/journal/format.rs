@@ -3,12 +3,13 @@
 //! A segment begins with [`MAGIC`]. A frame is a header, the record as JSON and opaque bytes. The header has a checksum of
 //! its own, so a frame that was cut off by a crash can be told from one whose length was changed.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 
 use super::{ChangeId, JournalChange};
 use crate::id::{CallId, WorkerId};
-use std::sync::Arc;
 
 /// The first bytes of a segment, with the version of the format.
 pub(super) const MAGIC: &[u8] = b"bailiwick-journal 1\n";
@@ -44,7 +45,7 @@ pub(super) struct Begin {
     pub(super) intent: Arc<str>,
     /// In milliseconds since 1970.
     pub(super) at_ms: u64,
-    pub(super) changes: Vec<JournalChange>,
+    pub(super) changes: Arc<[JournalChange]>,
     /// The changes that this one undoes.
     pub(super) undoes: Vec<ChangeId>,
     /// Whether the frame has the bytes that undo it.
@@ -229,7 +230,7 @@ mod tests {
                 tool: "write_file".into(),
                 intent: "Write a file".into(),
                 at_ms: 5,
-                changes: Vec::new(),
+                changes: Vec::new().into(),
                 undoes: vec![ChangeId(3)],
                 can_be_undone,
             })),

@@ -79,7 +79,7 @@ impl Index {
     pub(super) fn entries(
         &self,
         first: Option<u64>,
-        wanted: impl Fn(&Begin) -> bool,
+        wanted: impl Fn(ChangeId, &Begin) -> bool,
     ) -> Vec<JournalEntry> {
         let mut undone: BTreeMap<ChangeId, ChangeId> = BTreeMap::new();
         // The change that made another one again.
@@ -112,7 +112,7 @@ impl Index {
                     }
                 }
             }
-            if wanted(&item.begin) {
+            if wanted(*id, &item.begin) {
                 let since = again.get(id).copied().unwrap_or(*id);
                 let entry = JournalEntry::of(*id, &item.begin, state);
                 entries.push((since, entry));

@@ -47,7 +47,7 @@ impl JournalView {
     /// Returns the changes, those first that took effect last.
     #[must_use]
     pub fn entries(&self) -> Vec<JournalEntry> {
-        self.journal.select(|begin| self.includes(begin))
+        self.journal.select(|_, begin| self.includes(begin))
     }
 
     /// Returns the paths of these changes that other changes, of any worker, changed or restored after them. Undo those first.
@@ -76,8 +76,8 @@ impl JournalView {
     /// be read.
     pub fn inverse(&self, change: ChangeId) -> Result<Vec<u8>, CallError> {
         let unknown = || CallError::new(Code::NotFound, format!("unknown change {change}"));
-        let mut entries = self.entries().into_iter();
-        let entry = entries.find(|entry| entry.id == change);
+        let is_it = |id, begin: &Begin| id == change && self.includes(begin);
+        let entry = self.journal.select(is_it).pop();
         if !entry.ok_or_else(unknown)?.can_be_undone {
             let message =
                 format!("change {change} cannot be undone: what it replaced was not kept");
@@ -123,7 +123,7 @@ pub(crate) fn changed_files(entries: &[JournalEntry]) -> Vec<ChangedFile> {
         if !entry.state.is_in_effect() || !entry.undoes.is_empty() {
             continue;
         }
-        for change in &entry.changes {
+        for change in &*entry.changes {
             let mut note = |path: &VirtualPath, before, after| {
                 let file = files.entry(path.clone()).or_insert_with(|| ChangedFile {
                     path: path.clone(),
