@@ -6,8 +6,8 @@ use super::sink::AuditSink;
 use super::{AuditEvent, Step};
 use crate::error::{CallError, Code};
 use crate::monitor::Monitor;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::Thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -87,6 +87,11 @@ impl Message {
             Self::Flush(_) => &[],
         }
     }
+
+    /// Whether its sender waits for the writer, which bounds the number of such messages.
+    fn is_awaited(&self) -> bool {
+        matches!(self, Self::Commit(..) | Self::Flush(_))
+    }
 }
 
 /// How a committed event that cannot be written is handled.
@@ -101,6 +106,8 @@ enum OnWriteError {
 /// State shared by the callers and the writer.
 #[derive(Debug, Default)]
 struct Status {
+    /// Messages in the queue whose senders do not wait.
+    waiting: AtomicUsize,
     failing: AtomicBool,
     /// Events rejected since the last record.
     missed: AtomicU64,
@@ -115,7 +122,10 @@ pub struct Audit(Arc<AuditSender>);
 
 #[derive(Debug)]
 struct AuditSender {
-    sender: SyncSender<Message>,
+    // Without a bound of its own: a bounded queue of the standard library allocates room for all events at the start.
+    sender: Sender<Message>,
+    /// How many messages may wait.
+    capacity: usize,
     writer: Thread,
     status: Arc<Status>,
     monitor: Monitor,
@@ -138,13 +148,13 @@ impl Audit {
     /// Starts the writer of `sink`; at most `capacity` events wait for it.
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
-        let (sender, receiver) = mpsc::sync_channel(capacity);
+        let (sender, receiver) = mpsc::channel();
         let status = Arc::new(Status::default());
         let writer = Writer {
             head: sink.head(),
             sink,
             unwritten: Vec::new(),
-            most_unwritten: capacity,
+            most_unwritten: capacity.max(1),
             status: Arc::clone(&status),
         };
         let thread = thread::Builder::new()
@@ -152,6 +162,7 @@ impl Audit {
             .spawn(move || writer.run(&receiver))?;
         Ok(Self(Arc::new(AuditSender {
             sender,
+            capacity: capacity.max(1),
             writer: thread.thread().clone(),
             status,
             monitor: Monitor::default(),
@@ -215,12 +226,14 @@ impl Audit {
     }
 
     fn send_now(&self, message: Message) -> Result<(), AuditError> {
+        let waiting = &self.0.status.waiting;
+        if waiting.fetch_add(1, Ordering::Relaxed) >= self.0.capacity {
+            waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(AuditError::Full);
+        }
         let observed = Observed::new(self.monitor(), message.events());
-        let sent = self.0.sender.try_send(message);
-        sent.map_err(|error| match error {
-            TrySendError::Full(_) => AuditError::Full,
-            TrySendError::Disconnected(_) => AuditError::Closed,
-        })?;
+        let sent = self.0.sender.send(message);
+        sent.map_err(|_| AuditError::Closed)?;
         observed.publish(self.monitor());
         Ok(())
     }
@@ -254,17 +267,8 @@ impl Audit {
     #[doc(hidden)]
     pub async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        match self.0.sender.try_send(Message::Flush(reply)) {
-            Ok(()) => {}
-            Err(TrySendError::Disconnected(_)) => return Err(AuditError::Closed),
-            Err(TrySendError::Full(flush)) => {
-                let sender = self.0.sender.clone();
-                tokio::task::spawn_blocking(move || sender.send(flush).map_err(drop))
-                    .await
-                    .map_err(|_| AuditError::Closed)?
-                    .map_err(|()| AuditError::Closed)?;
-            }
-        }
+        let sent = self.0.sender.send(Message::Flush(reply));
+        sent.map_err(|_| AuditError::Closed)?;
         self.0.writer.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
     }
@@ -300,7 +304,9 @@ impl<S: AuditSink> Writer<S> {
     /// Writes one batch and reports the result.
     fn take(&mut self, messages: impl Iterator<Item = Message>) {
         let (mut commits, mut flushes) = (Vec::new(), Vec::new());
-        for message in messages.take(self.most_unwritten.max(1)) {
+        let mut taken = 0;
+        for message in messages.take(self.most_unwritten) {
+            taken += usize::from(!message.is_awaited());
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
@@ -311,6 +317,7 @@ impl<S: AuditSink> Writer<S> {
                 Message::Flush(reply) => flushes.push(reply),
             }
         }
+        self.status.waiting.fetch_sub(taken, Ordering::Relaxed);
         let result = self.write();
         self.status
             .failing
