@@ -59,22 +59,12 @@ const STATEFUL_METHODS: &[&str] = &[
 ];
 
 impl ServerHandler for Gateway {
+    /// The name and capabilities, which rmcp also asks for in other requests than the handshake.
     fn get_info(&self) -> ServerConfig {
         let identity = &self.state.info;
         let mut info = InitializeResult::new(self.capabilities(false));
         info.server_info = Implementation::new(identity.name.clone(), identity.version.clone())
             .with_title(identity.title.clone());
-        let backend = self.open_backend();
-        info.instructions = Some(self.instructions(backend.as_deref()));
-        let mut meta = Map::new();
-        if let Some(schema) = &self.state.schema {
-            meta.insert("configSchema".into(), schema.clone());
-        }
-        let described = backend.and_then(|backend| self.description(backend.worker()));
-        if let Some(described) = described {
-            meta.insert("dashdash".into(), described.dashdash());
-        }
-        info.meta = (!meta.is_empty()).then_some(MetaObject(meta));
         info
     }
 
@@ -98,8 +88,7 @@ impl ServerHandler for Gateway {
         self.begin_session(client, configuration, &request.capabilities)
             .await?;
         // The description depends on the backend, which exists only now.
-        let described = self.get_info();
-        (info.meta, info.instructions) = (described.meta, described.instructions);
+        self.describe(&mut info);
         // The peer's protocol version must be the negotiated one.
         let mut peer = request;
         peer.protocol_version = info.protocol_version.clone();
@@ -113,9 +102,11 @@ impl ServerHandler for Gateway {
     ) -> Result<DiscoverResult, ErrorData> {
         // If the backend cannot be created, the next request returns the error.
         let _ = self.backend().await;
+        let mut info = self.get_info();
+        self.describe(&mut info);
         Ok(DiscoverResult::from_server_info(
             self.supported_protocol_versions().into_owned(),
-            self.get_info(),
+            info,
         ))
     }
 
@@ -331,6 +322,21 @@ fn method_not_found(method: &str) -> ErrorData {
 }
 
 impl Gateway {
+    /// Adds the instructions, the schema of the configuration and the description to the result of a handshake.
+    fn describe(&self, info: &mut ServerConfig) {
+        let backend = self.open_backend();
+        info.instructions = Some(self.instructions(backend.as_deref()));
+        let mut meta = Map::new();
+        if let Some(schema) = &self.state.schema {
+            meta.insert("configSchema".into(), schema.clone());
+        }
+        let described = backend.and_then(|backend| self.description(backend.worker()));
+        if let Some(described) = described {
+            meta.insert("dashdash".into(), described.dashdash());
+        }
+        info.meta = (!meta.is_empty()).then_some(MetaObject(meta));
+    }
+
     /// Instructions for the model: those of the host, and the worker's open folders.
     fn instructions(&self, backend: Option<&Backend>) -> String {
         let text = &self.state.info.instructions;
