@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use bailiwick::journal::Journal;
+use bailiwick::journal::{Journal, JournalLimits};
 use bailiwick::{Code, Policy, Runtime, Worker};
 use bailiwick_fs::Durability;
 use bailiwick_test_support::cases;
@@ -93,9 +93,13 @@ async fn stage() -> Stage {
     }
     symlink(base.join("outside"), base.join("r/out")).unwrap();
     symlink("secrets", base.join("r/secret")).unwrap();
+    // It drops the oldest changes during a race.
+    let mut limits = JournalLimits::default();
+    limits.bytes = 512 << 10;
+    let journal = Journal::open_with(base.join("journal"), limits).unwrap();
     let builder = Runtime::builder()
         .root("r", base.join("r"))
-        .journal(Journal::open(base.join("journal")).unwrap())
+        .journal(journal)
         .tools(bailiwick_fs::tools())
         .tools(bailiwick_fs::undo_tools(Durability::Visible));
     let policy = Policy::new()
