@@ -75,6 +75,7 @@ impl Drop for Repeating {
 struct Stage {
     _runtime: Runtime,
     worker: Worker,
+    journal: Journal,
     temp: tempfile::TempDir,
 }
 
@@ -93,13 +94,15 @@ async fn stage() -> Stage {
     }
     symlink(base.join("outside"), base.join("r/out")).unwrap();
     symlink("secrets", base.join("r/secret")).unwrap();
-    // It drops the oldest changes during a race.
-    let mut limits = JournalLimits::default();
-    limits.bytes = 512 << 10;
+    // The journal drops the oldest changes during a race.
+    let limits = JournalLimits {
+        bytes: 32 << 10,
+        ..JournalLimits::default()
+    };
     let journal = Journal::open_with(base.join("journal"), limits).unwrap();
     let builder = Runtime::builder()
         .root("r", base.join("r"))
-        .journal(journal)
+        .journal(journal.clone())
         .tools(bailiwick_fs::tools())
         .tools(bailiwick_fs::undo_tools(Durability::Visible));
     let policy = Policy::new()
@@ -109,6 +112,7 @@ async fn stage() -> Stage {
     Stage {
         _runtime: runtime,
         worker,
+        journal,
         temp,
     }
 }
@@ -127,8 +131,8 @@ fn held(dir: &Path) -> Vec<(std::ffi::OsString, Vec<u8>)> {
     held
 }
 
-/// Calls the tools in turn while `/r/d` and `link` are exchanged.
-async fn race(link: &str, calls: &[(&str, Value)]) {
+/// Calls the tools in turn while `/r/d` and `link` are exchanged. Returns how many changes the journal dropped.
+async fn race(link: &str, calls: &[(&str, Value)]) -> u64 {
     let stage = stage().await;
     let host = |name: &str| stage.temp.path().join(name);
     let theirs = ["outside", "r/secrets"].map(|dir| held(&host(dir)));
@@ -158,6 +162,7 @@ async fn race(link: &str, calls: &[(&str, Value)]) {
     }
     drop(swapper);
     assert_eq!(theirs, ["outside", "r/secrets"].map(|dir| held(&host(dir))));
+    stage.journal.dropped()
 }
 
 fn reading() -> Vec<(&'static str, Value)> {
@@ -220,26 +225,24 @@ fn batches() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Runs the calls in races with both links, with `openat2` and without it.
-fn races(calls: &[(&str, Value)]) {
-    for has_openat2 in [true, false] {
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                if !has_openat2 {
-                    forbid(&[OPENAT2], Errno::NOSYS);
-                }
-                // Its threads inherit the filter.
-                let runtime = tokio::runtime::Builder::new_multi_thread()
-                    .worker_threads(2)
-                    .enable_all()
-                    .build()
-                    .unwrap();
-                for link in ["out", "secret"] {
-                    runtime.block_on(race(link, calls));
-                }
-            });
-        });
-    }
+/// Runs the calls in races with both links, with `openat2` and without it. Returns how many changes the journals dropped.
+fn races(calls: &[(&str, Value)]) -> u64 {
+    let races = [true, false].map(|has_openat2| {
+        let run = move || {
+            if !has_openat2 {
+                forbid(&[OPENAT2], Errno::NOSYS);
+            }
+            // Its threads inherit the filter.
+            let runtime = tokio::runtime::Builder::new_multi_thread()
+                .worker_threads(2)
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async { race("out", calls).await + race("secret", calls).await })
+        };
+        std::thread::scope(|scope| scope.spawn(run).join().unwrap())
+    });
+    races.into_iter().sum()
 }
 
 #[test]
@@ -249,12 +252,14 @@ fn no_race_lets_a_reader_read_foreign_files() {
 
 #[test]
 fn no_race_lets_a_writer_change_foreign_files() {
-    races(&writing());
+    let dropped = races(&writing());
+    assert!(dropped > 0);
 }
 
 #[test]
 fn no_race_lets_a_batch_or_an_undo_change_foreign_files() {
-    races(&batches());
+    let dropped = races(&batches());
+    assert!(dropped > 0);
 }
 
 /// Calls that take a directory as a whole.

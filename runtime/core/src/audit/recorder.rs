@@ -9,7 +9,7 @@ use crate::monitor::Monitor;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::sync::{Arc, Weak, mpsc};
-use std::thread::Thread;
+use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread};
 use tokio::sync::oneshot;
@@ -88,7 +88,7 @@ impl Message {
         }
     }
 
-    /// Whether its sender waits for the writer, which bounds the number of such messages.
+    /// Whether its sender waits for the writer. Such messages are not counted.
     fn is_awaited(&self) -> bool {
         matches!(self, Self::Commit(..) | Self::Flush(_))
     }
@@ -124,9 +124,9 @@ pub struct Audit(Arc<AuditSender>);
 struct AuditSender {
     // Without a bound of its own: a bounded queue of the standard library allocates room for all events at the start.
     sender: Sender<Message>,
-    /// How many messages may wait.
+    /// How many messages may wait whose senders do not.
     capacity: usize,
-    writer: Thread,
+    writer: JoinHandle<()>,
     status: Arc<Status>,
     monitor: Monitor,
 }
@@ -163,7 +163,7 @@ impl Audit {
         Ok(Self(Arc::new(AuditSender {
             sender,
             capacity: capacity.max(1),
-            writer: thread.thread().clone(),
+            writer: thread,
             status,
             monitor: Monitor::default(),
         })))
@@ -229,7 +229,12 @@ impl Audit {
         let waiting = &self.0.status.waiting;
         if waiting.fetch_add(1, Ordering::Relaxed) >= self.0.capacity {
             waiting.fetch_sub(1, Ordering::Relaxed);
-            return Err(AuditError::Full);
+            let has_ended = self.0.writer.is_finished();
+            return Err(if has_ended {
+                AuditError::Closed
+            } else {
+                AuditError::Full
+            });
         }
         let observed = Observed::new(self.monitor(), message.events());
         let sent = self.0.sender.send(message);
@@ -257,7 +262,7 @@ impl Audit {
         let observed = Observed::new(self.monitor(), message.events());
         let sent = self.0.sender.send(message);
         sent.map_err(|_| AuditError::Closed)?;
-        self.0.writer.unpark();
+        self.0.writer.thread().unpark();
         answer.recv().map_err(|_| AuditError::Closed)??;
         observed.publish(self.monitor());
         Ok(())
@@ -269,7 +274,7 @@ impl Audit {
         let (reply, answer) = oneshot::channel();
         let sent = self.0.sender.send(Message::Flush(reply));
         sent.map_err(|_| AuditError::Closed)?;
-        self.0.writer.unpark();
+        self.0.writer.thread().unpark();
         answer.await.map_err(|_| AuditError::Closed)?
     }
 }
@@ -692,8 +697,14 @@ mod tests {
                 panic!("a fault of the sink")
             }
         }
-        let audit = Audit::start(Broken, 10).unwrap();
+        let audit = Audit::start(Broken, 2).unwrap();
         assert!(matches!(audit.commit(failed("x")), Err(AuditError::Closed)));
         assert!(matches!(audit.commit(failed("y")), Err(AuditError::Closed)));
+        while !audit.0.writer.is_finished() {
+            thread::yield_now();
+        }
+        for _ in 0..4 {
+            assert!(matches!(audit.record(failed("z")), Err(AuditError::Closed)));
+        }
     }
 }
