@@ -129,6 +129,7 @@ test("a new question keeps the current one and the focus", async ({ page, site }
   const host = new FakeHost();
   host.state.questions = [question(2)];
   await host.open(page, site);
+  await expect(yes(page)).toBeEnabled();
   await page.getByRole("button", { name: "More options" }).click();
   await page.getByLabel("until the session ends", { exact: true }).check();
   host.state.questions = [question(1), question(2)];
