@@ -28,7 +28,7 @@
 //!     }
 //!
 //!     fn definition(&self, _prompt: String) -> Later<'_, Definition> {
-//!         let (description, parameters) = (self.info.spec.description.to_string(), self.info.input_schema.clone());
+//!         let (description, parameters) = (self.info.spec.description.to_string(), Value::clone(&self.info.input_schema));
 //!         Box::pin(std::future::ready(Definition { name: self.name(), description, parameters }))
 //!     }
 //!

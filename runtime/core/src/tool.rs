@@ -41,6 +41,7 @@ pub(crate) use remote::Tools;
 pub use remote::{Catalog, CatalogItem, GET_PROMPT, READ_RESOURCE, RemoteFuture};
 #[doc(hidden)]
 pub use remote::{Remote, RemoteContext, RemoteJob, RemoteReply, RemoteServers, RemoteTools};
+pub use schema::ToolSchema;
 
 /// A function that returns the sentence about a call from its arguments; see [`ToolSpec::sentence`].
 #[derive(Clone, Copy)]
@@ -130,9 +131,9 @@ pub struct ToolInfo {
     /// The specification of the tool.
     pub spec: ToolSpec,
     /// JSON Schema of the arguments.
-    pub input_schema: Value,
+    pub input_schema: ToolSchema,
     /// JSON Schema of the structured output.
-    pub output_schema: Value,
+    pub output_schema: ToolSchema,
     /// Whether its calls can change something.
     pub mutates: bool,
     /// Whether it can be previewed: always, except for third-party tools without previews.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value};
 
 use super::registry::{AnyPlan, Job, ToolSet};
-use super::schema::{self, LazySchema};
+use super::schema::{self, ToolSchema};
 use super::{ActTool, Foreseen, Rights, ToolSpec};
 use crate::capability::ActPermit;
 use crate::effect::{Cost, Plan, Reply, ResourceChange};
@@ -28,7 +28,7 @@ impl ToolSet {
     #[must_use]
     pub fn actor<T: ActTool>(self, tool: T) -> Self {
         let (spec, tool) = (tool.spec(), Arc::new(tool));
-        let output_schema = LazySchema::new(|| {
+        let output_schema = ToolSchema::new(|| {
             let mut schema = schema::output::<T::Output>();
             if let Value::Object(schema) = &mut schema {
                 // Previews have an empty output, so no member is required.

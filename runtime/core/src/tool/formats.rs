@@ -26,7 +26,7 @@ impl ToolInfo {
             "function": {
                 "name": self.spec.name,
                 "description": self.spec.description,
-                "parameters": held.unwrap_or_else(|| self.input_schema.clone()),
+                "parameters": held.unwrap_or_else(|| Value::clone(&self.input_schema)),
                 "strict": strict,
             },
         })
@@ -57,9 +57,10 @@ impl ToolInfo {
         if properties.is_some_and(|properties| !properties.is_empty()) {
             match gemini_form(&self.input_schema) {
                 Some(parameters) => declaration.insert("parameters".into(), parameters),
-                None => {
-                    declaration.insert("parametersJsonSchema".into(), self.input_schema.clone())
-                }
+                None => declaration.insert(
+                    "parametersJsonSchema".into(),
+                    Value::clone(&self.input_schema),
+                ),
             };
         }
         Value::Object(declaration)
@@ -234,8 +235,8 @@ mod tests {
     fn info(input_schema: Value) -> ToolInfo {
         ToolInfo {
             spec: ToolSpec::new("search", "Search", "Searches."),
-            input_schema,
-            output_schema: json!({}),
+            input_schema: input_schema.into(),
+            output_schema: json!({}).into(),
             mutates: false,
             previews: false,
             provider: None,

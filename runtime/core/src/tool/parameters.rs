@@ -8,7 +8,7 @@ use serde_json::{Map, Number, Value};
 use serde_path_to_error::Segment;
 
 use super::Example;
-use super::schema::{self, LazySchema};
+use super::schema::{self, ToolSchema};
 use crate::error::{CallError, Code};
 use crate::text::escape;
 
@@ -18,7 +18,7 @@ const MOST_SHOWN: usize = 60;
 /// The parameters of a tool.
 #[derive(Debug)]
 pub(super) struct Parameters {
-    pub(super) schema: LazySchema,
+    pub(super) schema: ToolSchema,
     pub(super) examples: &'static [Example],
 }
 
@@ -130,7 +130,7 @@ impl<A: DeserializeOwned + JsonSchema + 'static> Default for ArgumentReader<A> {
     fn default() -> Self {
         Self {
             parameters: Parameters {
-                schema: LazySchema::new(schema::input::<A>),
+                schema: ToolSchema::new(schema::input::<A>),
                 examples: &[],
             },
             arguments: PhantomData,

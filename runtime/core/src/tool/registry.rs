@@ -3,7 +3,7 @@
 use super::acting::ActJob;
 use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
-use super::schema::{self, LazySchema};
+use super::schema::{self, ToolSchema};
 use super::{ReadTool, ToolInfo, ToolSpec, WriteTool};
 use crate::call::Origin;
 use crate::capability::{Interrupt, ReadPermit, WritePermit};
@@ -83,8 +83,8 @@ pub struct Entry {
     pub spec: ToolSpec,
     /// The intent template, if the tool has one.
     pub intent: Option<IntentTemplate>,
-    pub input_schema: Value,
-    pub output_schema: LazySchema,
+    pub input_schema: ToolSchema,
+    pub output_schema: ToolSchema,
     pub mutates: bool,
     /// Further properties if it is a third-party tool.
     pub remote: Option<Remote>,
@@ -117,7 +117,7 @@ impl Entry {
         ToolInfo {
             spec: self.spec.clone(),
             input_schema: self.input_schema.clone(),
-            output_schema: Value::clone(&self.output_schema),
+            output_schema: self.output_schema.clone(),
             mutates: self.mutates,
             previews: self.previews(),
             provider: self.remote.as_ref().map(|it| it.server.to_string()),
@@ -222,7 +222,7 @@ impl ToolSet {
     #[must_use]
     pub fn reader<T: ReadTool>(self, tool: T) -> Self {
         let (spec, tool) = (tool.spec(), Arc::new(tool));
-        let output_schema = LazySchema::new(schema::output::<T::Output>);
+        let output_schema = ToolSchema::new(schema::output::<T::Output>);
         self.add(spec, output_schema, false, move |args, names, _| {
             let prepared = tool.prepare(args, names)?;
             let job = Reading {
@@ -237,7 +237,7 @@ impl ToolSet {
     #[must_use]
     pub fn writer<T: WriteTool>(self, tool: T) -> Self {
         let (spec, tool) = (tool.spec(), Arc::new(tool));
-        let output_schema = LazySchema::new(schema::output::<T::Output>);
+        let output_schema = ToolSchema::new(schema::output::<T::Output>);
         self.add(spec, output_schema, true, move |args, names, parameters| {
             let prepared = tool.prepare(args, names)?;
             let job = Writing {
@@ -253,7 +253,7 @@ impl ToolSet {
     pub(super) fn add<A: DeserializeOwned + JsonSchema + 'static>(
         self,
         spec: ToolSpec,
-        output_schema: LazySchema,
+        output_schema: ToolSchema,
         mutates: bool,
         prepare: impl Fn(A, &Namespace, &Arc<Parameters>) -> Result<(Vec<Scope>, Job), CallError>
         + Send
@@ -262,7 +262,7 @@ impl ToolSet {
     ) -> Self {
         let input_schema = schema::of_arguments::<A>(&spec);
         let parameters = Arc::new(Parameters {
-            schema: input_schema.clone().into(),
+            schema: input_schema.clone(),
             examples: spec.examples,
         });
         let prepare = move |arguments: Arguments<'_>, names: &Namespace| {

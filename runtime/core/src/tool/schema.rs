@@ -2,31 +2,38 @@
 
 use std::fmt;
 use std::ops::Deref;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, SchemaGenerator};
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 use super::ToolSpec;
 
-/// A schema that is made when it is first read, since most are not needed to answer a handshake.
-#[doc(hidden)]
-pub struct LazySchema(LazyLock<Value, Box<dyn FnOnce() -> Value + Send>>);
+/// JSON Schema of the arguments or the output of a tool. It is made when it is first read, and clones share it.
+///
+/// ```
+/// use bailiwick::tool::ToolSchema;
+/// let schema = ToolSchema::from(serde_json::json!({"type": "object"}));
+/// assert_eq!(schema["type"], "object");
+/// ```
+#[derive(Clone)]
+pub struct ToolSchema(Arc<LazyLock<Value, Box<dyn FnOnce() -> Value + Send>>>);
 
-impl LazySchema {
+impl ToolSchema {
     pub(super) fn new(make: impl FnOnce() -> Value + Send + 'static) -> Self {
-        Self(LazyLock::new(Box::new(make)))
+        Self(Arc::new(LazyLock::new(Box::new(make))))
     }
 }
 
-impl From<Value> for LazySchema {
+impl From<Value> for ToolSchema {
     fn from(schema: Value) -> Self {
         Self::new(|| schema)
     }
 }
 
-impl Deref for LazySchema {
+impl Deref for ToolSchema {
     type Target = Value;
 
     fn deref(&self) -> &Value {
@@ -34,15 +41,34 @@ impl Deref for LazySchema {
     }
 }
 
-impl fmt::Debug for LazySchema {
+impl fmt::Debug for ToolSchema {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LazySchema").finish_non_exhaustive()
+        Value::fmt(self, f)
+    }
+}
+
+impl PartialEq for ToolSchema {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl PartialEq<Value> for ToolSchema {
+    fn eq(&self, other: &Value) -> bool {
+        **self == *other
+    }
+}
+
+impl Serialize for ToolSchema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Value::serialize(self, serializer)
     }
 }
 
 /// The schema of the arguments of a tool: its own, or that of their type.
-pub(super) fn of_arguments<T: JsonSchema>(spec: &ToolSpec) -> Value {
-    spec.input_schema.clone().unwrap_or_else(input::<T>)
+pub(super) fn of_arguments<T: JsonSchema + 'static>(spec: &ToolSpec) -> ToolSchema {
+    let own = spec.input_schema.clone().map(ToolSchema::from);
+    own.unwrap_or_else(|| ToolSchema::new(input::<T>))
 }
 
 /// The schema of the input that `T` is deserialised from.

@@ -186,7 +186,8 @@ fn listing(tools: &[Arc<Entry>], authority: &Authority) -> Entry {
             "Lists the tools of the apps that the person looks at now. Descriptions by apps are not verified.",
         ),
         intent: None,
-        input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false}),
+        input_schema: json!({"type": "object", "properties": {}, "additionalProperties": false})
+            .into(),
         output_schema: json!({
             "type": "object",
             "properties": {"tools": {"type": "array", "items": {"type": "object"}}},
@@ -216,7 +217,8 @@ fn calling() -> Entry {
             "properties": {"name": {"type": "string"}, "arguments": {"type": "object"}},
             "required": ["name"],
             "additionalProperties": false,
-        }),
+        })
+        .into(),
         output_schema: json!({"type": "object"}).into(),
         mutates: true,
         remote: None,

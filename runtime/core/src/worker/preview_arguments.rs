@@ -28,8 +28,11 @@ const MOST_BYTES: usize = 100_000;
 
 /// Adds the arguments to a tool definition.
 pub(super) fn describe(info: &mut ToolInfo) {
-    let properties = info.input_schema.get_mut("properties");
-    if let Some(Value::Object(properties)) = properties.filter(|_| info.previews) {
+    if !info.previews {
+        return;
+    }
+    let mut schema = Value::clone(&info.input_schema);
+    if let Some(Value::Object(properties)) = schema.get_mut("properties") {
         let preview = json!({
             "type": "boolean",
             "description": "Show the change without making it. Required before the change is made.",
@@ -41,6 +44,7 @@ pub(super) fn describe(info: &mut ToolInfo) {
         properties.entry(PREVIEW).or_insert(preview);
         properties.entry(TOKEN).or_insert(token);
     }
+    info.input_schema = schema.into();
 }
 
 /// Removes the arguments from a call whose worker requires previews. Returns whether the call requests a preview.

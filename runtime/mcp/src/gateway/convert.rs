@@ -76,7 +76,7 @@ pub(super) fn tool(info: &ToolInfo, offered: &[ToolInfo]) -> Tool {
 }
 
 fn input_schema(info: &ToolInfo) -> Value {
-    let mut schema = info.input_schema.clone();
+    let mut schema = Value::clone(&info.input_schema);
     strip_schema(&mut schema, strip_dialect);
     if let Value::Object(map) = &mut schema {
         // MCP requires an object schema, also for tools without arguments.
@@ -90,7 +90,7 @@ fn input_schema(info: &ToolInfo) -> Value {
 ///
 /// No member is required, since some clients check errors against the schema, too.
 fn output_schema(info: &ToolInfo) -> Option<Value> {
-    let mut schema = info.output_schema.clone();
+    let mut schema = Value::clone(&info.output_schema);
     strip_schema(&mut schema, strip_dialect);
     let root = schema.as_object_mut()?;
     root.get("properties")?

@@ -95,7 +95,7 @@ fn entry(server: &Arc<Server>, hidden: &'static HiddenEntry) -> Option<Entry> {
         intent: hidden
             .intent
             .and_then(|intent| IntentTemplate::parse(intent).ok()),
-        input_schema: json!({"type": "object"}),
+        input_schema: json!({"type": "object"}).into(),
         output_schema: json!({"type": "object"}).into(),
         mutates: false,
         remote: Some(remote),

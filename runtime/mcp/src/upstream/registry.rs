@@ -113,7 +113,7 @@ pub(crate) fn remote_entry(
         name: offer.name.clone(),
         spec: offer.spec.clone(),
         intent: offer.intent.clone(),
-        input_schema: offer.input_schema.clone(),
+        input_schema: offer.input_schema.clone().into(),
         output_schema: offer.output_schema.clone().into(),
         mutates: offer.verb != Verb::Read,
         remote: Some(remote),
