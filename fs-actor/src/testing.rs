@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, Verdict, VirtualPath};
-use bailiwick_test_support::forbidden_calls::forbid;
+use bailiwick_test_support::forbidden_calls::{OPENAT2, forbid};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
@@ -273,11 +273,10 @@ impl KernelMode {
 
     /// Applies the behaviour to this thread and its children.
     pub(crate) fn filter(self) {
-        let openat2 = 437;
         match self {
             Self::Native => {}
-            Self::Missing => forbid(&[openat2], Errno::NOSYS),
-            Self::Forbidden => forbid(&[openat2], Errno::PERM),
+            Self::Missing => forbid(&[OPENAT2], Errno::NOSYS),
+            Self::Forbidden => forbid(&[OPENAT2], Errno::PERM),
         }
     }
 }

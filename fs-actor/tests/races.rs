@@ -16,21 +16,18 @@ use bailiwick::journal::{Journal, JournalLimits};
 use bailiwick::{Code, Policy, Runtime, Worker};
 use bailiwick_fs::Durability;
 use bailiwick_test_support::cases;
-use bailiwick_test_support::forbidden_calls::forbid;
+use bailiwick_test_support::forbidden_calls::{OPENAT2, forbid};
 use bailiwick_test_support::stage::started;
 use rustix::fs::{CWD, RenameFlags, renameat_with};
 use rustix::io::Errno;
 use serde_json::{Value, json};
 
-/// Number of the system call.
-const OPENAT2: i64 = 437;
-
 /// Time limit for the calls to see both allowed and forbidden files.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Minimum number of calls per tool and race: `BAILIWICK_CASES` over 80, else 250.
+/// Minimum number of calls per tool and race: `BAILIWICK_CASES` over 40, else 500.
 fn tries() -> usize {
-    cases(20_000) / 80
+    cases(20_000) / 40
 }
 
 /// A thread that repeats something until it is dropped.
@@ -303,7 +300,7 @@ async fn file_with_a_denied_name_that_appears_in_a_directory_is_kept_and_not_cop
         }
     });
     let (mut done, mut refused) = (0, 0);
-    for _ in 0..tries() / 2 {
+    for _ in 0..tries() / 4 {
         for (tool, arguments) in whole_directories() {
             let called = stage.worker.call(tool, arguments.clone()).await;
             let told = match called {

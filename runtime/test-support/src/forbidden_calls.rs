@@ -3,6 +3,9 @@
 use rustix::io::Errno;
 use seccompiler::{BpfProgram, SeccompAction, SeccompFilter};
 
+/// Number of `openat2`, which is the same on x86_64 and ARM.
+pub const OPENAT2: i64 = 437;
+
 /// Makes the system calls with these numbers fail with `errno`, for this thread and its children.
 pub fn forbid(numbers: &[i64], errno: Errno) {
     let filter = SeccompFilter::new(

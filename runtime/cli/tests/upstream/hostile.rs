@@ -364,6 +364,27 @@ async fn changed_tool_is_withheld_until_its_fingerprint_is_approved() {
 }
 
 #[tokio::test]
+async fn ended_call_of_a_withheld_tool_keeps_its_sentence() {
+    let (_stage, worker) = alone("changes").await;
+    let sentence = || {
+        let mut calls = worker.activity().into_iter();
+        let call = calls.find(|call| call.tool.as_str() == "h__note");
+        call.unwrap().intent
+    };
+    act(&worker, "h__note", "plain").await.unwrap();
+    let before = sentence();
+    act(&worker, "h__edit", "relist").await.unwrap();
+    let offered = || {
+        worker
+            .tools()
+            .iter()
+            .any(|tool| tool.spec.name == "h__note")
+    };
+    wait::for_tools(&worker, || !offered()).await;
+    assert_eq!(sentence(), before);
+}
+
+#[tokio::test]
 async fn approval_of_an_earlier_run_applies() {
     let print = |upstreams: &bailiwick_mcp::upstream::Upstreams, tool: &str| {
         let tools = upstreams.tools("h");

@@ -104,25 +104,6 @@ async fn clients_are_notified_of_withheld_and_approved_tools() {
 }
 
 #[tokio::test]
-async fn ended_call_of_a_withheld_tool_keeps_its_sentence() {
-    let (_stage, worker) = alone("changes").await;
-    let mut client = Client::connected(&worker).await;
-    let sentence = || {
-        let mut calls = worker.activity().into_iter();
-        calls
-            .find(|call| call.tool.as_str() == "h__note")
-            .unwrap()
-            .intent
-    };
-    act(&worker, "h__note", "plain").await.unwrap();
-    let before = sentence();
-    act(&worker, "h__edit", "relist").await.unwrap();
-    client.assert_notified().await;
-    assert!(!offered(&worker));
-    assert_eq!(sentence(), before);
-}
-
-#[tokio::test]
 async fn clients_are_notified_of_lost_and_restored_servers() {
     let (stage, worker) = alone("plain").await;
     let mut clients = [

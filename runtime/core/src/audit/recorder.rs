@@ -148,13 +148,14 @@ impl Audit {
     /// Starts the writer of `sink`; at most `capacity` events wait for it.
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
+        let capacity = capacity.max(1);
         let (sender, receiver) = mpsc::channel();
         let status = Arc::new(Status::default());
         let writer = Writer {
             head: sink.head(),
             sink,
             unwritten: Vec::new(),
-            most_unwritten: capacity.max(1),
+            most_unwritten: capacity,
             status: Arc::clone(&status),
         };
         let thread = thread::Builder::new()
@@ -162,7 +163,7 @@ impl Audit {
             .spawn(move || writer.run(&receiver))?;
         Ok(Self(Arc::new(AuditSender {
             sender,
-            capacity: capacity.max(1),
+            capacity,
             writer: thread,
             status,
             monitor: Monitor::default(),
@@ -226,9 +227,10 @@ impl Audit {
     }
 
     fn send_now(&self, message: Message) -> Result<(), AuditError> {
+        let add = |waiting| (waiting < self.0.capacity).then_some(waiting + 1);
         let waiting = &self.0.status.waiting;
-        if waiting.fetch_add(1, Ordering::Relaxed) >= self.0.capacity {
-            waiting.fetch_sub(1, Ordering::Relaxed);
+        let added = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
+        if added.is_err() {
             let has_ended = self.0.writer.is_finished();
             return Err(if has_ended {
                 AuditError::Closed

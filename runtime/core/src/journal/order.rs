@@ -21,17 +21,17 @@ pub(super) fn changed_since(entries: &[JournalEntry], chosen: &[ChangeId]) -> Ve
         .collect();
     // From now back to just after each chosen change.
     let mut differing = Differing::default();
-    let mut ahead = chosen.clone();
+    let mut remaining = chosen.clone();
     let mut found = BTreeSet::new();
     for Toggle { id, on } in timeline.toggles.iter().rev() {
-        if ahead.is_empty() {
+        if remaining.is_empty() {
             break;
         }
         let Some(entry) = timeline.entries.get(id) else {
             continue;
         };
         if chosen.contains(id) {
-            if *on && ahead.remove(id) {
+            if *on && remaining.remove(id) {
                 // An undo of several changes of a path may have changed nothing.
                 let affected = timeline.with_undone(*id);
                 let entries = affected.iter().filter_map(|id| timeline.entries.get(id));
