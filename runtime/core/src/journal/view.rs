@@ -148,3 +148,77 @@ pub(crate) fn changed_files(entries: &[JournalEntry]) -> Vec<ChangedFile> {
     let files = files.into_values();
     files.filter(|file| file.before != file.after).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::id::CallId;
+    use crate::journal::{JournalChange, NewChange};
+
+    /// A worker changes files; returns the change.
+    fn change(journal: &Journal, worker: u64, paths: &[&str]) -> ChangeId {
+        let modify = |path: &&str| JournalChange {
+            path: VirtualPath::parse(path, None).unwrap(),
+            op: Op::Modify,
+            to: None,
+            before: Entry::Absent,
+            after: Entry::Absent,
+        };
+        let undo = UndoRecord {
+            inverse: Some(b"inverse".to_vec()),
+            undoes: Vec::new(),
+        };
+        let begun = journal.begin(NewChange {
+            call: CallId(1),
+            worker: WorkerId(worker),
+            lineage: [].into(),
+            agent: "main".into(),
+            tool: "edit_file",
+            intent: "",
+            changes: paths.iter().map(modify).collect(),
+            undo,
+        });
+        let begun = begun.unwrap();
+        let id = begun.change;
+        begun.applied();
+        id
+    }
+
+    fn journal() -> (tempfile::TempDir, Journal) {
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(dir.path().join("journal")).unwrap();
+        (dir, journal)
+    }
+
+    #[test]
+    fn inverse_of_a_change_outside_the_view_is_unknown() {
+        let (_dir, journal) = journal();
+        let theirs = change(&journal, 2, &["/r/a"]);
+        let view = |worker| JournalView::new(journal.clone(), worker);
+        let refused = view(Some(WorkerId(1))).inverse(theirs).unwrap_err();
+        assert_eq!(refused.code(), Code::NotFound);
+        for allowed in [Some(WorkerId(2)), None] {
+            assert_eq!(view(allowed).inverse(theirs).unwrap(), b"inverse");
+        }
+    }
+
+    #[test]
+    fn later_changes_of_each_of_several_changes_are_found() {
+        let (_dir, journal) = journal();
+        let paths = ["/r/a", "/r/b", "/r/c"];
+        let own = paths.map(|path| change(&journal, 1, &[path]));
+        let view = JournalView::new(journal.clone(), Some(WorkerId(1)));
+        assert_eq!(view.changed_since(&own), []);
+        for (n, path) in paths.iter().enumerate() {
+            change(&journal, 2, &[path]);
+            let later: Vec<String> = view
+                .changed_since(&own)
+                .iter()
+                .map(ToString::to_string)
+                .collect();
+            assert_eq!(later, paths[..=n]);
+        }
+        let [_, ref rest @ ..] = own;
+        assert_eq!(view.changed_since(rest).len(), 2);
+    }
+}
