@@ -186,8 +186,14 @@ test("rows keep their place when one of them grows", async ({ page, site }) => {
   await page.evaluate(() => scrollTo(0, 0));
   await expect(row(page, "Edit file 90")).toBeInViewport();
   // The rows follow one another without gaps or overlaps.
-  const tops = await rows(page).evaluateAll((all) => all.map((one) => one.getBoundingClientRect()).map(({ top, bottom }) => [Math.round(top), Math.round(bottom)]));
-  for (const [at, [, bottom]] of tops.entries()) if (at + 1 < tops.length) expect(tops[at + 1]?.[0]).toBe(bottom);
+  const gaps = (): Promise<number[]> =>
+    rows(page).evaluateAll((all) => {
+      const places = all.map((one) => one.getBoundingClientRect());
+      return places.slice(1).flatMap(({ top }, at) => Math.round(top) - Math.round(places[at]?.bottom ?? 0) || []);
+    });
+  await rows(page).first().evaluate((grown) => scrollTo(0, grown.getBoundingClientRect().height));
+  await expect(row(page, "Edit file 88")).toBeInViewport();
+  await expect.poll(gaps).toEqual([]);
 });
 
 test("calls can be filtered by text, tool, result and changes", async ({ page, site }) => {

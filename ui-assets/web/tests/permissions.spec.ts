@@ -251,7 +251,9 @@ test("ticked rules are revoked together, without those that a filter hides", asy
   const host = new ConsoleFake();
   host.state.grants = [grant(1), grant(2, { covers: "create or change /a/c" }), grant(3, { agent: "other" })];
   await host.open(page, site, "permissions");
-  for (const tick of await page.getByRole("checkbox", { name: /^Choose: / }).all()) await tick.check();
+  const ticks = page.getByRole("checkbox", { name: /^Choose: / });
+  await expect(ticks).toHaveCount(3);
+  for (const tick of await ticks.all()) await tick.check();
   const button = page.getByRole("button", { name: /chosen/ });
   await expect(button).toHaveText("Revoke 3 chosen…");
   await page.getByRole("combobox", { name: "Agent of the rules" }).selectOption("main/tests");

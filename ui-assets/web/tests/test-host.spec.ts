@@ -94,7 +94,9 @@ test("hostile server text is rendered as plain text", async ({ page, site }) => 
   await part(page, "Run the checks").click();
   await expect(page.locator("article")).toHaveAttribute("data-status", "failed");
   await part(page, "Wire").click();
-  for (const summary of await page.locator("summary").all()) await summary.click();
+  const messages = page.locator("summary");
+  await expect(messages).toHaveCount(entries.length);
+  for (const message of await messages.all()) await message.click();
   const made = [
     ...["img:not([src^='data:image/png'])", "script:not(head [type=module], body > :last-child)", "iframe", "object"],
     ...["embed", "svg", "form[action]", "link", "base", "meta[http-equiv=refresh]", "a[href]"],
