@@ -11,6 +11,7 @@ mod edit;
 #[doc(hidden)]
 #[cfg(fuzzing)]
 pub mod fuzzing;
+mod helper_threads;
 pub mod io;
 mod media;
 mod pagination;

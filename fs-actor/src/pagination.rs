@@ -1,7 +1,7 @@
 //! Pages of entries in path order, with an exact total and a cursor.
 //!
 //! A directory of a million names does not fit into a worker's memory. So a page consists of the smallest keys after
-//! the cursor: it needs one pass and the memory of one page. The cursor is the last key, so it stays valid when files
+//! the cursor: it needs one pass, and the memory of one page for each thread. The cursor is the last key, so it stays valid when files
 //! are added or removed.
 
 use bailiwick::CallError;
@@ -96,6 +96,14 @@ impl<T> PageBuilder<T> {
         }
     }
 
+    /// Adds the entries that another builder of the same page collected.
+    pub(crate) fn merge(&mut self, other: Self) {
+        self.total += other.total;
+        self.later += other.later;
+        self.entries.extend(other.entries);
+        self.cut();
+    }
+
     /// Sorts the entries and drops those beyond the page.
     fn cut(&mut self) {
         self.entries.sort_by(|(one, _), (other, _)| one.cmp(other));
@@ -126,11 +134,17 @@ mod tests {
 
     use super::*;
 
-    fn page(keys: &[Vec<u8>], limit: u32, after: Option<&str>) -> Page<Vec<u8>> {
-        let mut page = PageBuilder::new(limit, 5, after.map(|text| Cursor::parse(text).unwrap()));
-        for key in keys {
-            page.add(key.clone(), || key.clone());
-        }
+    /// The page of two parts that are collected apart.
+    fn page(parts: (&[Vec<u8>], &[Vec<u8>]), limit: u32, after: Option<&str>) -> Page<Vec<u8>> {
+        let [mut page, other] = [parts.0, parts.1].map(|keys| {
+            let after = after.map(|text| Cursor::parse(text).unwrap());
+            let mut page = PageBuilder::new(limit, 5, after);
+            for key in keys {
+                page.add(key.clone(), || key.clone());
+            }
+            page
+        });
+        page.merge(other);
         page.finish()
     }
 
@@ -142,12 +156,13 @@ mod tests {
             keys in prop::collection::btree_set(prop::collection::vec(any::<u8>(), 1..4), 0..60),
             limit in 0_u32..9,
             seed in any::<u64>(),
+            split in 0_usize..60,
         ) {
             let mut mixed: Vec<Vec<u8>> = keys.iter().cloned().collect();
             mixed.sort_by_key(|key| key.iter().fold(seed, |sum, byte| sum.rotate_left(7) ^ u64::from(*byte)));
             let (mut all, mut next) = (Vec::new(), None);
             loop {
-                let got = page(&mixed, limit, next.as_deref());
+                let got = page(mixed.split_at(split.min(mixed.len())), limit, next.as_deref());
                 prop_assert_eq!(got.total, keys.len() as u64);
                 prop_assert!(got.entries.len() <= limit.clamp(1, 5) as usize);
                 all.extend(got.entries);

@@ -6,6 +6,7 @@
 mod gitignore;
 #[cfg(test)]
 mod tests;
+mod unordered;
 
 use std::cell::OnceCell;
 use std::mem::MaybeUninit;
@@ -21,6 +22,7 @@ use crate::resolve::{self, AtPath as _, DirStack, Kind, Meta, OpenDir, OpenFile}
 use crate::sys::{AtFlags, Errno, FileType, RawDir, statat};
 
 pub(crate) use gitignore::IgnoreRules;
+pub(crate) use unordered::walk_unordered;
 
 /// Maximum depth.
 pub(crate) const MAX_DEPTH: usize = 256;
@@ -162,7 +164,7 @@ impl<'v> Level<'v> {
         }
     }
 
-    /// Reads the next names and sorts them, so that small directories are in order.
+    /// Reads the next names.
     fn refill(&mut self, dir: &OpenDir, buffer: &mut [MaybeUninit<u8>]) -> Result<(), Errno> {
         let mut entries = RawDir::new(dir.as_fd(), buffer);
         self.names.clear();
@@ -175,11 +177,9 @@ impl<'v> Level<'v> {
                 self.names.push(name, entry.file_type());
             }
             if entries.is_buffer_empty() && self.names.is_full() {
-                self.names.sort();
                 return Ok(());
             }
         }
-        self.names.sort();
         self.read = true;
         Ok(())
     }
@@ -194,7 +194,7 @@ impl<'v> Level<'v> {
 #[derive(Default)]
 struct Names {
     bytes: Vec<u8>,
-    /// Where each name is in `bytes`, in reverse order once sorted, and the kind that the directory states.
+    /// Where each name is in `bytes`, the next one to visit last, and the kind that the directory states.
     entries: Vec<(Range<usize>, FileType)>,
 }
 
@@ -221,11 +221,10 @@ impl Names {
     }
 
     fn contains(&self, name: &[u8]) -> bool {
-        let of = |range: &Range<usize>| self.bytes.get(range.clone()).unwrap_or_default();
-        let found = self
-            .entries
-            .binary_search_by(|(range, _)| name.cmp(of(range)));
-        found.is_ok()
+        let of = |range: &Range<usize>| self.bytes.get(range.clone());
+        self.entries
+            .iter()
+            .any(|(range, _)| of(range) == Some(name))
     }
 
     fn pop(&mut self) -> Option<(Range<usize>, FileType)> {
@@ -245,10 +244,11 @@ fn kind(dir: &OpenDir, name: &[u8], listed: FileType) -> Option<Kind> {
     Some(FileType::from_raw_mode(stat.st_mode).into())
 }
 
-/// Visits everything beneath `top`, whose virtual path is `at`; directories come before their contents.
+/// Visits everything beneath `top`, whose virtual path is `at`; directories come before their contents, and the names
+/// of small directories are in order.
 ///
 /// # Errors
-/// Errors of `visit`, `CANCELLED` or `DEADLINE`, and system errors at `top`.
+/// Errors of `visit`, `CANCELLED` or `DEADLINE`.
 pub(crate) fn walk(
     view: &dyn ReadView,
     top: OpenDir,
@@ -256,52 +256,104 @@ pub(crate) fn walk(
     ignore_rules: Option<IgnoreRules>,
     visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Interrupt>,
 ) -> Result<WalkSkipped, Interrupt> {
-    let mut walk = Walk {
-        view,
-        stack: DirStack::new(top),
-        levels: Vec::new(),
+    let top = Subtree {
+        dir: Arc::new(top),
+        path: at.clone(),
+        depth: 0,
         ignore_rules,
-        spare: Vec::new(),
-        buffer: vec![MaybeUninit::uninit(); BUFFER_SIZE],
-        path: String::new(),
-        skipped: WalkSkipped::default(),
     };
-    walk.begin(at.clone());
-    let mut visited = 0_u64;
-    while let Some(level) = walk.levels.last_mut() {
-        let Some((name, listed)) = level.names.pop() else {
-            if level.read {
-                walk.ascend();
-            } else if walk.refill() {
-                view.checkpoint()?;
-            }
-            continue;
+    top.walk(view, None, &mut Buffers::default(), visit)
+}
+
+/// A directory whose contents are to be visited.
+struct Subtree {
+    dir: Arc<OpenDir>,
+    path: VirtualPath,
+    /// Its depth beneath the top of the walk.
+    depth: usize,
+    ignore_rules: Option<IgnoreRules>,
+}
+
+impl Subtree {
+    /// Visits its contents. If there is a queue, some subtrees are left to it, and the order does not matter.
+    fn walk(
+        self,
+        view: &dyn ReadView,
+        queue: Option<&dyn SubtreeQueue>,
+        buffers: &mut Buffers,
+        visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Interrupt>,
+    ) -> Result<WalkSkipped, Interrupt> {
+        let mut walk = Walk {
+            view,
+            queue,
+            stack: DirStack::new(self.dir),
+            levels: Vec::new(),
+            depth: self.depth,
+            ignore_rules: self.ignore_rules,
+            buffers,
+            path: String::new(),
+            skipped: WalkSkipped::default(),
         };
-        visited += 1;
-        if visited.is_multiple_of(CHECKPOINT_INTERVAL) {
-            view.checkpoint()?;
-        }
-        match walk.visit(name, listed, visit)? {
-            Some((WalkControl::Stop, _)) => break,
-            Some((WalkControl::Enter, Some(path))) => {
-                walk.descend(path);
+        walk.begin(self.path);
+        let mut visited = 0_u64;
+        while let Some(level) = walk.levels.last_mut() {
+            let Some((name, listed)) = level.names.pop() else {
+                if level.read {
+                    walk.ascend();
+                } else if walk.refill() {
+                    view.checkpoint()?;
+                }
+                continue;
+            };
+            visited += 1;
+            if visited.is_multiple_of(CHECKPOINT_INTERVAL) {
                 view.checkpoint()?;
             }
-            Some(_) | None => {}
+            match walk.visit(name, listed, visit)? {
+                Some((WalkControl::Stop, _)) => break,
+                Some((WalkControl::Enter, Some(path))) => {
+                    walk.descend(path);
+                    view.checkpoint()?;
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok(walk.skipped)
+    }
+}
+
+/// Takes subtrees that other threads visit.
+trait SubtreeQueue {
+    /// Whether the next subtree should be pushed instead of being walked.
+    fn has_room(&self) -> bool;
+    fn push(&self, subtree: Subtree);
+}
+
+/// Buffers of the walks of one thread.
+struct Buffers {
+    names: Vec<Names>,
+    entries: Vec<MaybeUninit<u8>>,
+}
+
+impl Default for Buffers {
+    fn default() -> Self {
+        Self {
+            names: Vec::new(),
+            entries: vec![MaybeUninit::uninit(); BUFFER_SIZE],
         }
     }
-    Ok(walk.skipped)
 }
 
 /// A walk in progress.
-struct Walk<'v> {
-    view: &'v dyn ReadView,
+struct Walk<'w> {
+    view: &'w dyn ReadView,
+    queue: Option<&'w dyn SubtreeQueue>,
     stack: DirStack,
-    levels: Vec<Level<'v>>,
+    levels: Vec<Level<'w>>,
+    /// Depth of the first level beneath the top.
+    depth: usize,
     ignore_rules: Option<IgnoreRules>,
-    /// Buffers of levels that were left.
-    spare: Vec<Names>,
-    buffer: Vec<MaybeUninit<u8>>,
+    buffers: &'w mut Buffers,
     /// Path of the current entry, for ignore rules.
     path: String,
     skipped: WalkSkipped,
@@ -310,7 +362,7 @@ struct Walk<'v> {
 impl Walk<'_> {
     /// Adds the level of the current directory, whose path is `path`.
     fn begin(&mut self, path: VirtualPath) {
-        let names = self.spare.pop().unwrap_or_default();
+        let names = self.buffers.names.pop().unwrap_or_default();
         self.levels.push(Level::new(self.view, path, names));
         let filled = self.refill();
         if let Some(rules) = &mut self.ignore_rules {
@@ -326,7 +378,7 @@ impl Walk<'_> {
     /// Reads more names of the current directory. If that is not possible, ends its level, counts it and returns false.
     fn refill(&mut self) -> bool {
         let filled = match (self.levels.last_mut(), self.stack.current()) {
-            (Some(level), Ok(dir)) => level.refill(dir, &mut self.buffer).is_ok(),
+            (Some(level), Ok(dir)) => level.refill(dir, &mut self.buffers.entries).is_ok(),
             // The directory was removed or moved.
             _ => false,
         };
@@ -334,6 +386,11 @@ impl Walk<'_> {
             self.skipped.directories += 1;
             level.names.clear();
             level.read = true;
+        }
+        if self.queue.is_none()
+            && let Some(level) = self.levels.last_mut()
+        {
+            level.names.sort();
         }
         filled
     }
@@ -346,7 +403,7 @@ impl Walk<'_> {
         listed: FileType,
         visit: &mut dyn FnMut(&WalkEntry<'_>) -> Result<WalkControl, Interrupt>,
     ) -> Result<Option<(WalkControl, Option<VirtualPath>)>, Interrupt> {
-        let depth = self.levels.len();
+        let depth = self.depth + self.levels.len();
         let Some(level) = self.levels.last_mut() else {
             return Ok(None);
         };
@@ -403,14 +460,25 @@ impl Walk<'_> {
     }
 
     fn descend(&mut self, path: VirtualPath) {
-        // Deeper paths would be too long.
-        let entered = if self.levels.len().max(path.depth()) >= MAX_DEPTH {
+        let name = path.name().unwrap_or_default();
+        let entered = if path.depth() >= MAX_DEPTH {
+            // Deeper paths would be too long.
             Err(Errno::NAMETOOLONG)
+        } else if let Some(queue) = self.queue.filter(|queue| queue.has_room()) {
+            let dir = self.stack.current().and_then(|dir| dir.enter(name));
+            dir.map(|dir| {
+                queue.push(Subtree {
+                    dir: Arc::new(dir),
+                    path,
+                    depth: self.depth + self.levels.len(),
+                    ignore_rules: self.ignore_rules.clone(),
+                });
+            })
         } else {
-            self.stack.enter(path.name().unwrap_or_default())
+            self.stack.enter(name).map(|()| self.begin(path))
         };
         match entered {
-            Ok(()) => self.begin(path),
+            Ok(()) => {}
             // The entry was removed or replaced.
             Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
             Err(_) => self.skipped.directories += 1,
@@ -420,7 +488,7 @@ impl Walk<'_> {
     fn ascend(&mut self) {
         self.stack.pop();
         if let Some(level) = self.levels.pop() {
-            self.spare.push(level.names);
+            self.buffers.names.push(level.names);
         }
         if let Some(rules) = &mut self.ignore_rules {
             rules.pop();

@@ -38,12 +38,15 @@ async fn field(worker: &Worker, tool: &str, arguments: Value, name: &str) -> Val
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tools_need_few_descriptors_at_any_depth() {
+async fn tools_need_few_descriptors_at_any_depth_and_width() {
     let temp = tempfile::tempdir().unwrap();
     let root = temp.path().join("r");
     fs::create_dir(&root).unwrap();
     deep(&root.join("deep"), 240);
     deep(&root.join("deepest"), 2_000);
+    for n in 0..40 {
+        deep(&root.join(format!("wide{n}")), 12);
+    }
     symlink(
         "d/".repeat(200) + &"../".repeat(200) + "f",
         root.join("deep/up"),
@@ -62,6 +65,15 @@ async fn tools_need_few_descriptors_at_any_depth() {
     assert_eq!(field(&worker, "list_directory", all, "total").await, 481);
     let named = json!({"path": "/r/deep", "pattern": "f"});
     assert_eq!(field(&worker, "find", named, "total").await, 240);
+    // Each thread has a part of it open.
+    let wide = json!({"path": "/r", "pattern": "wide*/**/f", "limit": 1000});
+    let outcome = worker.call("find", wide).await.unwrap();
+    let found = outcome.structured().unwrap();
+    assert_eq!(
+        (&found["total"], &found["unreadable"]),
+        (&json!(480), &json!(1)),
+        "only `deepest` is too deep"
+    );
     let text = json!({"path": "/r/deep", "pattern": "needle", "mode": "count"});
     worker.call("grep", text).await.unwrap();
     let up = worker

@@ -23,17 +23,24 @@ pub(crate) struct DirStack {
 struct Level {
     /// Length of the names above it.
     above: usize,
-    /// Device and inode.
-    identity: (u64, u64),
-    /// Position in the directory stream.
-    offset: u64,
-    dir: Option<Arc<OpenDir>>,
+    dir: DirState,
+}
+
+#[derive(Debug)]
+enum DirState {
+    Open(Arc<OpenDir>),
+    Closed {
+        /// Device and inode.
+        identity: (u64, u64),
+        /// Position in the directory stream.
+        offset: u64,
+    },
 }
 
 impl DirStack {
-    pub(crate) fn new(top: OpenDir) -> Self {
+    pub(crate) fn new(top: impl Into<Arc<OpenDir>>) -> Self {
         Self {
-            top: Arc::new(top),
+            top: top.into(),
             names: String::new(),
             levels: Vec::new(),
         }
@@ -47,39 +54,47 @@ impl DirStack {
         let Some(level) = self.levels.last_mut() else {
             return Ok(&self.top);
         };
-        if level.dir.is_none() {
+        if let DirState::Closed {
+            identity: expected,
+            offset,
+        } = level.dir
+        {
             let dir = self.top.enter(&self.names)?;
-            if identity(&dir)? != level.identity {
+            if identity(&dir)? != expected {
                 return Err(Errno::STALE);
             }
-            if level.offset > 0 {
-                seek(dir.as_fd(), SeekFrom::Start(level.offset))?;
+            if offset > 0 {
+                seek(dir.as_fd(), SeekFrom::Start(offset))?;
             }
-            level.dir = Some(Arc::new(dir));
+            level.dir = DirState::Open(Arc::new(dir));
         }
-        level.dir.as_ref().ok_or(Errno::STALE)
+        match &level.dir {
+            DirState::Open(dir) => Ok(dir),
+            DirState::Closed { .. } => Err(Errno::STALE),
+        }
     }
 
     /// Enters the directory `name`.
     pub(crate) fn enter(&mut self, name: &str) -> Result<(), Errno> {
         let dir = self.current()?.enter(name)?;
+        let surplus = self.levels.len().checked_sub(MAX_OPEN);
+        if let Some(level) = surplus.and_then(|index| self.levels.get_mut(index))
+            && let DirState::Open(dir) = &level.dir
+        {
+            level.dir = DirState::Closed {
+                identity: identity(dir)?,
+                offset: seek(dir.as_fd(), SeekFrom::Current(0)).unwrap_or(0),
+            };
+        }
         let level = Level {
             above: self.names.len(),
-            identity: identity(&dir)?,
-            offset: 0,
-            dir: Some(Arc::new(dir)),
+            dir: DirState::Open(Arc::new(dir)),
         };
         if !self.names.is_empty() {
             self.names.push('/');
         }
         self.names.push_str(name);
         self.levels.push(level);
-        let surplus = self.levels.len().checked_sub(MAX_OPEN + 1);
-        if let Some(level) = surplus.and_then(|index| self.levels.get_mut(index))
-            && let Some(dir) = level.dir.take()
-        {
-            level.offset = seek(dir.as_fd(), SeekFrom::Current(0)).unwrap_or(0);
-        }
         Ok(())
     }
 

@@ -1,19 +1,19 @@
 //! Searches many files on a few threads and returns their results in the order in which they were added.
 //!
 //! The files of a batch are in one directory, so a batch needs one descriptor. The number of batches that were not
-//! returned yet is bounded. The caller searches as well, so the search makes progress if no further thread is available.
+//! returned yet is bounded. The caller searches as well.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, LazyLock};
-use std::thread::{Scope, available_parallelism};
+use std::sync::Arc;
+use std::thread::Scope;
 
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, VirtualPath};
 use parking_lot::{Condvar, Mutex};
 
 use super::{Search, SearchResult, Skipped};
+use crate::helper_threads::Helpers;
 use crate::read_view::ReadView;
 use crate::resolve::{self, OpenDir};
 
@@ -21,37 +21,8 @@ use crate::resolve::{self, OpenDir};
 const BATCH_FILES: usize = 32;
 /// Maximum number of batches that are searched or wait to be searched or returned.
 const MAX_BATCHES: usize = 16;
-/// Number of waiting batches at which further threads are started.
+/// Number of waiting batches at which helpers are started.
 const MIN_BATCHES: usize = 4;
-/// Maximum number of further threads of one search.
-const MAX_THREADS: usize = 3;
-
-/// Number of further threads of all searches in this process; at most [`OTHER_PROCESSORS`].
-static THREADS: AtomicUsize = AtomicUsize::new(0);
-/// One less than there are processors, which takes several system calls to find out.
-static OTHER_PROCESSORS: LazyLock<usize> =
-    LazyLock::new(|| available_parallelism().map_or(0, |processors| processors.get() - 1));
-
-/// One of the threads that `running` counts.
-struct ThreadPermit {
-    running: &'static AtomicUsize,
-}
-
-impl ThreadPermit {
-    /// `None` if `max` threads are running.
-    fn acquire(running: &'static AtomicUsize, max: usize) -> Option<Self> {
-        let more = |count| (count < max).then_some(count + 1);
-        let taken = running.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        // A permit that is dropped counts as one thread less.
-        taken.is_ok().then(|| Self { running })
-    }
-}
-
-impl Drop for ThreadPermit {
-    fn drop(&mut self) {
-        self.running.fetch_sub(1, Ordering::AcqRel);
-    }
-}
 
 /// Which matches of each file are collected; see [`Search::file`].
 #[derive(Clone, Copy, Debug)]
@@ -180,7 +151,7 @@ pub(crate) struct OrderedSearch<'s, 'e, 'v, 'a> {
     /// Numbers of the next batch to submit, and of the next one to return.
     next: usize,
     returned: usize,
-    threads: usize,
+    helpers: Helpers,
     /// Takes the result of a file, and the number of files searched since the last one; false ends the search.
     take: &'a mut dyn FnMut(u64, Option<FileResult>) -> bool,
     ended: bool,
@@ -214,7 +185,7 @@ pub(crate) fn search_ordered(
             batch: None,
             next: 0,
             returned: 0,
-            threads: 0,
+            helpers: Helpers::new(),
             take,
             ended: false,
         };
@@ -261,23 +232,12 @@ impl OrderedSearch<'_, '_, '_, '_> {
         drop(state);
         self.next += 1;
         self.shared.added.notify_one();
-        if waiting >= MIN_BATCHES && self.threads < MAX_THREADS {
-            self.start_thread();
+        if waiting >= MIN_BATCHES {
+            self.helpers.start(self.scope, || {
+                let (shared, mut search) = (self.shared, self.search.clone());
+                move || shared.work(&mut search)
+            });
         }
-    }
-
-    fn start_thread(&mut self) {
-        let Some(permit) = ThreadPermit::acquire(&THREADS, *OTHER_PROCESSORS) else {
-            return;
-        };
-        let (shared, mut search) = (self.shared, self.search.clone());
-        let builder = std::thread::Builder::new().name("bailiwick-search".to_owned());
-        let started = builder.spawn_scoped(self.scope, move || {
-            let _permit = permit;
-            shared.work(&mut search);
-        });
-        // Without it, the others do its work.
-        self.threads += if started.is_ok() { 1 } else { MAX_THREADS };
     }
 
     /// Searches a batch, or waits until another thread has searched one, and returns the results that are next.
@@ -313,28 +273,5 @@ impl OrderedSearch<'_, '_, '_, '_> {
             }
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn refused_thread_changes_nothing_and_an_ended_one_makes_room() {
-        static RUNNING: AtomicUsize = AtomicUsize::new(0);
-        let acquire = || ThreadPermit::acquire(&RUNNING, 2);
-        for _ in 0..3 {
-            let first = acquire();
-            let second = acquire();
-            assert!(first.is_some() && second.is_some());
-            for _ in 0..3 {
-                assert!(acquire().is_none());
-            }
-            assert_eq!(RUNNING.load(Ordering::Acquire), 2);
-            drop(first);
-            assert!(acquire().is_some());
-        }
-        assert_eq!(RUNNING.load(Ordering::Acquire), 0);
     }
 }

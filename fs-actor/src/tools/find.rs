@@ -14,7 +14,7 @@ use super::{glob, optional, suggest};
 use crate::pagination::{self, Cursor, PageBuilder};
 use crate::read_view::ReadView;
 use crate::resolve::Kind;
-use crate::walk::{self, IgnoreRules, WalkControl};
+use crate::walk::{self, IgnoreRules};
 
 /// Finds files by name.
 #[derive(Debug)]
@@ -141,25 +141,37 @@ impl ReadTool for Find {
 fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
     let (dir, at) = walk::start(view, &job.path)
         .map_err(|interrupt| suggest::on_interrupt(view, &job.path, interrupt))?;
-    let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
     let ignore_rules = (!job.include_ignored).then(|| IgnoreRules::for_ancestors(view, &at));
-    let mut beneath = String::new();
-    let left_out = walk::walk(view, dir, &at, ignore_rules, &mut |found| {
-        let kind = match job.kind {
-            None => true,
-            Some(KindFilter::File) => found.kind == Kind::File,
-            Some(KindFilter::Directory) => found.kind == Kind::Directory,
-        };
-        if let Some(name) = found.name().filter(|_| kind)
-            && (!job.glob.matches_names() || job.glob.is_match(name))
-        {
-            let beneath = found.beneath(&at, &mut beneath);
-            if job.glob.matches_names() || job.glob.is_match(beneath) {
-                page.add(pagination::key(beneath, None), || found.path().to_string());
+    let new_page = || {
+        let page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
+        (page, String::new())
+    };
+    let (pages, left_out) = walk::walk_unordered(
+        view,
+        dir,
+        &at,
+        ignore_rules,
+        new_page,
+        |(page, beneath), found| {
+            let kind = match job.kind {
+                None => true,
+                Some(KindFilter::File) => found.kind == Kind::File,
+                Some(KindFilter::Directory) => found.kind == Kind::Directory,
+            };
+            if let Some(name) = found.name().filter(|_| kind)
+                && (!job.glob.matches_names() || job.glob.is_match(name))
+            {
+                let beneath = found.beneath(&at, beneath);
+                if job.glob.matches_names() || job.glob.is_match(beneath) {
+                    page.add(pagination::key(beneath, None), || found.path().to_string());
+                }
             }
-        }
-        Ok(WalkControl::Enter)
-    })?;
+        },
+    )?;
+    let (mut page, _) = new_page();
+    for (other, _) in pages {
+        page.merge(other);
+    }
     let page = page.finish();
     let mut text = String::new();
     for path in &page.entries {

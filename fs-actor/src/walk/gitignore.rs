@@ -2,6 +2,8 @@
 
 use std::io::Read as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bailiwick::VirtualPath;
 use ignore::Match;
@@ -22,13 +24,13 @@ const MAX_BRACES: usize = 4;
 const MAX_COST: usize = 512 * 1024;
 const COST_PER_PATTERN: usize = 32;
 
-/// The rules for the current directory.
-#[derive(Debug)]
+/// The rules for the current directory. Clones share the budget.
+#[derive(Clone, Debug)]
 pub(crate) struct IgnoreRules {
     /// One per directory from the root down, if it has rules.
-    levels: Vec<Option<Gitignore>>,
+    levels: Vec<Option<Arc<Gitignore>>>,
     /// What remains of [`MAX_COST`].
-    budget: usize,
+    budget: Arc<AtomicUsize>,
 }
 
 impl IgnoreRules {
@@ -36,7 +38,7 @@ impl IgnoreRules {
     pub(crate) fn for_ancestors(view: &dyn ReadView, at: &VirtualPath) -> Self {
         let mut above = Self {
             levels: Vec::new(),
-            budget: MAX_COST,
+            budget: Arc::new(AtomicUsize::new(MAX_COST)),
         };
         let mut next = at.parent();
         while let Some(dir) = next.filter(|dir| view.mount_point(dir).is_some()) {
@@ -76,18 +78,32 @@ impl IgnoreRules {
     }
 
     fn add(&mut self, dir: &VirtualPath, read: impl Fn(&str) -> Option<OpenFile>) {
-        let patterns = if self.budget == 0 {
+        let patterns = if self.is_exhausted() {
             None
         } else {
-            patterns(dir, read, &mut self.budget)
+            patterns(dir, read, &self.budget)
         };
-        self.levels.push(patterns);
+        self.levels.push(patterns.map(Arc::new));
+    }
+
+    /// The same rules with a budget of their own.
+    pub(super) fn separate(&self) -> Self {
+        let left = self.budget.load(Ordering::Relaxed);
+        Self {
+            levels: self.levels.clone(),
+            budget: Arc::new(AtomicUsize::new(left)),
+        }
+    }
+
+    /// Whether nothing of the budget is left, so that further ignore files are skipped.
+    pub(super) fn is_exhausted(&self) -> bool {
+        self.budget.load(Ordering::Relaxed) == 0
     }
 
     /// Cost of the patterns so far.
     #[cfg(test)]
     pub(super) fn spent(&self) -> usize {
-        MAX_COST - self.budget
+        MAX_COST - self.budget.load(Ordering::Relaxed)
     }
 
     pub(super) fn pop(&mut self) {
@@ -114,7 +130,7 @@ impl IgnoreRules {
 fn patterns(
     dir: &VirtualPath,
     read: impl Fn(&str) -> Option<OpenFile>,
-    budget: &mut usize,
+    budget: &AtomicUsize,
 ) -> Option<Gitignore> {
     let mut builder = GitignoreBuilder::new(dir.as_str());
     let mut any = false;
@@ -129,11 +145,15 @@ fn patterns(
             }
             let braces = line.bytes().filter(|byte| *byte == b'{').count();
             if line.len() <= MAX_LINE && braces <= MAX_BRACES {
-                let Some(left) = budget.checked_sub(line.len() + COST_PER_PATTERN) else {
-                    *budget = 0;
+                let cost = line.len() + COST_PER_PATTERN;
+                let spend = |left: usize| left.checked_sub(cost);
+                if budget
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, spend)
+                    .is_err()
+                {
+                    budget.store(0, Ordering::Relaxed);
                     break;
-                };
-                *budget = left;
+                }
                 // Invalid patterns ignore nothing, as in Git.
                 any |= builder.add_line(None, line).is_ok();
             }
