@@ -1,7 +1,7 @@
 //! Sizes of the thread pools and the number of supervisors.
 
 use std::os::fd::AsFd as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use ractor::Actor;
 
@@ -13,9 +13,9 @@ use crate::root::RootTable;
 use crate::supervisor::{Core, Supervisor};
 use crate::worker::{ConfineFiles, Confinement, PoolSize};
 
-pub(super) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, usize::from)
-}
+/// Number of processors, which takes several system calls to find out.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
 pub(super) fn io(threads: usize) -> PoolSize {
     PoolSize {
@@ -28,10 +28,10 @@ pub(super) fn io(threads: usize) -> PoolSize {
 
 pub(super) fn cpu() -> PoolSize {
     PoolSize {
-        threads: cores(),
-        hard_cap: cores(),
+        threads: *CORES,
+        hard_cap: *CORES,
         queue: 4096,
-        per_root: cores(),
+        per_root: *CORES,
     }
 }
 
@@ -62,7 +62,7 @@ pub(super) fn in_tokio() -> Result<(), BuildFault> {
 /// Starts one supervisor per CPU core.
 pub(super) async fn supervise(core: &Arc<Core>) -> Result<(), BuildFault> {
     let mut supervisors = Vec::new();
-    for _ in 0..cores() {
+    for _ in 0..*CORES {
         let started = Actor::spawn(None, Supervisor, Arc::downgrade(core)).await;
         let (supervisor, _) = started.map_err(|error| BuildFault::Start(error.into()))?;
         supervisors.push(supervisor);
