@@ -122,6 +122,13 @@ fn main() {
             _ => chosen.push(argument),
         }
     }
+    let is_axis = |chosen: &String| axes::ALL.iter().any(|(name, _)| chosen == name);
+    let unknown = chosen.iter().find(|chosen| !is_axis(chosen));
+    assert_eq!(unknown, None, "no axis has this name");
+    if let Some(directory) = &plots {
+        // Before the measurements, which take minutes. `cargo bench` starts this in the folder of the package.
+        std::fs::create_dir_all(directory).unwrap();
+    }
     for (name, measure) in axes::ALL {
         if !chosen.is_empty() && !chosen.iter().any(|chosen| chosen == name) {
             continue;
@@ -129,7 +136,6 @@ fn main() {
         let axis = measure();
         axis.print();
         if let Some(directory) = &plots {
-            // `cargo bench` starts this in the folder of the package.
             plot::write(&axis, &directory.join(format!("{}.svg", axis.name))).unwrap();
         }
     }
