@@ -1,8 +1,8 @@
 //! Pages of entries in path order, with an exact total and a cursor.
 //!
 //! A directory of a million names does not fit into a worker's memory. So a page consists of the smallest keys after
-//! the cursor: it needs one pass, and the memory of one page for each thread. The cursor is the last key, so it stays valid when files
-//! are added or removed.
+//! the cursor: it needs one pass, and the memory of one page for each thread that collects entries. The cursor is the
+//! last key, so it stays valid when files are added or removed.
 
 use bailiwick::CallError;
 use base64::Engine as _;

@@ -169,8 +169,8 @@ fn find(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
         },
     )?;
     let (mut page, _) = new_page();
-    for (other, _) in pages {
-        page.merge(other);
+    for (part, _) in pages {
+        page.merge(part);
     }
     let page = page.finish();
     let mut text = String::new();

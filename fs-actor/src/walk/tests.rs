@@ -1,5 +1,6 @@
 //! Tests of the walker: races, limits and ignore files.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::process::Command;
 
@@ -8,27 +9,46 @@ use bailiwick::Code;
 use super::*;
 use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
 
+/// The content of a file.
+fn content(found: &WalkEntry<'_>) -> Option<String> {
+    let name = found.name().filter(|_| found.kind == Kind::File)?;
+    let opened = found.holder.read(name).ok()?;
+    let mut text = String::new();
+    opened.file.take(100).read_to_string(&mut text).unwrap();
+    Some(text)
+}
+
 /// The contents of all files beneath `/r`, without duplicates, joined.
 fn contents(view: &TestView<'_>) -> Result<String, Interrupt> {
-    let mut texts = Vec::new();
+    let mut texts = BTreeSet::new();
     let (dir, at) = start(view, &path("/r"))?;
     walk(view, dir, &at, None, &mut |found| {
-        if found.kind == Kind::File {
-            let mut text = String::new();
-            if let Some(Ok(opened)) = found.name().map(|name| found.holder.read(name)) {
-                opened.file.take(100).read_to_string(&mut text).unwrap();
-                texts.push(text);
-            }
-        }
+        texts.extend(content(found));
         Ok(WalkControl::Enter)
     })?;
-    texts.sort();
-    texts.dedup();
-    Ok(texts.concat())
+    Ok(String::from_iter(texts))
+}
+
+/// The same by an unordered walk.
+fn unordered_contents(view: &TestView<'_>) -> Result<String, Interrupt> {
+    let (dir, at) = start(view, &path("/r"))?;
+    let visit = |texts: &mut BTreeSet<_>, found: &WalkEntry<'_>| texts.extend(content(found));
+    let (texts, _) = walk_unordered(view, dir, &at, None, BTreeSet::new, visit)?;
+    Ok(texts.into_iter().flatten().collect())
 }
 
 #[track_caller]
 fn check_race(lines: &[&str], pairs: &[(&str, &str)]) {
+    check_race_of(contents, lines, pairs, cases() / 4);
+}
+
+#[track_caller]
+fn check_race_of(
+    contents: fn(&TestView<'_>) -> Result<String, Interrupt>,
+    lines: &[&str],
+    pairs: &[(&str, &str)],
+    tries: usize,
+) {
     let world = World::new(lines);
     for kernel in [KernelMode::Native, KernelMode::Missing] {
         // A walk that sees only the links reads nothing.
@@ -41,7 +61,7 @@ fn check_race(lines: &[&str], pairs: &[(&str, &str)]) {
                 }
             })
         };
-        race(&world, pairs, kernel, cases() / 4, look);
+        race(&world, pairs, kernel, tries, look);
     }
 }
 
@@ -69,6 +89,20 @@ fn no_race_makes_a_walk_read_a_denied_file_through_a_link() {
         "link root/a/l ../secrets",
     ];
     check_race(&lines, &[("root/a/d", "root/a/l")]);
+}
+
+#[test]
+fn no_race_makes_an_unordered_walk_leave_the_root() {
+    // In a chain of directories, the queue has room for each after the first ones.
+    let chain = ["d"; unordered::MIN_DIRECTORIES + 1].join("/");
+    let raced = format!("root/{chain}/a");
+    let link = format!("root/{chain}/l");
+    let lines = [
+        &*format!("file {raced}/f in"),
+        "file outside/f out",
+        &*format!("link {link} @/outside"),
+    ];
+    check_race_of(unordered_contents, &lines, &[(&raced, &link)], cases() / 16);
 }
 
 #[test]
