@@ -453,30 +453,28 @@ async fn preflight(
     options: &Options,
     servers: Option<&ServersFile>,
 ) -> Result<Option<Journal>, ServeError> {
-    let configured = runtime_builder(options, None, None)?;
-    let mut builder = match options.flags.journal {
-        // It may contain calls that need the tools to be rolled back.
-        Some(_) => configured.with_tools(options),
-        None => configured.builder,
-    };
+    let mut configured = runtime_builder(options, None, None)?;
     if let Some(file) = &options.flags.audit {
         // The first runtime opens it again.
         drop(JsonLines::append(file)?);
-        builder = builder.keep_out(file);
+        configured.builder = configured.builder.keep_out(file);
     }
     if let Some(file) = &options.flags.grants {
-        builder = builder.grant_store(GrantStore::open(file)?);
+        configured.builder = configured.builder.grant_store(GrantStore::open(file)?);
     }
     let journal = options.flags.journal.as_ref().map(Journal::open);
     let journal = journal.transpose()?;
     if let Some(journal) = &journal {
-        builder = builder.journal(journal.clone());
+        // It may contain calls that need the tools to be rolled back.
+        let builder = configured.with_tools(options).journal(journal.clone());
+        let (runtime, _grants) = builder.build().await?;
+        for recovered in runtime.recovered() {
+            tracing::warn!("{recovered}");
+        }
+        runtime.shutdown().await;
+    } else {
+        configured.builder.check()?;
     }
-    let (runtime, _grants) = builder.build().await?;
-    for recovered in runtime.recovered() {
-        tracing::warn!("{recovered}");
-    }
-    runtime.shutdown().await;
     if let Some(servers) = servers {
         let remedy = "use another file with --pins";
         reject_roots_holding(options, servers.pins(), remedy)?;

@@ -1,7 +1,7 @@
 //! Audit events and the hash-chained records that hold them.
 //!
-//! Each step of a call is one event, including denials. Events are cheap to create: the writer thread serialises them
-//! and adds the time and the hash.
+//! Each step of a call is one event, including denials. Events are cheap to create: they are serialised, and get their time
+//! and hash, when they are written.
 
 mod chain;
 mod observed;

@@ -58,6 +58,7 @@ use backend::BackendSource;
 pub use backend::{Backend, BackendError, BackendFactory};
 pub use bailiwick_http::Token;
 pub(crate) use convert::{ResultLinks, failure, outcome};
+use decorate::Decorator;
 use direct::DirectRequests;
 pub use endpoint::Endpoint;
 pub use http::{Http, HttpError};
@@ -145,8 +146,7 @@ struct GatewayState {
     suspended: elicit::SuspendedCalls,
     tasks: tasks::Tasks,
     watcher: subscriptions::FileWatcher,
-    /// JSON Schema of the configuration that clients may send.
-    schema: Option<Value>,
+    decorator: Decorator,
     manual: Option<ServerDoc>,
     /// Pages of the host, for clients that support views.
     pages: Vec<AppPage>,
@@ -256,6 +256,7 @@ impl Gateway {
             input_open,
             stop,
             direct,
+            self.state.decorator.clone(),
         );
         let served = match service.serve(transport).await {
             Ok(running) => {
@@ -310,7 +311,7 @@ impl GatewayBuilder {
                 suspended: elicit::SuspendedCalls::default(),
                 tasks: tasks::Tasks::default(),
                 watcher: subscriptions::FileWatcher::default(),
-                schema: None,
+                decorator: Decorator::default(),
                 manual: None,
                 pages: Vec::new(),
                 refusal_hints: None,
@@ -339,7 +340,7 @@ impl GatewayBuilder {
     /// Publishes the JSON Schema of the configuration that clients may send.
     #[must_use]
     pub fn config_schema(mut self, schema: Value) -> Self {
-        self.state.schema = Some(schema);
+        self.state.decorator = Decorator::with_schema(&schema);
         self
     }
 

@@ -1,4 +1,7 @@
-//! Audit writer thread and the handle that sends events to it; full queues and failing sinks are reported.
+//! Queue and writer of audit events; full queues and failing sinks are reported.
+//!
+//! Events are written by a thread of the audit, in batches. A caller that waits for its event writes the batch itself if the
+//! sink allows it, since waking another thread and being woken by it takes longer than writing a few records.
 
 use super::chain::{Head, Record};
 use super::observed::Observed;
@@ -6,19 +9,22 @@ use super::sink::AuditSink;
 use super::{AuditEvent, Step};
 use crate::error::{CallError, Code};
 use crate::monitor::Monitor;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak, mpsc};
-use std::thread::JoinHandle;
+use std::thread::Thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread};
 use tokio::sync::oneshot;
 
 /// Default number of events that may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the writer waits after a batch, since waking the writer costs the caller more than sending.
+/// How long the thread waits after a batch, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
-/// How long the writer waits before it tries a failing sink again.
+/// How long the thread waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
 /// Why an event was not recorded. The step that it describes must not happen.
@@ -88,7 +94,7 @@ impl Message {
         }
     }
 
-    /// Whether its sender waits for the writer. Such messages are not counted.
+    /// Whether its sender waits until it is written. Such messages are not counted.
     fn is_awaited(&self) -> bool {
         matches!(self, Self::Commit(..) | Self::Flush(_))
     }
@@ -103,11 +109,23 @@ enum OnWriteError {
     Retry,
 }
 
-/// State shared by the callers and the writer.
-#[derive(Debug, Default)]
-struct Status {
-    /// Messages in the queue whose senders do not wait.
-    waiting: AtomicUsize,
+/// Messages that are not written yet.
+#[derive(Default)]
+struct Queue {
+    messages: VecDeque<Message>,
+    /// How many of them have senders that do not wait.
+    waiting: usize,
+    /// Whether the thread of the audit waits for a message.
+    idle: bool,
+    /// No more messages are accepted.
+    closed: bool,
+}
+
+/// State shared by the callers and the thread of the audit.
+struct Inner {
+    queue: Mutex<Queue>,
+    /// Locked while a batch is written.
+    writer: Mutex<Writer>,
     failing: AtomicBool,
     /// Events rejected since the last record.
     missed: AtomicU64,
@@ -115,26 +133,42 @@ struct Status {
 
 /// Handle of the audit log.
 ///
-/// The writer ends once the last handle is dropped and all events are written.
-#[derive(Clone, Debug)]
+/// Its thread ends once the last handle is dropped and all events are written.
+#[derive(Clone)]
 #[doc(hidden)]
 pub struct Audit(Arc<AuditSender>);
 
-#[derive(Debug)]
+impl fmt::Debug for Audit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Audit").finish_non_exhaustive()
+    }
+}
+
 struct AuditSender {
-    // Without a bound of its own: a bounded queue of the standard library allocates room for all events at the start.
-    sender: Sender<Message>,
+    inner: Arc<Inner>,
     /// How many messages may wait whose senders do not.
     capacity: usize,
-    writer: JoinHandle<()>,
-    status: Arc<Status>,
+    thread: Thread,
     monitor: Monitor,
 }
 
-/// Weak handle of the audit, which does not keep the writer alive.
-#[derive(Clone, Debug)]
+impl Drop for AuditSender {
+    fn drop(&mut self) {
+        self.inner.queue.lock().closed = true;
+        self.thread.unpark();
+    }
+}
+
+/// Weak handle of the audit, which does not keep its thread alive.
+#[derive(Clone)]
 #[doc(hidden)]
 pub struct WeakAudit(Weak<AuditSender>);
+
+impl fmt::Debug for WeakAudit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WeakAudit").finish_non_exhaustive()
+    }
+}
 
 impl WeakAudit {
     /// Returns the audit, unless it has ended.
@@ -145,27 +179,31 @@ impl WeakAudit {
 }
 
 impl Audit {
-    /// Starts the writer of `sink`; at most `capacity` events wait for it.
+    /// Starts the thread of `sink`; at most `capacity` events wait for it.
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
         let capacity = capacity.max(1);
-        let (sender, receiver) = mpsc::channel();
-        let status = Arc::new(Status::default());
-        let writer = Writer {
-            head: sink.head(),
-            sink,
-            unwritten: Vec::new(),
-            most_unwritten: capacity,
-            status: Arc::clone(&status),
-        };
-        let thread = thread::Builder::new()
+        let inner = Arc::new(Inner {
+            queue: Mutex::default(),
+            writer: Mutex::new(Writer {
+                head: sink.head(),
+                sink: Box::new(sink),
+                unwritten: Vec::new(),
+                commits: Vec::new(),
+                flushes: Vec::new(),
+                most_unwritten: capacity,
+            }),
+            failing: AtomicBool::new(false),
+            missed: AtomicU64::new(0),
+        });
+        let writing = Arc::clone(&inner);
+        let started = thread::Builder::new()
             .name("bailiwick-audit".to_owned())
-            .spawn(move || writer.run(&receiver))?;
+            .spawn(move || writing.run())?;
         Ok(Self(Arc::new(AuditSender {
-            sender,
+            inner,
             capacity,
-            writer: thread,
-            status,
+            thread: started.thread().clone(),
             monitor: Monitor::default(),
         })))
     }
@@ -216,33 +254,40 @@ impl Audit {
     }
 
     fn count_missed(&self, events: u64) {
-        self.0.status.missed.fetch_add(events, Ordering::AcqRel);
+        self.0.inner.missed.fetch_add(events, Ordering::AcqRel);
     }
 
     fn try_send(&self, message: Message) -> Result<(), AuditError> {
-        if self.0.status.failing.load(Ordering::Acquire) {
+        if self.0.inner.failing.load(Ordering::Acquire) {
             return Err(AuditError::Failing);
         }
         self.send_now(message)
     }
 
     fn send_now(&self, message: Message) -> Result<(), AuditError> {
-        let add = |waiting| (waiting < self.0.capacity).then_some(waiting + 1);
-        let waiting = &self.0.status.waiting;
-        let added = waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add);
-        if added.is_err() {
-            let has_ended = self.0.writer.is_finished();
-            return Err(if has_ended {
-                AuditError::Closed
-            } else {
-                AuditError::Full
-            });
-        }
         let observed = Observed::new(self.monitor(), message.events());
-        let sent = self.0.sender.send(message);
-        sent.map_err(|_| AuditError::Closed)?;
+        if self.push(message)? {
+            self.0.thread.unpark();
+        }
         observed.publish(self.monitor());
         Ok(())
+    }
+
+    /// Queues a message. Returns whether the thread of the audit must be woken for it; senders that wait do that themselves.
+    fn push(&self, message: Message) -> Result<bool, AuditError> {
+        let mut queue = self.0.inner.queue.lock();
+        if queue.closed {
+            return Err(AuditError::Closed);
+        }
+        let awaited = message.is_awaited();
+        if !awaited {
+            if queue.waiting >= self.0.capacity {
+                return Err(AuditError::Full);
+            }
+            queue.waiting += 1;
+        }
+        queue.messages.push_back(message);
+        Ok(!awaited && std::mem::take(&mut queue.idle))
     }
 
     /// Writes `event` and everything before it. Blocks, so it must run on a pool thread. On an error the step must not
@@ -262,9 +307,10 @@ impl Audit {
         let (reply, answer) = mpsc::sync_channel(1);
         let message = Message::Commit(event, on_error, reply);
         let observed = Observed::new(self.monitor(), message.events());
-        let sent = self.0.sender.send(message);
-        sent.map_err(|_| AuditError::Closed)?;
-        self.0.writer.thread().unpark();
+        self.push(message)?;
+        if self.0.inner.write_batch(WrittenOn::AnyThread).is_some() {
+            self.0.thread.unpark();
+        }
         answer.recv().map_err(|_| AuditError::Closed)??;
         observed.publish(self.monitor());
         Ok(())
@@ -274,77 +320,129 @@ impl Audit {
     #[doc(hidden)]
     pub async fn flush(&self) -> Result<(), AuditError> {
         let (reply, answer) = oneshot::channel();
-        let sent = self.0.sender.send(Message::Flush(reply));
-        sent.map_err(|_| AuditError::Closed)?;
-        self.0.writer.thread().unpark();
+        self.push(Message::Flush(reply))?;
+        self.0.thread.unpark();
         answer.await.map_err(|_| AuditError::Closed)?
     }
 }
 
-/// Seals and writes events on its own thread.
-struct Writer<S> {
-    sink: S,
-    head: Head,
-    /// Events that could not be written; retried with the next batch.
-    unwritten: Vec<AuditEvent>,
-    most_unwritten: usize,
-    status: Arc<Status>,
+/// The thread that writes a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum WrittenOn {
+    /// The thread of the audit.
+    ItsThread,
+    /// A thread that waits for the batch.
+    AnyThread,
 }
 
-impl<S: AuditSink> Writer<S> {
-    fn run(mut self, receiver: &Receiver<Message>) {
+impl Inner {
+    /// Writes until the queue is closed and empty.
+    fn run(&self) {
         loop {
-            let first = if self.unwritten.is_empty() {
-                receiver.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                receiver.recv_timeout(RETRY)
+            let (empty, closed) = {
+                let mut queue = self.queue.lock();
+                queue.idle = queue.messages.is_empty();
+                (queue.idle, queue.closed)
             };
-            match first {
-                Ok(first) => self.take(std::iter::once(first).chain(receiver.try_iter())),
-                Err(RecvTimeoutError::Timeout) => self.take(std::iter::empty()),
-                Err(RecvTimeoutError::Disconnected) => return self.take(std::iter::empty()),
+            if empty && !closed {
+                let next = self.writer.lock().next_attempt();
+                next.map_or_else(thread::park, thread::park_timeout);
+                self.queue.lock().idle = false;
+            }
+            self.write_batch(WrittenOn::ItsThread);
+            if empty && closed {
+                return;
             }
             thread::park_timeout(BATCH_DELAY);
         }
     }
 
-    /// Writes one batch and reports the result.
-    fn take(&mut self, messages: impl Iterator<Item = Message>) {
-        let (mut commits, mut flushes) = (Vec::new(), Vec::new());
-        let mut taken = 0;
-        for message in messages.take(self.most_unwritten) {
-            taken += usize::from(!message.is_awaited());
+    /// Writes one batch and reports the result. Returns when the thread of the audit must go on, if something is left to
+    /// do. A panic of the sink closes the audit.
+    fn write_batch(&self, on: WrittenOn) -> Option<Duration> {
+        let mut writer = self.writer.lock();
+        let written = catch_unwind(AssertUnwindSafe(|| writer.write_batch(self, on)));
+        if written.is_err() {
+            // Those who wait for an answer get none.
+            writer.clear();
+            let mut queue = self.queue.lock();
+            queue.closed = true;
+            queue.messages.clear();
+        }
+        writer.next_attempt()
+    }
+
+    /// Takes the first messages of the queue.
+    fn take(&self, most: usize) -> VecDeque<Message> {
+        let mut queue = self.queue.lock();
+        let most = most.min(queue.messages.len());
+        let rest = queue.messages.split_off(most);
+        let taken = std::mem::replace(&mut queue.messages, rest);
+        queue.waiting -= taken.iter().filter(|it| !it.is_awaited()).count();
+        taken
+    }
+}
+
+/// Seals and writes events.
+struct Writer {
+    sink: Box<dyn AuditSink>,
+    head: Head,
+    /// Events that are not written yet; those that could not be are retried with the next batch.
+    unwritten: Vec<AuditEvent>,
+    /// Those of them that are waited for, by their index.
+    commits: Vec<(usize, OnWriteError, SyncSender<Result<(), AuditError>>)>,
+    flushes: Vec<oneshot::Sender<Result<(), AuditError>>>,
+    most_unwritten: usize,
+}
+
+impl Writer {
+    /// How long the thread of the audit may wait; `None` if there is nothing to do.
+    fn next_attempt(&self) -> Option<Duration> {
+        if !self.commits.is_empty() || !self.flushes.is_empty() {
+            return Some(Duration::ZERO);
+        }
+        (!self.unwritten.is_empty()).then_some(RETRY)
+    }
+
+    /// Drops all events and answers.
+    fn clear(&mut self) {
+        (self.commits, self.flushes) = (Vec::new(), Vec::new());
+        self.unwritten = Vec::new();
+    }
+
+    /// Writes the events of the queue. On [`WrittenOn::AnyThread`], what only the thread of the audit can do is left to it.
+    fn write_batch(&mut self, inner: &Inner, on: WrittenOn) {
+        for message in inner.take(self.most_unwritten) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
                 Message::Commit(event, on_error, reply) => {
-                    commits.push((self.unwritten.len(), on_error, reply));
+                    self.commits.push((self.unwritten.len(), on_error, reply));
                     self.unwritten.push(event);
                 }
-                Message::Flush(reply) => flushes.push(reply),
+                Message::Flush(reply) => self.flushes.push(reply),
             }
         }
-        self.status.waiting.fetch_sub(taken, Ordering::Relaxed);
-        let result = self.write();
-        self.status
-            .failing
-            .store(result.is_err(), Ordering::Release);
+        let Some(result) = self.write(inner, on) else {
+            return;
+        };
+        inner.failing.store(result.is_err(), Ordering::Release);
+        let commits = std::mem::take(&mut self.commits);
         if result.is_err() {
             let refused = commits
                 .iter()
                 .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
-            self.discard(refused.map(|(index, ..)| *index));
+            self.discard(inner, refused.map(|(index, ..)| *index));
         }
         // The caller may have stopped waiting.
         for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }
-        let synced = if flushes.is_empty() {
-            result
-        } else {
-            result.and_then(|()| self.sync())
-        };
-        for reply in flushes {
+        if on == WrittenOn::AnyThread || self.flushes.is_empty() {
+            return;
+        }
+        let synced = result.and_then(|()| self.sync());
+        for reply in std::mem::take(&mut self.flushes) {
             let _ = reply.send(synced.clone());
         }
     }
@@ -354,24 +452,30 @@ impl<S: AuditSink> Writer<S> {
         synced.map_err(|error| AuditError::Write(Arc::new(error)))
     }
 
-    /// Writes all pending events, or none.
-    fn write(&mut self) -> Result<(), AuditError> {
+    /// Writes all pending events, or none; `None` if the thread of the audit must do that.
+    fn write(&mut self, inner: &Inner, on: WrittenOn) -> Option<Result<(), AuditError>> {
         if self.unwritten.is_empty() {
-            return Ok(());
+            return Some(Ok(()));
         }
-        let missed = self.status.missed.swap(0, Ordering::AcqRel);
+        let missed = inner.missed.swap(0, Ordering::AcqRel);
         let mut head = self.head;
-        let written = seal_all(&mut head, missed, &self.unwritten)
-            .and_then(|records| self.sink.keep(&records));
-        match written {
+        let sealed = seal_all(&mut head, missed, &self.unwritten);
+        if on == WrittenOn::AnyThread
+            && let Ok(records) = &sealed
+            && !self.sink.keeps_on_any_thread(records)
+        {
+            inner.missed.fetch_add(missed, Ordering::AcqRel);
+            return None;
+        }
+        match sealed.and_then(|records| self.sink.keep(&records)) {
             Ok(()) => {
                 self.head = head;
                 self.unwritten.clear();
-                Ok(())
+                Some(Ok(()))
             }
             Err(error) => {
-                self.status.missed.fetch_add(missed, Ordering::AcqRel);
-                Err(AuditError::Write(Arc::new(error)))
+                inner.missed.fetch_add(missed, Ordering::AcqRel);
+                Some(Err(AuditError::Write(Arc::new(error))))
             }
         }
     }
@@ -379,11 +483,11 @@ impl<S: AuditSink> Writer<S> {
     /// Discards failed commits, whose steps do not happen.
     ///
     /// All other events are kept. Those beyond the bound are counted instead.
-    fn discard(&mut self, commits: impl DoubleEndedIterator<Item = usize>) {
+    fn discard(&mut self, inner: &Inner, commits: impl DoubleEndedIterator<Item = usize>) {
         for index in commits.rev() {
             if self.unwritten.len() > self.most_unwritten {
                 self.unwritten.remove(index);
-                self.status.missed.fetch_add(1, Ordering::AcqRel);
+                inner.missed.fetch_add(1, Ordering::AcqRel);
             } else if let Some(event) = self.unwritten.get_mut(index) {
                 let error = CallError::new(Code::Io, "the audit could not be written");
                 event.step = Step::without_result(&error, false);
@@ -416,6 +520,7 @@ fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<V
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::audit::JsonLines;
     use crate::audit::sink::MemoryAudit;
     use crate::audit::tests::failed;
     use std::sync::{Condvar, Mutex};
@@ -424,6 +529,7 @@ mod tests {
     #[derive(Clone)]
     struct FlakySink {
         memory: MemoryAudit,
+        on_any_thread: bool,
         state: Arc<(Mutex<SinkState>, Condvar)>,
     }
 
@@ -438,8 +544,17 @@ mod tests {
         fn new() -> Self {
             Self {
                 memory: MemoryAudit::new(1000),
+                on_any_thread: false,
                 state: Arc::new((Mutex::new(SinkState::Working), Condvar::new())),
             }
+        }
+
+        /// Sinks that keep records on the thread of the audit only, and on any thread.
+        fn both() -> [Self; 2] {
+            [false, true].map(|on_any_thread| Self {
+                on_any_thread,
+                ..Self::new()
+            })
         }
 
         fn set(&self, state: SinkState) {
@@ -466,6 +581,10 @@ mod tests {
     impl AuditSink for FlakySink {
         fn head(&self) -> Head {
             self.memory.head()
+        }
+
+        fn keeps_on_any_thread(&self, _: &[Record]) -> bool {
+            self.on_any_thread
         }
 
         fn keep(&mut self, records: &[Record]) -> io::Result<()> {
@@ -563,83 +682,153 @@ mod tests {
 
     #[test]
     fn failing_sink_rejects_events_until_a_write_succeeds() {
-        let sink = FlakySink::new();
-        let audit = Audit::start(sink.clone(), 100).unwrap();
-        audit.commit(failed("first")).unwrap();
-        sink.set(SinkState::Full);
-        assert!(matches!(
-            audit.commit(failed("never happened")),
-            Err(AuditError::Write(_))
-        ));
-        assert!(matches!(
-            audit.record(failed("refused")),
-            Err(AuditError::Failing)
-        ));
-        sink.set(SinkState::Working);
-        audit.commit(failed("last")).unwrap();
-        audit.record(failed("handed over")).unwrap();
-        assert_eq!(
-            sink.messages(),
-            [
-                "NOT_FOUND: first",
-                "IO: the audit could not be written",
-                "NOT_FOUND: last"
-            ]
-        );
+        for sink in FlakySink::both() {
+            let audit = Audit::start(sink.clone(), 100).unwrap();
+            audit.commit(failed("first")).unwrap();
+            sink.set(SinkState::Full);
+            assert!(matches!(
+                audit.commit(failed("never happened")),
+                Err(AuditError::Write(_))
+            ));
+            assert!(matches!(
+                audit.record(failed("refused")),
+                Err(AuditError::Failing)
+            ));
+            sink.set(SinkState::Working);
+            audit.commit(failed("last")).unwrap();
+            assert_eq!(
+                sink.messages(),
+                [
+                    "NOT_FOUND: first",
+                    "IO: the audit could not be written",
+                    "NOT_FOUND: last"
+                ]
+            );
+            audit.record(failed("handed over")).unwrap();
+        }
     }
 
     #[test]
     fn effect_is_recorded_once_the_sink_can_be_written() {
-        let sink = FlakySink::new();
-        let audit = Audit::start(sink.clone(), 10).unwrap();
-        sink.set(SinkState::Full);
-        for effect in ["first", "second"] {
-            assert!(matches!(
-                audit.commit_effect(failed(effect)),
-                Err(AuditError::Write(_))
-            ));
+        for sink in FlakySink::both() {
+            let audit = Audit::start(sink.clone(), 10).unwrap();
+            sink.set(SinkState::Full);
+            for effect in ["first", "second"] {
+                assert!(matches!(
+                    audit.commit_effect(failed(effect)),
+                    Err(AuditError::Write(_))
+                ));
+            }
+            assert!(audit.commit(failed("refused")).is_err());
+            audit.record_effect(vec![failed("third")]).unwrap();
+            sink.set(SinkState::Working);
+            audit.commit(failed("last")).unwrap();
+            assert_eq!(
+                sink.messages(),
+                [
+                    "NOT_FOUND: first",
+                    "NOT_FOUND: second",
+                    "IO: the audit could not be written",
+                    "NOT_FOUND: third",
+                    "NOT_FOUND: last",
+                ]
+            );
         }
-        assert!(audit.commit(failed("refused")).is_err());
-        audit.record_effect(vec![failed("third")]).unwrap();
-        sink.set(SinkState::Working);
-        audit.commit(failed("last")).unwrap();
-        assert_eq!(
-            sink.messages(),
-            [
-                "NOT_FOUND: first",
-                "NOT_FOUND: second",
-                "IO: the audit could not be written",
-                "NOT_FOUND: third",
-                "NOT_FOUND: last",
-            ]
-        );
+    }
+
+    #[test]
+    fn failed_commit_is_retried_by_timer() {
+        for sink in FlakySink::both() {
+            let audit = Audit::start(sink.clone(), 100).unwrap();
+            sink.set(SinkState::Full);
+            audit.commit_effect(failed("kept")).unwrap_err();
+            sink.set(SinkState::Working);
+            sink.wait_for(1);
+            assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
+        }
+    }
+
+    #[test]
+    fn event_after_a_commit_is_written_without_another_one() {
+        for sink in FlakySink::both() {
+            let audit = Audit::start(sink.clone(), 100).unwrap();
+            for n in 0..20 {
+                audit.commit(failed("effect")).unwrap();
+                audit.record(failed("after")).unwrap();
+                sink.wait_for(2 * n + 2);
+            }
+        }
+    }
+
+    /// Keeps records in a file, and the names of the threads that it was called on.
+    struct OnThreads {
+        file: JsonLines,
+        names: Arc<Mutex<Vec<Option<String>>>>,
+    }
+
+    impl AuditSink for OnThreads {
+        fn head(&self) -> Head {
+            self.file.head()
+        }
+
+        fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+            self.file.keeps_on_any_thread(records)
+        }
+
+        fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+            let name = thread::current().name().map(str::to_owned);
+            self.names.lock().unwrap().push(name);
+            self.file.keep(records)
+        }
+    }
+
+    #[test]
+    fn commit_is_written_on_its_own_thread_unless_the_file_is_rotated() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = JsonLines::create(dir.path().join("audit.jsonl")).unwrap();
+        let names = Arc::default();
+        let sink = OnThreads {
+            // Room for two records.
+            file: file.segment_bytes(900),
+            names: Arc::clone(&names),
+        };
+        let audit = Audit::start(sink, 100).unwrap();
+        for n in 0..6 {
+            audit.commit(failed(&n.to_string())).unwrap();
+        }
+        let own = thread::current().name().map(str::to_owned);
+        let rotating = Some("bailiwick-audit".to_owned());
+        let expected = [&own, &own, &rotating, &own, &rotating, &own];
+        assert_eq!(names.lock().unwrap().iter().collect::<Vec<_>>(), expected);
     }
 
     #[tokio::test]
     async fn failing_sink_is_retried_by_timer() {
-        let sink = FlakySink::new();
-        let audit = Audit::start(sink.clone(), 100).unwrap();
-        sink.set(SinkState::Full);
-        audit.record(failed("kept")).unwrap();
-        assert!(audit.flush().await.is_err());
-        sink.set(SinkState::Working);
-        sink.wait_for(1);
-        assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
+        for sink in FlakySink::both() {
+            let audit = Audit::start(sink.clone(), 100).unwrap();
+            sink.set(SinkState::Full);
+            audit.record(failed("kept")).unwrap();
+            assert!(audit.flush().await.is_err());
+            sink.set(SinkState::Working);
+            sink.wait_for(1);
+            assert_eq!(sink.messages(), ["NOT_FOUND: kept"]);
+        }
     }
 
     #[test]
     fn rejected_commits_do_not_accumulate_while_the_sink_fails() {
-        let sink = FlakySink::new();
-        let audit = Audit::start(sink.clone(), 3).unwrap();
-        sink.set(SinkState::Full);
-        for _ in 0..10 {
-            assert!(audit.commit(failed("never happened")).is_err());
+        for sink in FlakySink::both() {
+            let audit = Audit::start(sink.clone(), 3).unwrap();
+            sink.set(SinkState::Full);
+            for _ in 0..10 {
+                assert!(audit.commit(failed("never happened")).is_err());
+            }
+            sink.set(SinkState::Working);
+            audit.commit(failed("last")).unwrap();
+            let records = sink.memory.records();
+            assert_eq!(records.len(), 4);
+            assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
         }
-        sink.set(SinkState::Working);
-        audit.commit(failed("last")).unwrap();
-        let records = sink.memory.records();
-        assert_eq!(records.len(), 4);
-        assert_eq!(records.iter().map(Record::missed).sum::<u64>(), 7);
     }
 
     /// Keeps records in memory, and syncs them unless it cannot.
@@ -690,23 +879,27 @@ mod tests {
 
     #[test]
     fn panicking_sink_closes_the_audit() {
-        struct Broken;
+        struct Broken {
+            on_any_thread: bool,
+        }
         impl AuditSink for Broken {
             fn head(&self) -> Head {
                 Head::default()
+            }
+            fn keeps_on_any_thread(&self, _: &[Record]) -> bool {
+                self.on_any_thread
             }
             fn keep(&mut self, _: &[Record]) -> io::Result<()> {
                 panic!("a fault of the sink")
             }
         }
-        let audit = Audit::start(Broken, 2).unwrap();
-        assert!(matches!(audit.commit(failed("x")), Err(AuditError::Closed)));
-        assert!(matches!(audit.commit(failed("y")), Err(AuditError::Closed)));
-        while !audit.0.writer.is_finished() {
-            thread::yield_now();
-        }
-        for _ in 0..4 {
-            assert!(matches!(audit.record(failed("z")), Err(AuditError::Closed)));
+        for on_any_thread in [false, true] {
+            let audit = Audit::start(Broken { on_any_thread }, 2).unwrap();
+            assert!(matches!(audit.commit(failed("x")), Err(AuditError::Closed)));
+            assert!(matches!(audit.commit(failed("y")), Err(AuditError::Closed)));
+            for _ in 0..4 {
+                assert!(matches!(audit.record(failed("z")), Err(AuditError::Closed)));
+            }
         }
     }
 }

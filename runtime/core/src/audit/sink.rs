@@ -18,8 +18,9 @@ use super::verify::{AuditBroken, BreakReason, walk};
 
 /// Stores audit records. Implemented by [`MemoryAudit`], [`JsonLines`] and hosts with their own storage.
 ///
-/// It is called on one thread and may block. [`keep`](Self::keep) must store all records or none, and stored records must
-/// survive a crash of this process if the sink is persistent.
+/// It is called on a thread of its own and may block, except as [`keeps_on_any_thread`](Self::keeps_on_any_thread) says.
+/// [`keep`](Self::keep) must store all records or none, and stored records must survive a crash of this process if the sink
+/// is persistent.
 pub trait AuditSink: Send + 'static {
     /// Returns the head of the chain, which the next record continues.
     fn head(&self) -> Head;
@@ -34,6 +35,14 @@ pub trait AuditSink: Send + 'static {
     /// # Errors
     /// The I/O error. The runtime rejects calls until a later write succeeds.
     fn keep(&mut self, records: &[Record]) -> io::Result<()>;
+
+    /// Returns whether [`keep`](Self::keep) stores these records without opening or renaming a file and without a long
+    /// wait. Then a file tool that waits for its record may call it on its own thread, which Landlock may confine to the
+    /// roots. By default it is called on the thread of the audit.
+    fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+        let _ = records;
+        false
+    }
 
     /// Makes stored records survive a power failure, if the sink supports it. It is called before a grant is stored and when
     /// the audit is flushed, not for each record.
@@ -56,6 +65,10 @@ impl AuditSink for Box<dyn AuditSink> {
 
     fn keep(&mut self, records: &[Record]) -> io::Result<()> {
         (**self).keep(records)
+    }
+
+    fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+        (**self).keeps_on_any_thread(records)
     }
 
     fn sync(&mut self) -> io::Result<()> {
@@ -114,6 +127,10 @@ impl AuditSink for MemoryAudit {
             ring.head = record.head();
         }
         Ok(())
+    }
+
+    fn keeps_on_any_thread(&self, _: &[Record]) -> bool {
+        true
     }
 }
 
@@ -395,6 +412,11 @@ impl JsonLines {
     }
 }
 
+/// Length of the lines of `records`, with their line breaks.
+fn lines_length(records: &[Record]) -> usize {
+    records.iter().map(|record| record.line().len() + 1).sum()
+}
+
 /// The error if another process wrote to the file.
 fn changed() -> io::Error {
     io::Error::new(
@@ -433,7 +455,7 @@ impl AuditSink for JsonLines {
         let Some(last) = records.last() else {
             return Ok(());
         };
-        let mut bytes = Vec::with_capacity(records.iter().map(|r| r.line().len() + 1).sum());
+        let mut bytes = Vec::with_capacity(lines_length(records));
         for record in records {
             bytes.extend_from_slice(record.line().as_bytes());
             bytes.push(b'\n');
@@ -454,6 +476,10 @@ impl AuditSink for JsonLines {
         self.length += bytes.len() as u64;
         self.head = last.head();
         Ok(())
+    }
+
+    fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+        !self.is_full(lines_length(records))
     }
 
     fn sync(&mut self) -> io::Result<()> {

@@ -525,7 +525,7 @@ impl RuntimeBuilder {
             unavailable,
             kept_out,
             authority,
-        } = self.check()?;
+        } = self.checked()?;
         let confinement = threads::confinement(self.confine_files, &config, &roots)?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
         if let Some(keep) = self.keep_calls {
@@ -559,10 +559,17 @@ impl RuntimeBuilder {
             admission: self.admission,
             call_limit: self.call_limit,
             max_depth: self.max_depth,
-            io: Pool::confined("io", threads::io(self.io_threads), &confinement),
-            io_outside: Pool::new("io-outside", threads::io(self.io_threads)),
+            io: Pool::confined(
+                "io",
+                threads::io(self.io_threads, self.admission.jobs),
+                &confinement,
+            ),
+            io_outside: Pool::new(
+                "io-outside",
+                threads::io(self.io_threads, self.admission.jobs),
+            ),
             confinement,
-            tool_pool: Pool::new("tools", threads::io(self.tool_threads)),
+            tool_pool: Pool::new("tools", threads::io(self.tool_threads, self.admission.jobs)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             previews: PreviewKey::or_random(self.preview_key)

@@ -254,7 +254,10 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
 /// The globs without braces that `text` expands to, relative to a directory.
 fn alternatives(text: &str) -> Result<Vec<String>, String> {
     check_form(text)?;
-    compile(text)?;
+    let inner = text.strip_prefix("**/").unwrap_or(text);
+    if !is_plain(inner.strip_suffix("/**").unwrap_or(inner)) {
+        compile(text)?;
+    }
     let expanded = braces::expand(text)?.into_iter();
     expanded
         .map(|plain| {

@@ -21,6 +21,8 @@ pub(crate) struct PoolSize {
     pub(crate) queue: usize,
     /// Threads that jobs on one root may hold.
     pub(crate) per_root: usize,
+    /// Threads that jobs of one worker may hold.
+    pub(crate) per_worker: usize,
 }
 
 /// A submitted job, which can be abandoned.
@@ -55,10 +57,17 @@ struct Queued {
     root: Option<VirtualPath>,
 }
 
+/// A job that runs.
+struct Busy {
+    ticket: Arc<Ticket>,
+    root: Option<VirtualPath>,
+}
+
 #[derive(Default)]
 struct State {
     queue: VecDeque<Queued>,
-    busy_roots: Vec<VirtualPath>,
+    /// What the threads are busy with.
+    busy: Vec<Busy>,
     threads: usize,
     idle: usize,
     lost: usize,
@@ -108,7 +117,7 @@ impl Pool {
         (self.size.threads, self.size.queue)
     }
 
-    /// Queues `work`; jobs on one `root` never occupy all threads.
+    /// Queues `work`; jobs on one `root`, or of the worker whose lost threads are counted by `lost`, never occupy all threads.
     pub(crate) fn submit(
         self: &Arc<Self>,
         root: Option<VirtualPath>,
@@ -129,8 +138,7 @@ impl Pool {
             root,
         });
         self.grow(&mut state)?;
-        drop(state);
-        self.ready.notify_one();
+        self.wake_for_next(&state);
         Ok(ticket)
     }
 
@@ -203,7 +211,8 @@ impl Pool {
 
     /// Starts a thread if a job waits for one and the cap allows it.
     fn grow(self: &Arc<Self>, state: &mut State) -> Result<(), Full> {
-        if state.queue.len() <= state.idle || state.threads >= self.allowed(state) {
+        let enough = state.queue.len() <= state.idle || self.next(state).is_none();
+        if enough || state.threads >= self.allowed(state) {
             return Ok(());
         }
         let pool = Arc::clone(self);
@@ -233,12 +242,13 @@ impl Pool {
         }
         loop {
             if let Some(job) = self.take(&mut state) {
+                self.wake_for_next(&state);
                 drop(state);
-                let Queued { work, ticket, root } = job;
+                let (work, ticket) = job;
                 // The job itself converts a panic into an error; the thread must continue.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 state = self.state.lock();
-                self.ended(&mut state, &ticket, root.as_ref());
+                Self::ended(&mut state, &ticket);
             } else if state.closed || state.threads > self.allowed(&state) {
                 state.threads -= 1;
                 return;
@@ -250,35 +260,41 @@ impl Pool {
         }
     }
 
-    /// The first job whose root has a free thread.
-    fn take(&self, state: &mut State) -> Option<Queued> {
-        let per_root = self.size.per_root;
-        let spare = |root: &VirtualPath| {
-            state.busy_roots.iter().filter(|busy| *busy == root).count() < per_root
+    /// The index of the first job whose root and worker have a free thread.
+    fn next(&self, state: &State) -> Option<usize> {
+        let is_spare = |job: &Queued| {
+            let on_root = |busy: &&Busy| job.root.is_some() && busy.root == job.root;
+            let of_worker = |busy: &&Busy| Arc::ptr_eq(&busy.ticket.lost, &job.ticket.lost);
+            state.busy.iter().filter(on_root).count() < self.size.per_root
+                && state.busy.iter().filter(of_worker).count() < self.size.per_worker
         };
-        let next = state
-            .queue
-            .iter()
-            .position(|job| job.root.as_ref().is_none_or(spare))?;
-        let job = state.queue.remove(next)?;
-        *job.ticket.state.lock() = JobState::Running;
-        state.busy_roots.extend(job.root.clone());
-        Some(job)
+        state.queue.iter().position(is_spare)
     }
 
-    fn ended(&self, state: &mut State, ticket: &Ticket, root: Option<&VirtualPath>) {
+    /// Wakes an idle thread if there is a job for it. A thread that ends a job takes the next one itself.
+    fn wake_for_next(&self, state: &State) {
+        if state.idle > 0 && self.next(state).is_some() {
+            self.ready.notify_one();
+        }
+    }
+
+    fn take(&self, state: &mut State) -> Option<(Work, Arc<Ticket>)> {
+        let Queued { work, ticket, root } = state.queue.remove(self.next(state)?)?;
+        *ticket.state.lock() = JobState::Running;
+        state.busy.push(Busy {
+            ticket: Arc::clone(&ticket),
+            root,
+        });
+        Some((work, ticket))
+    }
+
+    fn ended(state: &mut State, ticket: &Arc<Ticket>) {
         let before = std::mem::replace(&mut *ticket.state.lock(), JobState::Ended);
         if before == JobState::Lost {
             state.lost -= 1;
             ticket.lost.fetch_sub(1, Ordering::AcqRel);
         }
-        if let Some(index) =
-            root.and_then(|root| state.busy_roots.iter().position(|busy| busy == root))
-        {
-            state.busy_roots.swap_remove(index);
-            // Idle threads may have skipped a job on this root.
-            self.ready.notify_one();
-        }
+        state.busy.retain(|busy| !Arc::ptr_eq(&busy.ticket, ticket));
     }
 }
 
@@ -293,6 +309,7 @@ mod tests {
         hard_cap: 4,
         queue: 8,
         per_root: 1,
+        per_worker: 4,
     };
     const SOON: Duration = Duration::from_secs(10);
 
@@ -374,6 +391,38 @@ mod tests {
         drop(first.2);
         second.1.recv_timeout(SOON).unwrap();
         drop((second, other));
+    }
+
+    #[test]
+    fn worker_with_too_many_jobs_leaves_threads_for_others() {
+        let size = PoolSize {
+            threads: 3,
+            per_worker: 1,
+            ..SMALL
+        };
+        let pool = Pool::new("test", size);
+        let (one, (ran, has_run)) = (Arc::default(), mpsc::channel());
+        let (began, has_begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let hang = move || {
+            began.send(()).unwrap();
+            let _ = released.recv();
+        };
+        pool.submit(None, &one, hang).unwrap();
+        has_begun.recv_timeout(SOON).unwrap();
+        for (worker, name) in [(&one, "same"), (&Arc::default(), "other")] {
+            let ran = ran.clone();
+            let work = move || ran.send(name).unwrap();
+            pool.submit(None, worker, work).unwrap();
+        }
+        assert_eq!(has_run.recv_timeout(SOON), Ok("other"));
+        assert_eq!(has_run.try_recv(), Err(mpsc::TryRecvError::Empty));
+        assert!(
+            pool.threads() <= 2,
+            "no thread is started for a job that must wait"
+        );
+        drop(release);
+        assert_eq!(has_run.recv_timeout(SOON), Ok("same"));
     }
 
     #[test]

@@ -146,8 +146,8 @@ pub(crate) struct CallTable {
     writing_alone: Option<CallId>,
     /// Calls that wait until this worker may run another job in the pool.
     ready: VecDeque<CallId>,
-    /// Calls with a job in the pool, including those whose callers gave up.
-    running: HashSet<CallId, FixedState>,
+    /// Calls with a job in a pool, including those whose callers gave up.
+    running: HashMap<CallId, PoolKind, FixedState>,
     /// Calls whose large results their callers have not passed on yet.
     held: HashSet<CallId, FixedState>,
     /// Calls that wait until their own policies are compiled or evaluated.
@@ -170,7 +170,7 @@ impl CallTable {
             writing: HashSet::default(),
             writing_alone: None,
             ready: VecDeque::new(),
-            running: HashSet::default(),
+            running: HashMap::default(),
             held: HashSet::default(),
             policies: VecDeque::new(),
             compiling: None,

@@ -118,7 +118,7 @@ impl ReadTool for Reads {
     }
 }
 
-/// Enters the room once when it is planned, and once when it is applied.
+/// Enters the room once when it is planned, and once when it is applied. 0 is no limit.
 struct Writes(Room, u32);
 
 impl WriteTool for Writes {
@@ -128,7 +128,11 @@ impl WriteTool for Writes {
     type Steps = VirtualPath;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("writes", "Write", "Writes.").max_concurrent_calls(self.1)
+        let spec = ToolSpec::new("writes", "Write", "Writes.");
+        match self.1 {
+            0 => spec,
+            most => spec.max_concurrent_calls(most),
+        }
     }
 
     fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
@@ -318,6 +322,36 @@ async fn writes_of_a_worker_to_different_files_run_at_once() {
         }
         assert_eq!(room.seen().most, most);
     }
+}
+
+#[tokio::test]
+async fn writes_that_wait_in_the_pool_exceed_no_limit_of_their_worker() {
+    let room = Room::new();
+    let tools = ToolSet::new().writer(Writes(room.clone(), 0)).for_files();
+    let limits = Admission {
+        jobs: 2,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
+    let (worker, other) = (stage.open().await, stage.open().await);
+    let mut calls: Vec<_> = (0..8)
+        .map(|n| begin(&worker, "writes", &format!("f{n}")))
+        .collect();
+    room.wait_for(2).await;
+    received(&worker, 8).await;
+    calls.push(begin(&other, "writes", "other"));
+    let both = tokio::time::timeout(Duration::from_secs(10), room.wait_for(3));
+    both.await.expect("the other worker has no thread");
+    let waiting = begin_within(&worker, "writes", "late", Duration::from_millis(1));
+    let error = waiting.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::Deadline);
+    assert_eq!(room.seen().paths.len(), 3);
+    calls.remove(3).abort();
+    room.open();
+    for call in calls {
+        call.await.unwrap().unwrap();
+    }
+    assert_eq!(room.seen().most, 3);
 }
 
 #[tokio::test]

@@ -1,11 +1,17 @@
-//! Copies extension data of outgoing messages to the locations that the extension proposals specify.
+//! Adds extension data to outgoing messages at the locations that the extension proposals specify.
 //!
 //! Typed SDKs drop unknown members, so extension data is sent in `_meta`, `capabilities.extensions` and
 //! `capabilities.experimental`. Clients that read raw JSON expect it in the locations of the proposals:
 //! `capabilities.configSchema`, `annotations.intentTemplate`, `dashdash` and so on. Only this module does that, for
 //! stdio, in-process streams and HTTP. Models receive the whole list of tools, so for tools only the
 //! members that the proposals define are copied, and `dashdash` is moved.
+//!
+//! The schema of the configuration is large and is in three members of a handshake, so it is kept as text.
 
+use std::sync::Arc;
+
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
 /// Members of a tool's `_meta` that are copied into its `annotations`, with their name there. Some clients send the
@@ -14,18 +20,99 @@ const TOOL_ANNOTATIONS: &[(&str, &str)] = &[
     ("previews", "preview"),
     ("intentTemplate", "intentTemplate"),
 ];
-/// Members of a handshake's `_meta` that are copied to the top level of the result.
-const HANDSHAKE: &[(&str, &str)] = &[("configSchema", "configSchema"), DASHDASH];
 const DASHDASH: (&str, &str) = ("dashdash", "dashdash");
 
-/// Copies extension data of a handshake, tools or resources to the locations of the proposals.
-///
-/// Other messages are unchanged. Idempotent.
-pub(super) fn decorate(message: &mut Value) {
+/// Adds extension data to messages.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Decorator {
+    /// JSON Schema of the configuration that clients may send.
+    schema: Option<Arc<RawValue>>,
+}
+
+impl Decorator {
+    /// Publishes a schema in handshakes.
+    pub(super) fn with_schema(schema: &Value) -> Self {
+        // A JSON value can always be serialized.
+        let schema = serde_json::value::to_raw_value(schema).ok();
+        Self {
+            schema: schema.map(Arc::from),
+        }
+    }
+
+    pub(super) fn has_schema(&self) -> bool {
+        self.schema.is_some()
+    }
+
+    /// Serializes a message with the extension data of a handshake, tools or resources. Other messages are unchanged.
+    pub(super) fn encode(&self, mut message: Value) -> serde_json::Result<Vec<u8>> {
+        let is_handshake = decorate(&mut message);
+        match self.schema.as_deref().filter(|_| is_handshake) {
+            Some(schema) => serde_json::to_vec(&WithSchema {
+                value: &message,
+                schema,
+                part: Part::Message,
+            }),
+            None => serde_json::to_vec(&message),
+        }
+    }
+}
+
+/// A part of a handshake that is serialized with the schema.
+struct WithSchema<'m> {
+    value: &'m Value,
+    schema: &'m RawValue,
+    part: Part,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// The message; its result has the schema.
+    Message,
+    /// The result; the schema is one of its members, and in two of them.
+    Result,
+    /// The schema is one of its members.
+    Member,
+}
+
+impl Serialize for WithSchema<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Some(members) = self.value.as_object() else {
+            return self.value.serialize(serializer);
+        };
+        let mut map = serializer.serialize_map(None)?;
+        for (key, value) in members {
+            let part = match (self.part, key.as_str()) {
+                (Part::Message, "result") => Part::Result,
+                (Part::Result, "capabilities" | "_meta") => Part::Member,
+                _ => {
+                    map.serialize_entry(key, value)?;
+                    continue;
+                }
+            };
+            map.serialize_entry(
+                key,
+                &Self {
+                    value,
+                    part,
+                    ..*self
+                },
+            )?;
+        }
+        if self.part != Part::Message {
+            map.serialize_entry("configSchema", self.schema)?;
+        }
+        map.end()
+    }
+}
+
+/// Copies extension data to the locations of the proposals. Returns whether the message is the result of a handshake,
+/// which then has `_meta`.
+fn decorate(message: &mut Value) -> bool {
     let Some(Value::Object(result)) = message.get_mut("result") else {
-        return;
+        return false;
     };
-    if result.contains_key("capabilities") {
+    let is_handshake = result.contains_key("capabilities");
+    if is_handshake {
         handshake(result);
     }
     for tool in items(result, "tools") {
@@ -39,20 +126,18 @@ pub(super) fn decorate(message: &mut Value) {
         copy_meta(resource, &[("type", "type")], Some("annotations"));
         copy_meta(resource, &[DASHDASH], None);
     }
+    is_handshake
 }
 
 fn handshake(result: &mut Map<String, Value>) {
-    copy_meta(result, HANDSHAKE, None);
-    let schema = result.get("configSchema").cloned();
-    let Some(Value::Object(capabilities)) = result.get_mut("capabilities") else {
-        return;
-    };
-    if let Some(schema) = schema {
-        capabilities.insert("configSchema".into(), schema);
-    }
+    copy_meta(result, &[DASHDASH], None);
+    result
+        .entry("_meta")
+        .or_insert_with(|| Value::Object(Map::new()));
     // The handler marks the dialect of the proposals, whose clients expect a plain `true`.
-    let policy = capabilities
-        .get_mut("experimental")
+    let policy = result
+        .get_mut("capabilities")
+        .and_then(|capabilities| capabilities.get_mut("experimental"))
         .and_then(|experimental| experimental.get_mut("policy"));
     if let Some(policy) = policy
         && policy.get("literal") == Some(&Value::Bool(true))
@@ -99,25 +184,29 @@ mod tests {
 
     use super::*;
 
-    fn decorated(mut message: Value) -> Value {
-        decorate(&mut message);
-        let once = message.clone();
-        decorate(&mut message);
-        assert_eq!(once, message);
-        once
+    fn decorated(message: Value) -> Value {
+        decorated_by(&Decorator::default(), message)
+    }
+
+    fn decorated_by(decorator: &Decorator, message: Value) -> Value {
+        let once = decorator.encode(message).unwrap();
+        serde_json::from_slice(&once).unwrap()
     }
 
     #[test]
     fn handshake_has_schema_and_dashdash_at_the_top_level() {
         let message = json!({"jsonrpc": "2.0", "id": 1, "result": {
             "capabilities": {"experimental": {"policy": {"enabled": true, "literal": true}}},
-            "_meta": {"configSchema": {"type": "object"}, "dashdash": {"specVersion": "0.2.0"}},
+            "_meta": {"dashdash": {"specVersion": "0.2.0"}},
         }});
-        let result = &decorated(message)["result"];
-        assert_eq!(result["configSchema"], json!({"type": "object"}));
+        let schema = json!({"type": "object"});
+        let decorator = Decorator::with_schema(&schema);
+        let result = &decorated_by(&decorator, message)["result"];
+        assert_eq!(result["configSchema"], schema);
+        assert_eq!(result["capabilities"]["configSchema"], schema);
         assert_eq!(
-            result["capabilities"]["configSchema"],
-            result["configSchema"]
+            result["_meta"],
+            json!({"dashdash": {"specVersion": "0.2.0"}, "configSchema": schema})
         );
         assert_eq!(result["dashdash"]["specVersion"], "0.2.0");
         assert_eq!(
@@ -159,14 +248,13 @@ mod tests {
 
     #[test]
     fn other_messages_are_unchanged() {
-        for mut message in [
+        let decorator = Decorator::with_schema(&json!({}));
+        for message in [
             json!({"id": 1, "result": {"content": [{"type": "text", "text": "\"tools\" \"_meta\""}]}}),
             json!({"method": "notifications/message", "params": {"tools": [], "_meta": {}}}),
             json!({"id": 1, "error": {"code": -32602, "message": "x"}}),
         ] {
-            let before = message.clone();
-            decorate(&mut message);
-            assert_eq!(message, before);
+            assert_eq!(decorated_by(&decorator, message.clone()), message);
         }
     }
 }

@@ -322,14 +322,11 @@ fn method_not_found(method: &str) -> ErrorData {
 }
 
 impl Gateway {
-    /// Adds the instructions, the schema of the configuration and the description to the result of a handshake.
+    /// Adds the instructions and the description to the result of a handshake.
     fn describe(&self, info: &mut ServerConfig) {
         let backend = self.open_backend();
         info.instructions = Some(self.instructions(backend.as_deref()));
         let mut meta = Map::new();
-        if let Some(schema) = &self.state.schema {
-            meta.insert("configSchema".into(), schema.clone());
-        }
         let described = backend.and_then(|backend| self.description(backend.worker()));
         if let Some(described) = described {
             meta.insert("dashdash".into(), described.dashdash());
@@ -368,7 +365,7 @@ impl Gateway {
         };
         let mut experimental = BTreeMap::from([("policy".to_owned(), convert::object(policy))]);
         let configures = self.state.trust == Trust::Host || self.state.client_roots;
-        if configures && self.state.schema.is_some() {
+        if configures && self.state.decorator.has_schema() {
             experimental.insert("configuration".into(), Map::new());
         }
         let own = ["policy", "preview", "scopes"].map(|name| format!("{PREFIX}{name}"));

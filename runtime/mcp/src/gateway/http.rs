@@ -262,7 +262,10 @@ impl Gateway {
         );
         Router::new()
             .route_service(PATH, service)
-            .layer(middleware::map_response(events::decorate_response))
+            .layer(middleware::map_response_with_state(
+                self.state.decorator.clone(),
+                events::decorate_response,
+            ))
             .layer(middleware::from_fn(sessions::limit_sessions))
             .layer(middleware::from_fn_with_state(body_limits, body::read))
             .layer(middleware::from_fn_with_state(

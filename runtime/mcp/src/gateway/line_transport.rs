@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::decorate::decorate;
+use super::decorate::Decorator;
 use super::direct::DirectRequests;
 use super::message::{self, IdScanner, Parsed, RejectedMessage};
 use super::outgoing::{OutgoingQueue, QueuePermit};
@@ -65,6 +65,7 @@ pub(super) struct LineTransport<R> {
     stop: CancellationToken,
     open: OpenRequests,
     direct: Option<DirectRequests>,
+    decorator: Decorator,
 }
 
 enum LineRead {
@@ -81,6 +82,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         input_open: watch::Sender<bool>,
         stop: CancellationToken,
         direct: Option<DirectRequests>,
+        decorator: Decorator,
     ) -> Self {
         Self {
             reader: BufReader::with_capacity(READ_BUFFER, reader),
@@ -97,6 +99,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             stop,
             open: OpenRequests::default(),
             direct,
+            decorator,
         }
     }
 
@@ -150,6 +153,24 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         tracing::debug!(error = %rejected.error.message, "refused a message");
         rejected.id = rejected.id.filter(|id| !self.open.is_open(id));
         rejected.encode()
+    }
+
+    /// Serializes a message, decorated if needed.
+    fn encode(&self, message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+        let plain = match message {
+            JsonRpcMessage::Response(response) => !matches!(
+                response.result,
+                ServerResult::InitializeResult(_)
+                    | ServerResult::DiscoverResult(_)
+                    | ServerResult::ListToolsResult(_)
+                    | ServerResult::ListResourcesResult(_)
+            ),
+            _ => true,
+        };
+        if plain {
+            return encode(message);
+        }
+        Ok(self.decorator.encode(serde_json::to_value(message)?)?)
     }
 
     /// Parses the current line, on a blocking thread if it is long.
@@ -227,7 +248,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        send(message, self.outgoing.clone(), self.open.clone())
+        let text = self.encode(&message);
+        send_encoded(message, text, self.outgoing.clone(), self.open.clone())
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -296,13 +318,28 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     }
 }
 
-/// Sends a message. An answer to a request that is no longer open is dropped.
+/// Serializes a message that has no extension data.
+pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
+    Ok(serde_json::to_vec(message)?)
+}
+
+/// Sends a message that has no extension data. An answer to a request that is no longer open is dropped.
 pub(super) async fn send(
     message: TxJsonRpcMessage<RoleServer>,
     outgoing: OutgoingQueue,
     open: OpenRequests,
 ) -> io::Result<()> {
     let text = encode(&message);
+    send_encoded(message, text, outgoing, open).await
+}
+
+/// Sends `message`, whose text is `text`.
+async fn send_encoded(
+    message: TxJsonRpcMessage<RoleServer>,
+    text: io::Result<Vec<u8>>,
+    outgoing: OutgoingQueue,
+    open: OpenRequests,
+) -> io::Result<()> {
     let id = open.answered(&message);
     // A long answer that waits for queue space must not be kept twice.
     drop(message);
@@ -352,26 +389,6 @@ pub(super) fn end(
     }
 }
 
-/// Serializes a message, decorated if needed.
-pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
-    let plain = match message {
-        JsonRpcMessage::Response(response) => !matches!(
-            response.result,
-            ServerResult::InitializeResult(_)
-                | ServerResult::DiscoverResult(_)
-                | ServerResult::ListToolsResult(_)
-                | ServerResult::ListResourcesResult(_)
-        ),
-        _ => true,
-    };
-    if plain {
-        return Ok(serde_json::to_vec(message)?);
-    }
-    let mut value = serde_json::to_value(message)?;
-    decorate(&mut value);
-    Ok(serde_json::to_vec(&value)?)
-}
-
 #[cfg(test)]
 mod tests {
     use rmcp::model::NumberOrString;
@@ -391,7 +408,15 @@ mod tests {
     ) -> (LineTransport<R>, WriterTask) {
         let (outgoing, writer_task) = OutgoingQueue::new(output);
         let (input_open, stop) = (watch::Sender::new(true), CancellationToken::new());
-        let lines = LineTransport::new(input, outgoing, limit, input_open, stop, None);
+        let lines = LineTransport::new(
+            input,
+            outgoing,
+            limit,
+            input_open,
+            stop,
+            None,
+            Decorator::default(),
+        );
         (lines, writer_task)
     }
 

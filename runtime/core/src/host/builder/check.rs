@@ -8,6 +8,7 @@ use crate::call::Origin;
 use crate::config::{Config, UnavailableRoot};
 use crate::policy::{Authority, PolicyError};
 use crate::root::{Root, RootTable};
+use crate::worker::ConfineFiles;
 
 /// A configuration without faults, and its open roots.
 pub(super) struct Checked {
@@ -20,8 +21,33 @@ pub(super) struct Checked {
 }
 
 impl RuntimeBuilder {
+    /// Checks what [`RuntimeBuilder::build`] checks, and opens the roots, without starting a runtime.
+    ///
+    /// Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// [`BuildError`] with all faults that were found.
+    ///
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let dir = tempfile::tempdir().unwrap();
+    /// assert!(bailiwick::Runtime::builder().root("docs", dir.path()).check().is_ok());
+    /// let missing = bailiwick::Runtime::builder().root("docs", dir.path().join("missing"));
+    /// assert!(missing.check().is_err());
+    /// # }
+    /// ```
+    pub fn check(mut self) -> Result<(), BuildError> {
+        let checked = self.checked()?;
+        // Otherwise it is not an error if the rules cannot be enforced.
+        if self.confine_files == ConfineFiles::Required {
+            threads::confinement(self.confine_files, &checked.config, &checked.roots)?;
+        }
+        Ok(())
+    }
+
     /// Opens the roots and compiles the configuration and the policies.
-    pub(super) fn check(&mut self) -> Result<Checked, BuildError> {
+    pub(super) fn checked(&mut self) -> Result<Checked, BuildError> {
         let mut faults = std::mem::take(&mut self.faults);
         // If roots or patterns are missing because of faults, policies would seem to exceed the configuration.
         let complete = faults.is_empty();

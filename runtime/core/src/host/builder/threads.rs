@@ -17,12 +17,14 @@ use crate::worker::{ConfineFiles, Confinement, PoolSize};
 static CORES: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
-pub(super) fn io(threads: usize) -> PoolSize {
+/// A pool whose threads run up to `jobs` jobs of one worker.
+pub(super) fn io(threads: usize, jobs: u32) -> PoolSize {
     PoolSize {
         threads,
         hard_cap: threads * 2,
         queue: 4096,
         per_root: (threads * 3 / 4).max(1),
+        per_worker: usize::try_from(jobs).unwrap_or(usize::MAX),
     }
 }
 
@@ -32,6 +34,7 @@ pub(super) fn cpu() -> PoolSize {
         hard_cap: *CORES,
         queue: 4096,
         per_root: *CORES,
+        per_worker: *CORES,
     }
 }
 

@@ -125,7 +125,7 @@ impl CallTable {
     /// for its queued writes.
     fn next_write(&mut self) {
         let (mut index, mut waiting) = (0, HashSet::new());
-        while self.writing.len() < self.max_jobs()
+        while self.writing.len() < self.max_submitted()
             && self.writing_alone.is_none()
             && let Some(id) = self.writes.get(index).copied()
         {
@@ -183,12 +183,13 @@ impl CallTable {
         }
     }
 
-    /// Submits ready calls to the pool, as many as this worker may run.
+    /// Submits ready calls to the pools, as many as this worker may run, and further writes, so that a thread that ends one
+    /// can begin the next at once.
     pub(super) fn start_ready(&mut self) {
-        while self.running.len() + self.held.len() < self.max_jobs() {
-            let Some(id) = self.ready.pop_front() else {
-                return;
-            };
+        while let Some(id) = self.ready.front().copied()
+            && self.may_submit(id)
+        {
+            self.ready.pop_front();
             match self.calls.remove(&id) {
                 Some((Stage::Planning(waiting), caller)) => {
                     self.start_planning(id, waiting, caller)
@@ -201,8 +202,32 @@ impl CallTable {
         }
     }
 
+    /// Whether the job of a call may be submitted. Writes may wait in the pool, which runs no more jobs of a worker than
+    /// [`Admission::jobs`](crate::worker::Admission::jobs); jobs in other pools and large results count for the same limit.
+    fn may_submit(&self, id: CallId) -> bool {
+        let submitted = self.running.len() + self.held.len();
+        if submitted < self.max_jobs() {
+            return true;
+        }
+        let only_files = self.running.values().all(|pool| *pool == PoolKind::Io);
+        let ahead = submitted < self.max_submitted() && only_files && self.held.is_empty();
+        ahead
+            && match self.calls.get(&id) {
+                Some((Stage::Ready(step, _), caller)) => {
+                    let pool = self.pool_for(caller, step.has_files_outside());
+                    step.mutates() && pool == PoolKind::Io && caller.slot.is_none()
+                }
+                _ => false,
+            }
+    }
+
     fn max_jobs(&self) -> usize {
         usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
+    }
+
+    /// How many jobs may be submitted, with those that wait in the pool.
+    fn max_submitted(&self) -> usize {
+        self.max_jobs().saturating_mul(2)
     }
 
     fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
@@ -297,7 +322,7 @@ impl CallTable {
     ) {
         match handed {
             Ok(ticket) => {
-                self.running.insert(id);
+                self.running.insert(id, pool);
                 caller.job = Some(Submitted { pool, ticket });
                 self.store(id, stage, caller);
             }
@@ -376,7 +401,7 @@ impl CallTable {
         caller.info.stop.raise(why);
         self.paused.retain(|paused| *paused != id);
         let (never_began, queued_for_tools) = match caller.job.take() {
-            Some(job) if self.running.contains(&id) => {
+            Some(job) if self.running.contains_key(&id) => {
                 let never_began = self.pool(job.pool).abandon(&job.ticket);
                 (never_began, never_began && job.pool == PoolKind::Tools)
             }
@@ -437,9 +462,7 @@ impl CallTable {
 
     /// A job ended. Returns its call, unless the caller stopped waiting or the call belongs to an earlier actor of this worker.
     pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Caller)> {
-        if !self.running.remove(&id) {
-            return None;
-        }
+        self.running.remove(&id)?;
         let (stage, mut caller) = self.calls.remove(&id)?;
         caller.job = None;
         Some((stage, caller))
