@@ -169,12 +169,12 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         reason: Option<Box<str>>,
     },
-    /// An artifact was stored.
-    Artifact {
-        /// Its URI.
-        uri: Box<str>,
+    /// Artifacts were stored.
+    Artifacts {
+        /// Their URIs.
+        uris: Box<[Box<str>]>,
     },
-    /// An artifact could not be stored. The call continues without it.
+    /// Artifacts could not be stored. The call continues without it.
     ArtifactFailed {
         /// The stable code.
         code: Code,

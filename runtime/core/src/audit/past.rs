@@ -159,7 +159,7 @@ mod tests {
     fn unknown_steps_are_ignored_and_known_ones_must_be_complete() {
         for event in [
             r#""step":"sang","words":["la"]"#,
-            r#""step":"artifact","uri":7"#,
+            r#""step":"artifacts","uris":7"#,
         ] {
             assert!(matches!(read(event), Ok(PastStep::Other)), "{event}");
         }

@@ -9,14 +9,14 @@ use super::sink::AuditSink;
 use super::{AuditEvent, Step};
 use crate::error::{CallError, Code};
 use crate::monitor::Monitor;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Weak, mpsc};
 use std::thread::Thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread};
 use tokio::sync::oneshot;
 
@@ -187,7 +187,7 @@ impl Audit {
             queue: Mutex::default(),
             writer: Mutex::new(Writer {
                 head: sink.head(),
-                sink: Box::new(sink),
+                sink: Some(Box::new(sink)),
                 unwritten: Vec::new(),
                 commits: Vec::new(),
                 flushes: Vec::new(),
@@ -308,7 +308,8 @@ impl Audit {
         let message = Message::Commit(event, on_error, reply);
         let observed = Observed::new(self.monitor(), message.events());
         self.push(message)?;
-        if self.0.inner.write_batch(WrittenOn::AnyThread).is_some() {
+        let left = self.0.inner.write_batch(WrittenOn::AnyThread);
+        if left.is_some() || !self.0.inner.queue.lock().messages.is_empty() {
             self.0.thread.unpark();
         }
         answer.recv().map_err(|_| AuditError::Closed)??;
@@ -346,10 +347,12 @@ impl Inner {
             };
             if empty && !closed {
                 let next = self.writer.lock().next_attempt();
-                next.map_or_else(thread::park, thread::park_timeout);
-                self.queue.lock().idle = false;
+                if self.waits(next) {
+                    continue;
+                }
             }
             self.write_batch(WrittenOn::ItsThread);
+            self.sync();
             if empty && closed {
                 return;
             }
@@ -357,19 +360,47 @@ impl Inner {
         }
     }
 
+    /// Waits for a message, or until the next attempt at most. Returns whether it was woken.
+    fn waits(&self, next: Option<Duration>) -> bool {
+        let Some(delay) = next else {
+            thread::park();
+            return true;
+        };
+        let since = Instant::now();
+        thread::park_timeout(delay);
+        since.elapsed() < delay
+    }
+
     /// Writes one batch and reports the result. Returns when the thread of the audit must go on, if something is left to
     /// do. A panic of the sink closes the audit.
     fn write_batch(&self, on: WrittenOn) -> Option<Duration> {
+        self.with_writer(|writer| writer.write_batch(self, on))
+    }
+
+    /// Syncs the sink if somebody waits for that. Those who wait for records of the batch have their answers already.
+    fn sync(&self) {
+        let is_due = {
+            let writer = self.writer.lock();
+            !writer.flushes.is_empty()
+        };
+        if is_due {
+            self.with_writer(Writer::sync);
+        }
+    }
+
+    fn with_writer(&self, run: impl FnOnce(&mut Writer)) -> Option<Duration> {
         let mut writer = self.writer.lock();
-        let written = catch_unwind(AssertUnwindSafe(|| writer.write_batch(self, on)));
-        if written.is_err() {
+        if catch_unwind(AssertUnwindSafe(|| run(&mut writer))).is_err() {
             // Those who wait for an answer get none.
-            writer.clear();
+            writer.close();
             let mut queue = self.queue.lock();
             queue.closed = true;
             queue.messages.clear();
         }
-        writer.next_attempt()
+        let next = writer.next_attempt();
+        // Those who wait for the lock may have got their answers from this batch.
+        MutexGuard::unlock_fair(writer);
+        next
     }
 
     /// Takes the first messages of the queue.
@@ -385,7 +416,8 @@ impl Inner {
 
 /// Seals and writes events.
 struct Writer {
-    sink: Box<dyn AuditSink>,
+    /// `None` after it has panicked.
+    sink: Option<Box<dyn AuditSink>>,
     head: Head,
     /// Events that are not written yet; those that could not be are retried with the next batch.
     unwritten: Vec<AuditEvent>,
@@ -404,14 +436,23 @@ impl Writer {
         (!self.unwritten.is_empty()).then_some(RETRY)
     }
 
-    /// Drops all events and answers.
-    fn clear(&mut self) {
-        (self.commits, self.flushes) = (Vec::new(), Vec::new());
+    fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+        let sink = self.sink.as_ref();
+        sink.is_none_or(|sink| sink.keeps_on_any_thread(records))
+    }
+
+    /// Drops the sink, all events and the senders of answers.
+    fn close(&mut self) {
+        self.sink = None;
         self.unwritten = Vec::new();
+        (self.commits, self.flushes) = (Vec::new(), Vec::new());
     }
 
     /// Writes the events of the queue. On [`WrittenOn::AnyThread`], what only the thread of the audit can do is left to it.
     fn write_batch(&mut self, inner: &Inner, on: WrittenOn) {
+        if on == WrittenOn::AnyThread && !self.keeps_on_any_thread(&[]) {
+            return;
+        }
         for message in inner.take(self.most_unwritten) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
@@ -438,18 +479,24 @@ impl Writer {
         for (.., reply) in commits {
             let _ = reply.send(result.clone());
         }
-        if on == WrittenOn::AnyThread || self.flushes.is_empty() {
-            return;
-        }
-        let synced = result.and_then(|()| self.sync());
-        for reply in std::mem::take(&mut self.flushes) {
-            let _ = reply.send(synced.clone());
+        if result.is_err() {
+            self.answer_flushes(&result);
         }
     }
 
-    fn sync(&mut self) -> Result<(), AuditError> {
-        let synced = self.sink.sync();
-        synced.map_err(|error| AuditError::Write(Arc::new(error)))
+    /// Syncs the sink, unless another thread took a flush meanwhile and left events before it to this thread.
+    fn sync(&mut self) {
+        if !self.unwritten.is_empty() {
+            return;
+        }
+        let synced = self.sink.as_mut().map_or(Ok(()), |sink| sink.sync());
+        self.answer_flushes(&synced.map_err(|error| AuditError::Write(Arc::new(error))));
+    }
+
+    fn answer_flushes(&mut self, result: &Result<(), AuditError>) {
+        for reply in std::mem::take(&mut self.flushes) {
+            let _ = reply.send(result.clone());
+        }
     }
 
     /// Writes all pending events, or none; `None` if the thread of the audit must do that.
@@ -462,12 +509,16 @@ impl Writer {
         let sealed = seal_all(&mut head, missed, &self.unwritten);
         if on == WrittenOn::AnyThread
             && let Ok(records) = &sealed
-            && !self.sink.keeps_on_any_thread(records)
+            && !self.keeps_on_any_thread(records)
         {
             inner.missed.fetch_add(missed, Ordering::AcqRel);
             return None;
         }
-        match sealed.and_then(|records| self.sink.keep(&records)) {
+        let sink = self.sink.as_mut();
+        let closed = || io::Error::other("the audit is closed");
+        let sink = sink.ok_or_else(closed);
+        let kept = sealed.and_then(|records| sink?.keep(&records));
+        match kept {
             Ok(()) => {
                 self.head = head;
                 self.unwritten.clear();
@@ -760,10 +811,10 @@ mod tests {
         }
     }
 
-    /// Keeps records in a file, and the names of the threads that it was called on.
+    /// Keeps records in a file, and whether each batch may be kept on any thread and was kept on that of the audit.
     struct OnThreads {
         file: JsonLines,
-        names: Arc<Mutex<Vec<Option<String>>>>,
+        batches: Arc<Mutex<Vec<(bool, bool)>>>,
     }
 
     impl AuditSink for OnThreads {
@@ -776,30 +827,37 @@ mod tests {
         }
 
         fn keep(&mut self, records: &[Record]) -> io::Result<()> {
-            let name = thread::current().name().map(str::to_owned);
-            self.names.lock().unwrap().push(name);
+            let on_its_thread = thread::current().name() == Some("bailiwick-audit");
+            let batch = (self.keeps_on_any_thread(records), on_its_thread);
+            self.batches.lock().unwrap().push(batch);
             self.file.keep(records)
         }
     }
 
     #[test]
-    fn commit_is_written_on_its_own_thread_unless_the_file_is_rotated() {
+    fn commit_is_written_by_its_caller_unless_the_file_is_rotated() {
         let dir = tempfile::tempdir().unwrap();
         let file = JsonLines::create(dir.path().join("audit.jsonl")).unwrap();
-        let names = Arc::default();
+        let batches: Arc<Mutex<Vec<(bool, bool)>>> = Arc::default();
         let sink = OnThreads {
-            // Room for two records.
-            file: file.segment_bytes(900),
-            names: Arc::clone(&names),
+            file: file.segment_bytes(4000),
+            batches: Arc::clone(&batches),
         };
         let audit = Audit::start(sink, 100).unwrap();
-        for n in 0..6 {
+        for n in 0..100 {
             audit.commit(failed(&n.to_string())).unwrap();
         }
-        let own = thread::current().name().map(str::to_owned);
-        let rotating = Some("bailiwick-audit".to_owned());
-        let expected = [&own, &own, &rotating, &own, &rotating, &own];
-        assert_eq!(names.lock().unwrap().iter().collect::<Vec<_>>(), expected);
+        let batches = batches.lock().unwrap();
+        let rotations = batches.iter().filter(|(on_any, _)| !on_any);
+        assert!(rotations.clone().count() > 5);
+        assert!(
+            rotations
+                .into_iter()
+                .all(|(_, on_its_thread)| *on_its_thread)
+        );
+        // It may take a batch before the caller does.
+        let own = batches.iter().filter(|(_, on_its_thread)| !on_its_thread);
+        assert!(own.count() > 10, "{batches:?}");
     }
 
     #[tokio::test]

@@ -74,6 +74,21 @@ struct State {
     closed: bool,
 }
 
+impl Ticket {
+    /// Whether the jobs are of the same worker.
+    fn is_of_worker(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.lost, &other.lost)
+    }
+}
+
+impl State {
+    /// How many threads are busy with jobs of the worker of this job.
+    fn busy_for(&self, ticket: &Ticket) -> usize {
+        let busy = self.busy.iter();
+        busy.filter(|busy| busy.ticket.is_of_worker(ticket)).count()
+    }
+}
+
 /// Bounded pool of threads that may block.
 pub(crate) struct Pool {
     name: &'static str,
@@ -117,7 +132,8 @@ impl Pool {
         (self.size.threads, self.size.queue)
     }
 
-    /// Queues `work`; jobs on one `root`, or of the worker whose lost threads are counted by `lost`, never occupy all threads.
+    /// Queues `work`, which holds one of the threads for `root` and one of those for the worker whose lost threads `lost`
+    /// counts.
     pub(crate) fn submit(
         self: &Arc<Self>,
         root: Option<VirtualPath>,
@@ -211,8 +227,11 @@ impl Pool {
 
     /// Starts a thread if a job waits for one and the cap allows it.
     fn grow(self: &Arc<Self>, state: &mut State) -> Result<(), Full> {
-        let enough = state.queue.len() <= state.idle || self.next(state).is_none();
-        if enough || state.threads >= self.allowed(state) {
+        if state.threads >= self.allowed(state) {
+            return Ok(());
+        }
+        let startable = state.queue.iter().filter(|job| self.may_start(state, job));
+        if startable.take(state.idle + 1).count() <= state.idle {
             return Ok(());
         }
         let pool = Arc::clone(self);
@@ -231,7 +250,7 @@ impl Pool {
         Ok(())
     }
 
-    fn work(&self) {
+    fn work(self: &Arc<Self>) {
         let confinement = self.confinement.as_ref();
         let may_work = confinement.is_none_or(|confinement| confinement.enter());
         let mut state = self.state.lock();
@@ -242,13 +261,15 @@ impl Pool {
         }
         loop {
             if let Some(job) = self.take(&mut state) {
+                // The job that ended before may have blocked several. If no thread can be started, they wait longer.
+                let _ = self.grow(&mut state);
                 self.wake_for_next(&state);
                 drop(state);
                 let (work, ticket) = job;
                 // The job itself converts a panic into an error; the thread must continue.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(work));
                 state = self.state.lock();
-                Self::ended(&mut state, &ticket);
+                self.ended(&mut state, &ticket);
             } else if state.closed || state.threads > self.allowed(&state) {
                 state.threads -= 1;
                 return;
@@ -260,15 +281,17 @@ impl Pool {
         }
     }
 
-    /// The index of the first job whose root and worker have a free thread.
+    /// Whether the root and the worker of a job have a free thread.
+    fn may_start(&self, state: &State, job: &Queued) -> bool {
+        let on_root = |busy: &&Busy| job.root.is_some() && busy.root == job.root;
+        state.busy.iter().filter(on_root).count() < self.size.per_root
+            && state.busy_for(&job.ticket) < self.size.per_worker
+    }
+
+    /// The index of the first job that may start.
     fn next(&self, state: &State) -> Option<usize> {
-        let is_spare = |job: &Queued| {
-            let on_root = |busy: &&Busy| job.root.is_some() && busy.root == job.root;
-            let of_worker = |busy: &&Busy| Arc::ptr_eq(&busy.ticket.lost, &job.ticket.lost);
-            state.busy.iter().filter(on_root).count() < self.size.per_root
-                && state.busy.iter().filter(of_worker).count() < self.size.per_worker
-        };
-        state.queue.iter().position(is_spare)
+        let mut jobs = state.queue.iter();
+        jobs.position(|job| self.may_start(state, job))
     }
 
     /// Wakes an idle thread if there is a job for it. A thread that ends a job takes the next one itself.
@@ -288,13 +311,22 @@ impl Pool {
         Some((work, ticket))
     }
 
-    fn ended(state: &mut State, ticket: &Arc<Ticket>) {
+    fn ended(&self, state: &mut State, ticket: &Arc<Ticket>) {
         let before = std::mem::replace(&mut *ticket.state.lock(), JobState::Ended);
         if before == JobState::Lost {
             state.lost -= 1;
             ticket.lost.fetch_sub(1, Ordering::AcqRel);
         }
+        let had_all = state.busy_for(ticket) >= self.size.per_worker;
         state.busy.retain(|busy| !Arc::ptr_eq(&busy.ticket, ticket));
+        // A job that waited for others of its worker comes after the jobs that waited for a thread.
+        let mut queue = state.queue.iter();
+        if had_all
+            && let Some(index) = queue.position(|job| job.ticket.is_of_worker(ticket))
+            && let Some(job) = state.queue.remove(index)
+        {
+            state.queue.push_back(job);
+        }
     }
 }
 
@@ -314,10 +346,13 @@ mod tests {
     const SOON: Duration = Duration::from_secs(10);
 
     /// A job that reports its start and then blocks its thread until released.
-    fn hang(
-        pool: &Arc<Pool>,
-        root: Option<&str>,
-    ) -> (Arc<Ticket>, mpsc::Receiver<()>, mpsc::Sender<()>) {
+    type Hung = (Arc<Ticket>, mpsc::Receiver<()>, mpsc::Sender<()>);
+
+    fn hang(pool: &Arc<Pool>, root: Option<&str>) -> Hung {
+        hang_of(pool, root, &Arc::default())
+    }
+
+    fn hang_of(pool: &Arc<Pool>, root: Option<&str>, worker: &Arc<AtomicU32>) -> Hung {
         let (began, has_begun) = mpsc::channel();
         let (release, released) = mpsc::channel::<()>();
         let root = root.map(|text| VirtualPath::parse(text, None).unwrap());
@@ -325,11 +360,7 @@ mod tests {
             began.send(()).unwrap();
             let _ = released.recv();
         };
-        (
-            pool.submit(root, &Arc::default(), work).unwrap(),
-            has_begun,
-            release,
-        )
+        (pool.submit(root, worker, work).unwrap(), has_begun, release)
     }
 
     #[test]
@@ -402,14 +433,8 @@ mod tests {
         };
         let pool = Pool::new("test", size);
         let (one, (ran, has_run)) = (Arc::default(), mpsc::channel());
-        let (began, has_begun) = mpsc::channel();
-        let (release, released) = mpsc::channel::<()>();
-        let hang = move || {
-            began.send(()).unwrap();
-            let _ = released.recv();
-        };
-        pool.submit(None, &one, hang).unwrap();
-        has_begun.recv_timeout(SOON).unwrap();
+        let (_, begun, release) = hang_of(&pool, None, &one);
+        begun.recv_timeout(SOON).unwrap();
         for (worker, name) in [(&one, "same"), (&Arc::default(), "other")] {
             let ran = ran.clone();
             let work = move || ran.send(name).unwrap();
@@ -423,6 +448,50 @@ mod tests {
         );
         drop(release);
         assert_eq!(has_run.recv_timeout(SOON), Ok("same"));
+    }
+
+    #[test]
+    fn job_that_waited_for_its_worker_comes_after_jobs_of_others() {
+        let size = PoolSize {
+            per_worker: 1,
+            ..SMALL
+        };
+        let pool = Pool::new("test", size);
+        let workers = [Arc::default(), Arc::default()];
+        let hung = workers
+            .each_ref()
+            .map(|worker| hang_of(&pool, None, worker));
+        hung.iter()
+            .for_each(|(_, begun, _)| begun.recv_timeout(SOON).unwrap());
+        let (ran, has_run) = mpsc::channel();
+        for (worker, name) in [(&workers[0], "second"), (&Arc::default(), "first")] {
+            let ran = ran.clone();
+            let work = move || ran.send(name).unwrap();
+            pool.submit(None, worker, work).unwrap();
+        }
+        let [(.., release), _other] = hung;
+        drop(release);
+        assert_eq!(has_run.recv_timeout(SOON), Ok("first"));
+        assert_eq!(has_run.recv_timeout(SOON), Ok("second"));
+    }
+
+    #[test]
+    fn end_of_a_job_may_start_several() {
+        let size = PoolSize {
+            per_worker: 1,
+            ..SMALL
+        };
+        let pool = Pool::new("test", size);
+        let (one, other) = (Arc::default(), Arc::default());
+        let first = hang_of(&pool, Some("/a"), &one);
+        first.1.recv_timeout(SOON).unwrap();
+        // One waits for the root, and one for the worker.
+        let second = hang_of(&pool, Some("/a"), &other);
+        let third = hang_of(&pool, Some("/b"), &one);
+        assert_eq!(pool.threads(), 1);
+        drop(first.2);
+        second.1.recv_timeout(SOON).unwrap();
+        third.1.recv_timeout(SOON).unwrap();
     }
 
     #[test]

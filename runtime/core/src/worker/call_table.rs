@@ -52,7 +52,7 @@ enum Stage {
     Asking(Step<Waiting>, Option<AnyPlan>),
     /// It waits for a slot of its tool, its path locks or a thread.
     Ready(Step<Cleared>, Option<Approved>),
-    /// It runs on a pool thread.
+    /// It runs on a pool thread, or waits for one.
     Running,
     /// It runs as a future.
     Future { _task: TaskGuard },

@@ -393,10 +393,10 @@ pub(super) fn artifacts(
     let note = |step| drop(shared.audit(info, step));
     match kept {
         Ok(refs) => {
-            for kept in &refs {
-                let uri = kept.uri.as_str().into();
-                note(AuditStep::Artifact { uri });
-            }
+            let uris = refs.iter().map(|kept| kept.uri.as_str().into());
+            note(AuditStep::Artifacts {
+                uris: uris.collect(),
+            });
             refs
         }
         Err(error) => {

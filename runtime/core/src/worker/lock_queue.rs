@@ -2,7 +2,7 @@
 //!
 //! A call holds its locks from its plan to the end of its effect. Two calls conflict if a path of one is equal to or an
 //! ancestor of a path of the other. Locks are granted in order, so no call starves. A worker requests locks
-//! for as many of its calls as it may run at once, so their number is bounded.
+//! for as many of its calls as it may run at once, and for two more, so their number is bounded.
 
 use crate::id::CallId;
 use crate::path::VirtualPath;

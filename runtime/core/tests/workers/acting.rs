@@ -174,7 +174,13 @@ async fn allowed_act_is_audited_before_and_after_its_effect() {
     assert_eq!(outcome.artifacts.len(), 2, "{:?}", outcome.artifacts);
     assert_eq!(wire.sent(), ["/r/now"]);
     let steps = [
-        "spawned", "judged", "planned", "applying", "applied", "artifact", "artifact", "finished",
+        "spawned",
+        "judged",
+        "planned",
+        "applying",
+        "applied",
+        "artifacts",
+        "finished",
     ];
     assert_eq!(stage.steps().await, steps);
     let changed = stage.texts("planned", "/event/resources/0/resource").await;
@@ -235,13 +241,12 @@ async fn question_about_an_act_has_its_foreseen_changes() {
     let stated = ResourceChange::new("wire", "send the path").after("/r/src/denied");
     assert_eq!(*asked.lock().unwrap(), [vec![unknown], vec![stated]]);
     let steps = stage.steps().await;
-    let of_call = &steps[1..12];
+    let of_call = &steps[1..11];
     let expected = [
         "judged",
         "planned",
         "previewed",
-        "artifact",
-        "artifact",
+        "artifacts",
         "asked",
         "answered",
         "judged",

@@ -45,15 +45,18 @@ impl Decorator {
 
     /// Serializes a message with the extension data of a handshake, tools or resources. Other messages are unchanged.
     pub(super) fn encode(&self, mut message: Value) -> serde_json::Result<Vec<u8>> {
-        let is_handshake = decorate(&mut message);
-        match self.schema.as_deref().filter(|_| is_handshake) {
-            Some(schema) => serde_json::to_vec(&WithSchema {
-                value: &message,
-                schema,
-                part: Part::Message,
-            }),
-            None => serde_json::to_vec(&message),
-        }
+        let handshake = decorate(&mut message);
+        let Some((result, schema)) = handshake.zip(self.schema.as_deref()) else {
+            return serde_json::to_vec(&message);
+        };
+        result
+            .entry("_meta")
+            .or_insert_with(|| Value::Object(Map::new()));
+        serde_json::to_vec(&WithSchema {
+            value: &message,
+            schema,
+            part: Part::Message,
+        })
     }
 }
 
@@ -105,15 +108,12 @@ impl Serialize for WithSchema<'_> {
     }
 }
 
-/// Copies extension data to the locations of the proposals. Returns whether the message is the result of a handshake,
-/// which then has `_meta`.
-fn decorate(message: &mut Value) -> bool {
-    let Some(Value::Object(result)) = message.get_mut("result") else {
-        return false;
-    };
-    let is_handshake = result.contains_key("capabilities");
-    if is_handshake {
+/// Copies extension data to the locations of the proposals. Returns the result of a handshake.
+fn decorate(message: &mut Value) -> Option<&mut Map<String, Value>> {
+    let result = message.get_mut("result")?.as_object_mut()?;
+    if result.contains_key("capabilities") {
         handshake(result);
+        return Some(result);
     }
     for tool in items(result, "tools") {
         copy_meta(tool, TOOL_ANNOTATIONS, Some("annotations"));
@@ -126,14 +126,11 @@ fn decorate(message: &mut Value) -> bool {
         copy_meta(resource, &[("type", "type")], Some("annotations"));
         copy_meta(resource, &[DASHDASH], None);
     }
-    is_handshake
+    None
 }
 
 fn handshake(result: &mut Map<String, Value>) {
     copy_meta(result, &[DASHDASH], None);
-    result
-        .entry("_meta")
-        .or_insert_with(|| Value::Object(Map::new()));
     // The handler marks the dialect of the proposals, whose clients expect a plain `true`.
     let policy = result
         .get_mut("capabilities")

@@ -155,24 +155,6 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         rejected.encode()
     }
 
-    /// Serializes a message, decorated if needed.
-    fn encode(&self, message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
-        let plain = match message {
-            JsonRpcMessage::Response(response) => !matches!(
-                response.result,
-                ServerResult::InitializeResult(_)
-                    | ServerResult::DiscoverResult(_)
-                    | ServerResult::ListToolsResult(_)
-                    | ServerResult::ListResourcesResult(_)
-            ),
-            _ => true,
-        };
-        if plain {
-            return encode(message);
-        }
-        Ok(self.decorator.encode(serde_json::to_value(message)?)?)
-    }
-
     /// Parses the current line, on a blocking thread if it is long.
     fn parse(&mut self) {
         let line = std::mem::take(&mut self.line);
@@ -248,8 +230,12 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         &mut self,
         message: TxJsonRpcMessage<RoleServer>,
     ) -> impl Future<Output = io::Result<()>> + Send + 'static {
-        let text = self.encode(&message);
-        send_encoded(message, text, self.outgoing.clone(), self.open.clone())
+        let (outgoing, open) = (self.outgoing.clone(), self.open.clone());
+        let decorator = self.decorator.clone();
+        async move {
+            let text = encode_decorated(&decorator, &message);
+            send_encoded(message, text, outgoing, open).await
+        }
     }
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
@@ -316,6 +302,27 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         }
         Ok(())
     }
+}
+
+/// Serializes a message, decorated if needed.
+fn encode_decorated(
+    decorator: &Decorator,
+    message: &TxJsonRpcMessage<RoleServer>,
+) -> io::Result<Vec<u8>> {
+    let plain = match message {
+        JsonRpcMessage::Response(response) => !matches!(
+            response.result,
+            ServerResult::InitializeResult(_)
+                | ServerResult::DiscoverResult(_)
+                | ServerResult::ListToolsResult(_)
+                | ServerResult::ListResourcesResult(_)
+        ),
+        _ => true,
+    };
+    if plain {
+        return encode(message);
+    }
+    Ok(decorator.encode(serde_json::to_value(message)?)?)
 }
 
 /// Serializes a message that has no extension data.

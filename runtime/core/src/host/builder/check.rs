@@ -21,7 +21,7 @@ pub(super) struct Checked {
 }
 
 impl RuntimeBuilder {
-    /// Checks what [`RuntimeBuilder::build`] checks, and opens the roots, without starting a runtime.
+    /// Opens the roots and checks everything that [`RuntimeBuilder::build`] checks before it starts anything.
     ///
     /// Must be called within a tokio runtime.
     ///

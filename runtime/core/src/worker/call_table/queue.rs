@@ -13,9 +13,14 @@ use crate::worker::jobs::{Approved, Ended};
 use crate::worker::{Shared, jobs};
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Bytes of a result that counts as a job until it is passed on.
 const LARGE_RESULT: u64 = 64 << 10;
+
+/// Writes that a worker may submit beyond its limit. They wait in the pool, so that a thread that ends one of its jobs can
+/// begin the next at once.
+const AHEAD: usize = 2;
 
 impl CallTable {
     /// Runs a cleared call once it has a slot of its tool; a write takes its slot when it is its turn.
@@ -120,12 +125,12 @@ impl CallTable {
         self.start_ready();
     }
 
-    /// Lets queued writes request their path locks, in order and as many as this worker may run. A write that waits for
+    /// Lets queued writes request their path locks, in order and as many as this worker may submit. A write that waits for
     /// a slot lets writes of other tools pass, but none of its own tool, so a worker has at most one slot of each tool
     /// for its queued writes.
     fn next_write(&mut self) {
         let (mut index, mut waiting) = (0, HashSet::new());
-        while self.writing.len() < self.max_submitted()
+        while self.writing.len() < self.max_ahead()
             && self.writing_alone.is_none()
             && let Some(id) = self.writes.get(index).copied()
         {
@@ -138,7 +143,8 @@ impl CallTable {
                 }
             };
             let alone = self.writes_alone(&step, &caller);
-            if alone && !self.writing.is_empty() {
+            let over = self.writing.len() >= self.max_jobs() && !self.goes_ahead(&step, &caller);
+            if over || alone && !self.writing.is_empty() {
                 self.calls
                     .insert(id, (Stage::Ready(step, approved), caller));
                 return;
@@ -183,8 +189,7 @@ impl CallTable {
         }
     }
 
-    /// Submits ready calls to the pools, as many as this worker may run, and further writes, so that a thread that ends one
-    /// can begin the next at once.
+    /// Submits ready calls to the pools, as many as this worker may run, and a few writes ahead.
     pub(super) fn start_ready(&mut self) {
         while let Some(id) = self.ready.front().copied()
             && self.may_submit(id)
@@ -202,32 +207,44 @@ impl CallTable {
         }
     }
 
-    /// Whether the job of a call may be submitted. Writes may wait in the pool, which runs no more jobs of a worker than
-    /// [`Admission::jobs`](crate::worker::Admission::jobs); jobs in other pools and large results count for the same limit.
+    /// Whether the job of a call may be submitted.
     fn may_submit(&self, id: CallId) -> bool {
         let submitted = self.running.len() + self.held.len();
         if submitted < self.max_jobs() {
             return true;
         }
-        let only_files = self.running.values().all(|pool| *pool == PoolKind::Io);
-        let ahead = submitted < self.max_submitted() && only_files && self.held.is_empty();
+        let ahead = submitted < self.max_ahead()
+            && self.held.is_empty()
+            && self.running.values().all(|pool| *pool == PoolKind::Io);
         ahead
             && match self.calls.get(&id) {
-                Some((Stage::Ready(step, _), caller)) => {
-                    let pool = self.pool_for(caller, step.has_files_outside());
-                    step.mutates() && pool == PoolKind::Io && caller.slot.is_none()
-                }
+                Some((Stage::Ready(step, _), caller)) => self.goes_ahead(step, caller),
                 _ => false,
             }
     }
 
-    fn max_jobs(&self) -> usize {
-        usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
+    /// Whether a call may wait in the pool for other jobs of this worker: a write of a file tool without a limit on its
+    /// calls. Its paths are locked while it waits, so nothing waits for threads that hang.
+    fn goes_ahead(&self, step: &Step<Cleared>, caller: &Caller) -> bool {
+        let core = &self.shared.core;
+        let (_, room) = core.io.bounds();
+        step.mutates()
+            && self.pool_for(caller, step.has_files_outside()) == PoolKind::Io
+            && !core.tool_slots.contains_key(caller.info.tool.as_str())
+            && self.shared.lost.load(Ordering::Acquire) == 0
+            && core.io.queued() < room / 2
     }
 
-    /// How many jobs may be submitted, with those that wait in the pool.
-    fn max_submitted(&self) -> usize {
-        self.max_jobs().saturating_mul(2)
+    /// How many jobs this worker may submit, with writes that wait in the pool.
+    fn max_ahead(&self) -> usize {
+        match self.max_jobs() {
+            0 => 0,
+            jobs => jobs.saturating_add(AHEAD),
+        }
+    }
+
+    fn max_jobs(&self) -> usize {
+        usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
     }
 
     fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {

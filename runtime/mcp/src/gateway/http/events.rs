@@ -42,16 +42,17 @@ pub(super) async fn decorate_response(
 }
 
 /// Whether a message may need decoration; it is not parsed for this.
-fn may_decorate(text: &[u8]) -> bool {
+fn may_decorate(decorator: &Decorator, text: &[u8]) -> bool {
     let contains_bytes = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
-    contains_bytes(br#""capabilities""#)
+    let handshake = decorator.has_schema() || contains_bytes(br#""_meta""#);
+    handshake && contains_bytes(br#""capabilities""#)
         || contains_bytes(br#""_meta""#)
             && (contains_bytes(br#""tools""#) || contains_bytes(br#""resources""#))
 }
 
 /// The decorated message; `None` if it needs no decoration.
 fn decorate_message(decorator: &Decorator, text: &[u8]) -> Option<Vec<u8>> {
-    if !may_decorate(text) {
+    if !may_decorate(decorator, text) {
         return None;
     }
     let message: Value = serde_json::from_slice(text).ok()?;
