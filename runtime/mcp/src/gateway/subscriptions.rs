@@ -303,9 +303,15 @@ impl OfferedLists {
             .iter()
             .map(|it| (&it.server, &it.resources, &it.templates));
         let prompts = catalogs.iter().map(|it| &it.prompts);
+        let tools = worker.tools();
+        // The runtime's own tools do not change, and their schemas may not be made yet.
+        let tools = tools.iter().map(|tool| match &tool.provider {
+            Some(_) => Ok(tool),
+            None => Err(&tool.spec.name),
+        });
         let hash = |shown: String| ContentHash::of(shown.as_bytes());
         [
-            hash(format!("{:?}", worker.tools())),
+            hash(format!("{:?}", tools.collect::<Vec<_>>())),
             hash(format!("{:?}", resources.collect::<Vec<_>>())),
             hash(format!("{:?}", prompts.collect::<Vec<_>>())),
         ]
