@@ -617,7 +617,9 @@ mod tests {
         fn wait_for(&self, records: u64) {
             let state = self.state.0.lock().unwrap();
             let missing = |_: &mut SinkState| self.memory.head().next < records;
-            drop(self.state.1.wait_while(state, missing).unwrap());
+            let limit = Duration::from_secs(30);
+            let waited = self.state.1.wait_timeout_while(state, limit, missing);
+            assert!(!waited.unwrap().1.timed_out(), "{records} records");
         }
 
         fn messages(&self) -> Vec<String> {

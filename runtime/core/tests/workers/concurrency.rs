@@ -288,20 +288,53 @@ async fn calls_of_other_tools_go_on_while_calls_wait_for_a_slot() {
 
 #[tokio::test]
 async fn queued_writes_of_a_worker_leave_slots_to_other_workers() {
-    let (stage, room) = limited(2, |builder| builder).await;
-    let (first, second) = (stage.open().await, stage.open().await);
-    let mut calls: Vec<_> = (0..4)
-        .map(|n| begin(&first, "writes", &format!("f{n}")))
-        .collect();
-    received(&first, 4).await;
-    calls.push(begin(&second, "writes", "other"));
+    for for_files in [false, true] {
+        let room = Room::new();
+        let tools = ToolSet::new().writer(Writes(room.clone(), 2));
+        let tools = if for_files { tools.for_files() } else { tools };
+        let limits = Admission {
+            jobs: 1,
+            ..Admission::default()
+        };
+        let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
+        let (first, second) = (stage.open().await, stage.open().await);
+        let mut calls: Vec<_> = (0..4)
+            .map(|n| begin(&first, "writes", &format!("f{n}")))
+            .collect();
+        received(&first, 4).await;
+        calls.push(begin(&second, "writes", "other"));
+        let both = tokio::time::timeout(Duration::from_secs(10), room.wait_for(2));
+        both.await.expect("the other worker has no slot");
+        room.open();
+        for call in calls {
+            call.await.unwrap().unwrap();
+        }
+        assert_eq!(room.seen().most, 2);
+    }
+}
+
+#[tokio::test]
+async fn worker_with_a_hanging_thread_locks_no_path_of_a_queued_write() {
+    let room = Room::new();
+    let tools = ToolSet::new().writer(Writes(room.clone(), 0)).for_files();
+    let limits = Admission {
+        jobs: 1,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
+    let (worker, other) = (stage.open().await, stage.open().await);
+    let hanging = begin_within(&worker, "writes", "hanging", Duration::from_millis(20));
+    let error = hanging.await.unwrap().unwrap_err();
+    assert_eq!(error.code(), Code::Deadline);
+    let queued = begin(&worker, "writes", "same");
+    received(&worker, 1).await;
+    let passing = begin(&other, "writes", "same");
     let both = tokio::time::timeout(Duration::from_secs(10), room.wait_for(2));
-    both.await.expect("the other worker has no slot");
+    both.await.expect("the other worker waits for the path");
     room.open();
-    for call in calls {
+    for call in [queued, passing] {
         call.await.unwrap().unwrap();
     }
-    assert_eq!(room.seen().most, 2);
 }
 
 #[tokio::test]
