@@ -392,7 +392,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
 fn with_options(gateway: GatewayBuilder, options: &Options, config: &Config) -> GatewayBuilder {
     let has_files = has_files(options, config);
     let mut gateway = gateway
-        .config_schema(config_schema())
+        .config_schema(&config_schema())
         .rate(options.flags.rate)
         .refusal_hints(approval::refusal_hints(options));
     if has_files {

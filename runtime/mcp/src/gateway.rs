@@ -339,8 +339,8 @@ impl GatewayBuilder {
 
     /// Publishes the JSON Schema of the configuration that clients may send.
     #[must_use]
-    pub fn config_schema(mut self, schema: Value) -> Self {
-        self.state.decorator = Decorator::with_schema(&schema);
+    pub fn config_schema(mut self, schema: &Value) -> Self {
+        self.state.decorator = Decorator::with_schema(schema);
         self
     }
 

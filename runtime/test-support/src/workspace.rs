@@ -106,7 +106,7 @@ impl Workspace {
         };
         Gateway::with_factory(factory, trust, info())
             .files(files)
-            .config_schema(json!({"type": "object"}))
+            .config_schema(&json!({"type": "object"}))
     }
 
     /// A worker with the file tools and the root, and its runtime.

@@ -414,6 +414,14 @@ impl Inner {
     }
 }
 
+/// An event that is waited for.
+struct PendingCommit {
+    /// Its index in the events that are not written yet.
+    index: usize,
+    on_error: OnWriteError,
+    reply: SyncSender<Result<(), AuditError>>,
+}
+
 /// Seals and writes events.
 struct Writer {
     /// `None` after it has panicked.
@@ -421,8 +429,8 @@ struct Writer {
     head: Head,
     /// Events that are not written yet; those that could not be are retried with the next batch.
     unwritten: Vec<AuditEvent>,
-    /// Those of them that are waited for, by their index.
-    commits: Vec<(usize, OnWriteError, SyncSender<Result<(), AuditError>>)>,
+    /// Those of them that are waited for.
+    commits: Vec<PendingCommit>,
     flushes: Vec<oneshot::Sender<Result<(), AuditError>>>,
     most_unwritten: usize,
 }
@@ -458,7 +466,11 @@ impl Writer {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
                 Message::Commit(event, on_error, reply) => {
-                    self.commits.push((self.unwritten.len(), on_error, reply));
+                    self.commits.push(PendingCommit {
+                        index: self.unwritten.len(),
+                        on_error,
+                        reply,
+                    });
                     self.unwritten.push(event);
                 }
                 Message::Flush(reply) => self.flushes.push(reply),
@@ -472,11 +484,11 @@ impl Writer {
         if result.is_err() {
             let refused = commits
                 .iter()
-                .filter(|(_, on_error, _)| *on_error == OnWriteError::Discard);
-            self.discard(inner, refused.map(|(index, ..)| *index));
+                .filter(|it| it.on_error == OnWriteError::Discard);
+            self.discard(inner, refused.map(|it| it.index));
         }
         // The caller may have stopped waiting.
-        for (.., reply) in commits {
+        for PendingCommit { reply, .. } in commits {
             let _ = reply.send(result.clone());
         }
         if result.is_err() {

@@ -543,6 +543,7 @@ impl RuntimeBuilder {
         let broker = broker.map_err(|error| BuildFault::Start(error.into()))?;
         let marks = self.remote.marks();
         let journal = self.journal.as_ref().map(Journal::for_runtime);
+        let size = |threads| threads::io(threads, self.admission.jobs);
         let core = Arc::new(Core {
             tool_slots: ToolSlots::of(&self.tools),
             tools: Tools::new(self.tools, self.remote),
@@ -559,17 +560,10 @@ impl RuntimeBuilder {
             admission: self.admission,
             call_limit: self.call_limit,
             max_depth: self.max_depth,
-            io: Pool::confined(
-                "io",
-                threads::io(self.io_threads, self.admission.jobs),
-                &confinement,
-            ),
-            io_outside: Pool::new(
-                "io-outside",
-                threads::io(self.io_threads, self.admission.jobs),
-            ),
+            io: Pool::confined("io", size(self.io_threads), &confinement),
+            io_outside: Pool::new("io-outside", size(self.io_threads)),
             confinement,
-            tool_pool: Pool::new("tools", threads::io(self.tool_threads, self.admission.jobs)),
+            tool_pool: Pool::new("tools", size(self.tool_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
             previews: PreviewKey::or_random(self.preview_key)
@@ -583,14 +577,13 @@ impl RuntimeBuilder {
             supervisors: OnceLock::new(),
         });
         threads::supervise(&core).await?;
-        let recovered = recover(&core).await;
         let (broker, authority) = (core.broker.clone(), core.authority.clone());
         let grants = GrantAuthority::new(broker, authority, marks, Arc::downgrade(&core));
         let inner = Arc::new(RuntimeInner {
+            recovered: recover(&core).await,
             core,
             memory: self.memory,
             journal_lock: Mutex::new(journal),
-            recovered,
             _servers: self.servers,
         });
         Ok((Runtime { inner }, grants))
