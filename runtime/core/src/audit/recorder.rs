@@ -183,19 +183,7 @@ impl Audit {
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
         let capacity = capacity.max(1);
-        let inner = Arc::new(Inner {
-            queue: Mutex::default(),
-            writer: Mutex::new(Writer {
-                head: sink.head(),
-                sink: Some(Box::new(sink)),
-                unwritten: Vec::new(),
-                commits: Vec::new(),
-                flushes: Vec::new(),
-                most_unwritten: capacity,
-            }),
-            failing: AtomicBool::new(false),
-            missed: AtomicU64::new(0),
-        });
+        let inner = Arc::new(Inner::new(sink, capacity));
         let writing = Arc::clone(&inner);
         let started = thread::Builder::new()
             .name("bailiwick-audit".to_owned())
@@ -308,8 +296,7 @@ impl Audit {
         let message = Message::Commit(event, on_error, reply);
         let observed = Observed::new(self.monitor(), message.events());
         self.push(message)?;
-        let left = self.0.inner.write_batch(WrittenOn::AnyThread);
-        if left.is_some() || !self.0.inner.queue.lock().messages.is_empty() {
+        if self.0.inner.write_batch(WrittenOn::Caller) {
             self.0.thread.unpark();
         }
         answer.recv().map_err(|_| AuditError::Closed)??;
@@ -330,13 +317,29 @@ impl Audit {
 /// The thread that writes a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WrittenOn {
-    /// The thread of the audit.
-    ItsThread,
-    /// A thread that waits for the batch.
-    AnyThread,
+    AuditThread,
+    /// A thread that waits for a record of the batch.
+    Caller,
 }
 
 impl Inner {
+    fn new(sink: impl AuditSink, most_unwritten: usize) -> Self {
+        let writer = Writer {
+            head: sink.head(),
+            sink: Some(Box::new(sink)),
+            unwritten: Vec::new(),
+            commits: Vec::new(),
+            flushes: Vec::new(),
+            most_unwritten,
+        };
+        Self {
+            queue: Mutex::default(),
+            writer: Mutex::new(writer),
+            failing: AtomicBool::new(false),
+            missed: AtomicU64::new(0),
+        }
+    }
+
     /// Writes until the queue is closed and empty.
     fn run(&self) {
         loop {
@@ -351,8 +354,8 @@ impl Inner {
                     continue;
                 }
             }
-            self.write_batch(WrittenOn::ItsThread);
-            self.sync();
+            self.write_batch(WrittenOn::AuditThread);
+            self.with_writer(Writer::sync);
             if empty && closed {
                 return;
             }
@@ -371,24 +374,15 @@ impl Inner {
         since.elapsed() < delay
     }
 
-    /// Writes one batch and reports the result. Returns when the thread of the audit must go on, if something is left to
-    /// do. A panic of the sink closes the audit.
-    fn write_batch(&self, on: WrittenOn) -> Option<Duration> {
+    /// Writes one batch and reports the result. Returns whether something is left to the thread of the audit.
+    fn write_batch(&self, on: WrittenOn) -> bool {
         self.with_writer(|writer| writer.write_batch(self, on))
+            || !self.queue.lock().messages.is_empty()
     }
 
-    /// Syncs the sink if somebody waits for that. Those who wait for records of the batch have their answers already.
-    fn sync(&self) {
-        let is_due = {
-            let writer = self.writer.lock();
-            !writer.flushes.is_empty()
-        };
-        if is_due {
-            self.with_writer(Writer::sync);
-        }
-    }
-
-    fn with_writer(&self, run: impl FnOnce(&mut Writer)) -> Option<Duration> {
+    /// Locks the writer. Returns whether the thread of the audit has something left to do. A panic of the sink closes the
+    /// audit.
+    fn with_writer(&self, run: impl FnOnce(&mut Writer)) -> bool {
         let mut writer = self.writer.lock();
         if catch_unwind(AssertUnwindSafe(|| run(&mut writer))).is_err() {
             // Those who wait for an answer get none.
@@ -397,10 +391,12 @@ impl Inner {
             queue.closed = true;
             queue.messages.clear();
         }
-        let next = writer.next_attempt();
-        // Those who wait for the lock may have got their answers from this batch.
-        MutexGuard::unlock_fair(writer);
-        next
+        let left = writer.next_attempt().is_some();
+        if !writer.flushes.is_empty() {
+            // Those who wait for the lock come before the sync, since this batch may have answered them.
+            MutexGuard::unlock_fair(writer);
+        }
+        left
     }
 
     /// Takes the first messages of the queue.
@@ -456,9 +452,9 @@ impl Writer {
         (self.commits, self.flushes) = (Vec::new(), Vec::new());
     }
 
-    /// Writes the events of the queue. On [`WrittenOn::AnyThread`], what only the thread of the audit can do is left to it.
+    /// Writes the events of the queue. On [`WrittenOn::Caller`], what only the thread of the audit can do is left to it.
     fn write_batch(&mut self, inner: &Inner, on: WrittenOn) {
-        if on == WrittenOn::AnyThread && !self.keeps_on_any_thread(&[]) {
+        if on == WrittenOn::Caller && !self.keeps_on_any_thread(&[]) {
             return;
         }
         for message in inner.take(self.most_unwritten) {
@@ -496,9 +492,10 @@ impl Writer {
         }
     }
 
-    /// Syncs the sink, unless another thread took a flush meanwhile and left events before it to this thread.
+    /// Syncs the sink if a flush waits for that and all events before it are written. A caller that took the flush may have
+    /// left events to the thread of the audit.
     fn sync(&mut self) {
-        if !self.unwritten.is_empty() {
+        if self.flushes.is_empty() || !self.unwritten.is_empty() {
             return;
         }
         let synced = self.sink.as_mut().map_or(Ok(()), |sink| sink.sync());
@@ -519,18 +516,17 @@ impl Writer {
         let missed = inner.missed.swap(0, Ordering::AcqRel);
         let mut head = self.head;
         let sealed = seal_all(&mut head, missed, &self.unwritten);
-        if on == WrittenOn::AnyThread
+        if on == WrittenOn::Caller
             && let Ok(records) = &sealed
             && !self.keeps_on_any_thread(records)
         {
             inner.missed.fetch_add(missed, Ordering::AcqRel);
             return None;
         }
-        let sink = self.sink.as_mut();
-        let closed = || io::Error::other("the audit is closed");
-        let sink = sink.ok_or_else(closed);
-        let kept = sealed.and_then(|records| sink?.keep(&records));
-        match kept {
+        let Some(sink) = &mut self.sink else {
+            return Some(Err(AuditError::Closed));
+        };
+        match sealed.and_then(|records| sink.keep(&records)) {
             Ok(()) => {
                 self.head = head;
                 self.unwritten.clear();
@@ -947,6 +943,37 @@ mod tests {
             assert_eq!(*at.lock().unwrap(), [2]);
             audit.record(failed("after")).unwrap();
         }
+    }
+
+    #[test]
+    fn flush_is_answered_after_the_events_that_a_caller_left() {
+        /// Leaves all records to the thread of the audit.
+        struct Leaving(MemoryAudit);
+        impl AuditSink for Leaving {
+            fn head(&self) -> Head {
+                self.0.head()
+            }
+            fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+                records.is_empty()
+            }
+            fn keep(&mut self, records: &[Record]) -> io::Result<()> {
+                self.0.keep(records)
+            }
+        }
+        let memory = MemoryAudit::new(10);
+        let inner = Inner::new(Leaving(memory.clone()), 10);
+        let (reply, mut answer) = oneshot::channel();
+        let messages = [Message::Record(failed("before")), Message::Flush(reply)];
+        inner.queue.lock().messages.extend(messages);
+        inner.queue.lock().waiting = 1;
+        assert!(inner.write_batch(WrittenOn::Caller));
+        // The thread of the audit may be about to sync.
+        assert!(inner.with_writer(Writer::sync));
+        assert!(answer.try_recv().is_err() && memory.records().is_empty());
+        inner.write_batch(WrittenOn::AuditThread);
+        assert!(!inner.with_writer(Writer::sync));
+        assert!(matches!(answer.try_recv(), Ok(Ok(()))));
+        assert_eq!(memory.records().len(), 1);
     }
 
     #[test]

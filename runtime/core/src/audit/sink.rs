@@ -37,8 +37,8 @@ pub trait AuditSink: Send + 'static {
     fn keep(&mut self, records: &[Record]) -> io::Result<()>;
 
     /// Returns whether [`keep`](Self::keep) stores these records without opening or renaming a file and without a long
-    /// wait. Then a file tool that waits for its record may call it on its own thread, which Landlock may confine to the
-    /// roots. By default it is called on the thread of the audit.
+    /// wait. Then a call that waits for its record may run it on its own thread, which Landlock may confine to the roots.
+    /// By default it runs on the thread of the audit.
     fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
         let _ = records;
         false

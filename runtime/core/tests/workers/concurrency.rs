@@ -118,7 +118,7 @@ impl ReadTool for Reads {
     }
 }
 
-/// Enters the room once when it is planned, and once when it is applied. 0 is no limit.
+/// Enters the room once when it is planned, and once when it is applied. With a limit of 0, its calls are not limited.
 struct Writes(Room, u32);
 
 impl WriteTool for Writes {
@@ -202,6 +202,19 @@ async fn limited(
         .writer(Writes(room.clone(), most))
         .actor(Acts(room.clone(), most));
     let stage = stage(|builder| configure(builder.tools(tools).tool_threads(32))).await;
+    (stage, room)
+}
+
+/// A stage whose tool `writes` runs `most` calls at once, and each worker `jobs` jobs.
+async fn writing(most: u32, jobs: u32, for_files: bool) -> (Stage, Room) {
+    let room = Room::new();
+    let tools = ToolSet::new().writer(Writes(room.clone(), most));
+    let tools = if for_files { tools.for_files() } else { tools };
+    let limits = Admission {
+        jobs,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
     (stage, room)
 }
 
@@ -289,14 +302,7 @@ async fn calls_of_other_tools_go_on_while_calls_wait_for_a_slot() {
 #[tokio::test]
 async fn queued_writes_of_a_worker_leave_slots_to_other_workers() {
     for for_files in [false, true] {
-        let room = Room::new();
-        let tools = ToolSet::new().writer(Writes(room.clone(), 2));
-        let tools = if for_files { tools.for_files() } else { tools };
-        let limits = Admission {
-            jobs: 1,
-            ..Admission::default()
-        };
-        let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
+        let (stage, room) = writing(2, 1, for_files).await;
         let (first, second) = (stage.open().await, stage.open().await);
         let mut calls: Vec<_> = (0..4)
             .map(|n| begin(&first, "writes", &format!("f{n}")))
@@ -315,13 +321,7 @@ async fn queued_writes_of_a_worker_leave_slots_to_other_workers() {
 
 #[tokio::test]
 async fn worker_with_a_hanging_thread_locks_no_path_of_a_queued_write() {
-    let room = Room::new();
-    let tools = ToolSet::new().writer(Writes(room.clone(), 0)).for_files();
-    let limits = Admission {
-        jobs: 1,
-        ..Admission::default()
-    };
-    let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
+    let (stage, room) = writing(0, 1, true).await;
     let (worker, other) = (stage.open().await, stage.open().await);
     let hanging = begin(&worker, "writes", "hanging");
     room.wait_for(1).await;
@@ -343,10 +343,7 @@ async fn worker_with_a_hanging_thread_locks_no_path_of_a_queued_write() {
 #[tokio::test]
 async fn writes_of_a_worker_to_different_files_run_at_once() {
     for (for_files, most) in [(true, 2), (false, 1)] {
-        let room = Room::new();
-        let tools = ToolSet::new().writer(Writes(room.clone(), 8));
-        let tools = if for_files { tools.for_files() } else { tools };
-        let stage = stage(|builder| builder.tools(tools)).await;
+        let (stage, room) = writing(8, 4, for_files).await;
         let worker = stage.open().await;
         // Writes of the same file run one at a time.
         let calls = ["a", "b", "a"].map(|path| begin(&worker, "writes", path));
@@ -362,13 +359,7 @@ async fn writes_of_a_worker_to_different_files_run_at_once() {
 
 #[tokio::test]
 async fn writes_that_wait_in_the_pool_exceed_no_limit_of_their_worker() {
-    let room = Room::new();
-    let tools = ToolSet::new().writer(Writes(room.clone(), 0)).for_files();
-    let limits = Admission {
-        jobs: 2,
-        ..Admission::default()
-    };
-    let stage = stage(|builder| builder.tools(tools).admission(limits)).await;
+    let (stage, room) = writing(0, 2, true).await;
     let (worker, other) = (stage.open().await, stage.open().await);
     let mut calls: Vec<_> = (0..8)
         .map(|n| begin(&worker, "writes", &format!("f{n}")))

@@ -325,12 +325,12 @@ fn encode_decorated(
     Ok(decorator.encode(serde_json::to_value(message)?)?)
 }
 
-/// Serializes a message that has no extension data.
+/// Serializes a message that needs no decoration.
 pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(message)?)
 }
 
-/// Sends a message that has no extension data. An answer to a request that is no longer open is dropped.
+/// Sends a message that needs no decoration. An answer to a request that is no longer open is dropped.
 pub(super) async fn send(
     message: TxJsonRpcMessage<RoleServer>,
     outgoing: OutgoingQueue,

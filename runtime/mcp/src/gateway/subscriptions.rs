@@ -305,9 +305,9 @@ impl OfferedLists {
         let prompts = catalogs.iter().map(|it| &it.prompts);
         let tools = worker.tools();
         // The runtime's own tools do not change, and their schemas may not be made yet.
-        let tools = tools.iter().map(|tool| match &tool.provider {
-            Some(_) => Ok(tool),
-            None => Err(&tool.spec.name),
+        let tools = tools.iter().map(|tool| {
+            let changeable = tool.provider.is_some().then_some(tool);
+            (&tool.spec.name, changeable)
         });
         let hash = |shown: String| ContentHash::of(shown.as_bytes());
         [

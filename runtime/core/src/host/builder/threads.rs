@@ -24,7 +24,7 @@ pub(super) fn io(threads: usize, jobs: u32) -> PoolSize {
         hard_cap: threads * 2,
         queue: 4096,
         per_root: (threads * 3 / 4).max(1),
-        // Also the first lookup of a worker, which is no job of a call, needs a thread.
+        // With 0, the lookups that a new worker waits for would never run.
         per_worker: usize::try_from(jobs).unwrap_or(usize::MAX).max(1),
     }
 }

@@ -44,10 +44,9 @@ pub(super) async fn decorate_response(
 /// Whether a message may need decoration; it is not parsed for this.
 fn may_decorate(decorator: &Decorator, text: &[u8]) -> bool {
     let contains_bytes = |marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
-    let handshake = decorator.has_schema() || contains_bytes(br#""_meta""#);
-    handshake && contains_bytes(br#""capabilities""#)
-        || contains_bytes(br#""_meta""#)
-            && (contains_bytes(br#""tools""#) || contains_bytes(br#""resources""#))
+    let has_meta = contains_bytes(br#""_meta""#);
+    (has_meta || decorator.has_schema()) && contains_bytes(br#""capabilities""#)
+        || has_meta && (contains_bytes(br#""tools""#) || contains_bytes(br#""resources""#))
 }
 
 /// The decorated message; `None` if it needs no decoration.
