@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
 use std::time::Duration;
 
 use bailiwick::text::escape;
@@ -24,10 +24,15 @@ const MAX_LINE_CHARS: usize = 1024;
 /// The maximum number of queued lines.
 const MAX_QUEUED_LINES: usize = 256;
 
+/// Starts the thread. `None` if it cannot be started.
+type StartThread = Box<dyn FnOnce() -> Option<SyncSender<String>> + Send>;
+
 /// Writes lines from a separate thread, since a client may not read standard error. Lines are dropped if the queue is full.
+///
+/// The first line starts the thread, since most servers never log anything.
 #[derive(Clone)]
 pub(crate) struct LogWriter {
-    lines: SyncSender<String>,
+    lines: Arc<LazyLock<Option<SyncSender<String>>, StartThread>>,
     pending: Arc<PendingLines>,
 }
 
@@ -49,25 +54,27 @@ impl PendingLines {
 }
 
 impl LogWriter {
-    /// Starts the thread, which writes to `out` until the program exits.
-    pub(crate) fn start(mut out: impl Write + Send + 'static) -> io::Result<Self> {
-        let (sender, lines) = sync_channel::<String>(MAX_QUEUED_LINES);
+    /// A log that is written to `out` until the program exits.
+    pub(crate) fn new(mut out: impl Write + Send + 'static) -> Self {
         let pending = Arc::<PendingLines>::default();
         let written = Arc::clone(&pending);
-        let write = move || {
-            for line in lines {
-                // Standard error may be closed.
-                let _ = writeln!(out, "{line}");
-                written.add(-1);
-            }
+        let start = move || {
+            let (sender, lines) = sync_channel::<String>(MAX_QUEUED_LINES);
+            let write = move || {
+                for line in lines {
+                    // Standard error may be closed.
+                    let _ = writeln!(out, "{line}");
+                    written.add(-1);
+                }
+            };
+            let thread = std::thread::Builder::new().name("log".into());
+            thread.spawn(write).ok()?;
+            Some(sender)
         };
-        std::thread::Builder::new()
-            .name("log".into())
-            .spawn(write)?;
-        Ok(Self {
-            lines: sender,
+        Self {
+            lines: Arc::new(LazyLock::new(Box::new(start))),
             pending,
-        })
+        }
     }
 
     /// Waits until all queued lines are written, or the timeout expires.
@@ -88,7 +95,9 @@ impl Write for LogWriter {
         let line: String = line.trim_end().chars().take(MAX_LINE_CHARS).collect();
         self.pending.add(1);
         // Lines may contain text from clients, so line breaks and terminal control characters are escaped.
-        if self.lines.try_send(escape(&line).into_owned()).is_err() {
+        let line = escape(&line).into_owned();
+        let queued = (**self.lines).as_ref().map(|lines| lines.try_send(line));
+        if !matches!(queued, Some(Ok(()))) {
             self.pending.add(-1);
         }
         Ok(text.len())
@@ -127,7 +136,7 @@ mod tests {
     fn flush_waits_for_queued_lines_until_the_timeout() {
         let (open, gate) = channel();
         let written = Arc::<Mutex<String>>::default();
-        let mut log = LogWriter::start(Gate(gate, Arc::clone(&written))).unwrap();
+        let mut log = LogWriter::new(Gate(gate, Arc::clone(&written)));
         for line in ["one", "two", "three"] {
             log.write_all(line.as_bytes()).unwrap();
         }

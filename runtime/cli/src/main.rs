@@ -220,10 +220,7 @@ fn run(options: RunOptions) -> ExitCode {
 }
 
 fn serve(options: Options) -> ExitCode {
-    let log = match logging::LogWriter::start(std::io::stderr()) {
-        Ok(log) => log,
-        Err(error) => return fail(&error, 1),
-    };
+    let log = logging::LogWriter::new(std::io::stderr());
     let writer = log.clone();
     tracing_subscriber::fmt()
         .with_writer(move || writer.clone())

@@ -30,7 +30,7 @@ use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
-use bailiwick::config::{ConfigSource, RootConfig, config_schema};
+use bailiwick::config::{ConfigSchema, ConfigSource, RootConfig};
 use bailiwick::journal::{Journal, JournalError};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
@@ -202,6 +202,21 @@ impl RuntimeFiles {
 }
 
 impl RuntimeOpener {
+    /// Adds the audit and the grant store of the next runtime.
+    async fn open_files(
+        &self,
+        builder: RuntimeBuilder,
+    ) -> Result<(RuntimeBuilder, ConsoleAudit), BackendError> {
+        let mut files = Arc::clone(&self.files).lock_owned().await;
+        let options = Arc::clone(&self.options);
+        if options.flags.audit.is_none() && options.flags.grants.is_none() {
+            // There is nothing to wait for.
+            return files.open(&options, builder);
+        }
+        let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
+        opening.await.map_err(|_| BackendError::Stopped)?
+    }
+
     async fn open_runtime(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
         let builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
         let mut builder = builder.with_tools(&self.options);
@@ -218,10 +233,7 @@ impl RuntimeOpener {
         if let Some(key) = &self.preview_key {
             builder = builder.preview_key(key.bytes).keep_out(&key.file);
         }
-        let mut files = Arc::clone(&self.files).lock_owned().await;
-        let options = Arc::clone(&self.options);
-        let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));
-        let (builder, record) = opening.await.map_err(|_| BackendError::Stopped)??;
+        let (builder, record) = self.open_files(builder).await?;
         let (runtime, grants) = builder.build().await?;
         let spec = WorkerSpec::new("client").policy(Policy::new());
         let worker = runtime.spawn(spec).await?;
@@ -392,7 +404,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
 fn with_options(gateway: GatewayBuilder, options: &Options, config: &Config) -> GatewayBuilder {
     let has_files = has_files(options, config);
     let mut gateway = gateway
-        .config_schema(&config_schema())
+        .config_schema(&ConfigSchema)
         .rate(options.flags.rate)
         .refusal_hints(approval::refusal_hints(options));
     if has_files {

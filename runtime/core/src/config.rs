@@ -18,7 +18,7 @@ use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
 pub use crate::policy::keys::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use error::ConfigError;
-pub use schema::{config_schema, policy_schema};
+pub use schema::{ConfigSchema, config_schema, policy_schema};
 pub(crate) use sources::unknown_tool;
 pub use sources::{ConfigSource, ConfigSources, Effective};
 

@@ -42,7 +42,7 @@ use std::sync::Arc;
 
 use rmcp::ServiceExt;
 use rmcp::service::ServerInitializeError;
-use serde_json::Value;
+use serde::Serialize;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 
@@ -339,7 +339,7 @@ impl GatewayBuilder {
 
     /// Publishes the JSON Schema of the configuration that clients may send.
     #[must_use]
-    pub fn config_schema(mut self, schema: &Value) -> Self {
+    pub fn config_schema(mut self, schema: &impl Serialize) -> Self {
         self.state.decorator = Decorator::with_schema(schema);
         self
     }

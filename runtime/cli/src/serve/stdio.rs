@@ -13,9 +13,16 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
+use rustix::pipe::{fcntl_getpipe_size, fcntl_setpipe_size};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
+
+/// From how many bytes on a pipe is made larger, so that a large message needs fewer switches between the processes. Small
+/// ones are faster in a small pipe, since it stays in the cache of the processor.
+const LARGE_MESSAGE: usize = 512 * 1024;
+/// Size of such a pipe.
+const LARGE_PIPE: usize = 256 * 1024;
 
 pub(super) type Input = Box<dyn AsyncRead + Send + Unpin>;
 pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
@@ -41,7 +48,10 @@ pub(super) fn output() -> Output {
     let stdout = io::stdout();
     match kind(stdout.as_fd()) {
         Some(FileType::Fifo) => match pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
-            Ok(pipe) => Box::new(pipe),
+            Ok(pipe) => Box::new(OutputPipe {
+                pipe,
+                is_large: false,
+            }),
             Err(_) => Box::new(tokio::io::stdout()),
         },
         Some(FileType::Socket) => match Socket::new(stdout.as_fd()) {
@@ -59,6 +69,56 @@ fn kind(fd: BorrowedFd<'_>) -> Option<FileType> {
     let stderr = fstat(io::stderr()).ok();
     let is_stderr = stderr.is_some_and(|stderr| identity(&stderr) == identity(&stat));
     (!is_stderr).then(|| FileType::from_raw_mode(stat.st_mode))
+}
+
+/// A pipe that becomes larger with the first large message.
+struct OutputPipe {
+    pipe: pipe::Sender,
+    is_large: bool,
+}
+
+impl OutputPipe {
+    fn before_writing(&mut self, bytes: usize) {
+        if bytes >= LARGE_MESSAGE && !self.is_large {
+            self.is_large = true;
+            if fcntl_getpipe_size(&self.pipe).is_ok_and(|size| size < LARGE_PIPE) {
+                // Where users may not have larger pipes, messages only take longer.
+                let _ = fcntl_setpipe_size(&self.pipe, LARGE_PIPE);
+            }
+        }
+    }
+}
+
+impl AsyncWrite for OutputPipe {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.before_writing(bytes.len());
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.before_writing(slices.iter().map(|slice| slice.len()).sum());
+        Pin::new(&mut self.pipe).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.pipe.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
 }
 
 /// A socket that does not block until it is dropped.
@@ -126,5 +186,40 @@ impl AsyncWrite for Socket {
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         // Other processes may use the socket. The client sees the end when the last descriptor is closed.
         Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+
+    use super::*;
+
+    /// Sends a message through a pipe of `size` bytes. Returns the size of the pipe after that.
+    async fn size_after(size: usize, message: usize) -> usize {
+        let (reader, writer) = rustix::pipe::pipe().unwrap();
+        let size = fcntl_setpipe_size(&writer, size).unwrap();
+        let mut reader = pipe::Receiver::from_owned_fd(reader).unwrap();
+        let mut output = OutputPipe {
+            pipe: pipe::Sender::from_owned_fd(writer).unwrap(),
+            is_large: false,
+        };
+        let sent = vec![7; message];
+        let mut received = vec![0; message];
+        let (written, read) =
+            tokio::join!(output.write_all(&sent), reader.read_exact(&mut received));
+        written.unwrap();
+        read.unwrap();
+        assert_eq!(received, sent);
+        let after = fcntl_getpipe_size(&output.pipe).unwrap();
+        assert!(after >= size);
+        after
+    }
+
+    #[tokio::test]
+    async fn only_a_large_message_makes_a_small_pipe_larger() {
+        assert_eq!(size_after(64 << 10, 2 << 20).await, LARGE_PIPE);
+        assert_eq!(size_after(64 << 10, 100 << 10).await, 64 << 10);
+        assert_eq!(size_after(512 << 10, 2 << 20).await, 512 << 10);
     }
 }

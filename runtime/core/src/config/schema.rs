@@ -1,6 +1,8 @@
 //! JSON Schemas of configuration and policy, generated from the table of keys.
 
-use serde_json::{Map, Value, json};
+use serde::ser::{Serialize, Serializer};
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
 
 use crate::path::MAX_PATH;
 use crate::policy::keys::{EnumKind, KEYS, Key, KeyScope, ValueKind};
@@ -17,11 +19,18 @@ use crate::policy::{Access, Limits, MAX_GLOB, MAX_LIST};
 /// ```
 #[must_use]
 pub fn config_schema() -> Value {
-    document(
-        "Configuration",
-        "What people open to workers, and the limits of all of them.",
-        KeyScope::Configuration,
-    )
+    json!(ConfigSchema)
+}
+
+/// Serializes as [`config_schema`], which takes less time than to build it first.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigSchema;
+
+impl Serialize for ConfigSchema {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let about = "What people open to workers, and the limits of all of them.";
+        document("Configuration", about, KeyScope::Configuration).serialize(serializer)
+    }
 }
 
 /// Returns the JSON Schema (2020-12) of [`Policy::parse`](crate::Policy::parse), for example for `_meta.policy` of a call.
@@ -32,109 +41,144 @@ pub fn config_schema() -> Value {
 /// ```
 #[must_use]
 pub fn policy_schema() -> Value {
-    document(
-        "Policy",
-        "What a worker or a call is kept to: it can only restrict what its issuer holds.",
-        KeyScope::Policy,
-    )
+    let about = "What a worker or a call is kept to: it can only restrict what its issuer holds.";
+    json!(document("Policy", about, KeyScope::Policy))
 }
 
-fn document(title: &str, about: &str, here: KeyScope) -> Value {
-    let mut schema = Map::new();
-    schema.insert(
-        "$schema".into(),
-        "https://json-schema.org/draft/2020-12/schema".into(),
-    );
-    schema.insert("title".into(), title.into());
-    schema.insert("description".into(), about.into());
-    schema.extend(object(None, here));
-    Value::Object(schema)
+/// A part of a schema.
+enum Part {
+    Text(&'static str),
+    Texts(Vec<&'static str>),
+    Value(Value),
+    /// A list of one JSON text.
+    Example(&'static RawValue),
+    Object(Object),
+}
+
+impl Serialize for Part {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::Text(text) => serializer.serialize_str(text),
+            Self::Texts(texts) => texts.serialize(serializer),
+            Self::Value(value) => value.serialize(serializer),
+            Self::Example(text) => [text].serialize(serializer),
+            Self::Object(object) => object.serialize(serializer),
+        }
+    }
+}
+
+impl<V: Into<Value>> From<V> for Part {
+    fn from(value: V) -> Self {
+        Self::Value(value.into())
+    }
+}
+
+/// An object of a schema, in order.
+#[derive(Default)]
+struct Object(Vec<(&'static str, Part)>);
+
+impl Object {
+    /// A schema of values of type `name`.
+    fn typed(name: &'static str) -> Self {
+        Self(vec![("type", Part::Text(name))])
+    }
+
+    fn with(mut self, name: &'static str, part: impl Into<Part>) -> Self {
+        self.0.push((name, part.into()));
+        self
+    }
+}
+
+impl From<Object> for Part {
+    fn from(object: Object) -> Self {
+        Self::Object(object)
+    }
+}
+
+impl Serialize for Object {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.0.iter().map(|(name, part)| (name, part)))
+    }
+}
+
+fn document(title: &'static str, about: &'static str, here: KeyScope) -> Object {
+    let mut schema = Object(vec![
+        (
+            "$schema",
+            Part::Text("https://json-schema.org/draft/2020-12/schema"),
+        ),
+        ("title", Part::Text(title)),
+        ("description", Part::Text(about)),
+    ]);
+    schema.0.extend(object(None, here).0);
+    schema
 }
 
 /// An object of the keys of `parent`.
-fn object(parent: Option<&str>, here: KeyScope) -> Map<String, Value> {
+fn object(parent: Option<&str>, here: KeyScope) -> Object {
     let keys = KEYS.iter().filter(|field| field.parent() == parent);
     let keys = keys.filter(|field| field.stands_in(here));
     let required = keys.clone().filter(|field| field.kind == ValueKind::Path);
     let required: Vec<_> = required.map(Key::name).collect();
-    let properties: Map<_, _> = keys
-        .map(|field| (field.name().to_owned(), member(field, here)))
-        .collect();
-    let mut object = typed(
-        "object",
-        [
-            ("properties", properties.into()),
-            ("additionalProperties", false.into()),
-        ],
-    );
-    if !required.is_empty() {
-        object.insert("required".into(), required.into());
+    let properties = keys.map(|field| (field.name(), Part::Object(member(field, here))));
+    let object = Object::typed("object")
+        .with("properties", Object(properties.collect()))
+        .with("additionalProperties", false);
+    if required.is_empty() {
+        object
+    } else {
+        object.with("required", Part::Texts(required))
     }
-    object
 }
 
-fn member(field: &Key, here: KeyScope) -> Value {
-    let mut schema = values(field, here);
-    schema.insert("description".into(), field.about.into());
+fn member(field: &Key, here: KeyScope) -> Object {
+    let mut schema = values(field, here).with("description", Part::Text(field.about));
     if let Some(default) = default(field).filter(|_| here == KeyScope::Configuration) {
-        schema.insert("default".into(), default);
+        schema = schema.with("default", default);
     }
     // A test checks that each example is JSON.
-    let example: Value = serde_json::from_str(field.example).unwrap_or_default();
-    schema.insert("examples".into(), vec![example].into());
-    schema.insert("scope".into(), json!(field.scope));
-    schema.insert("audience".into(), json!(field.audience));
-    schema.insert("x-restrict".into(), json!(field.merge));
-    Value::Object(schema)
-}
-
-/// A schema of values of type `name`, with further keywords.
-fn typed<const N: usize>(name: &str, keywords: [(&str, Value); N]) -> Map<String, Value> {
-    let mut schema = Map::new();
-    schema.insert("type".into(), name.into());
-    schema.extend(keywords.map(|(keyword, value)| (keyword.to_owned(), value)));
+    if let Ok(example) = serde_json::from_str(field.example) {
+        schema = schema.with("examples", Part::Example(example));
+    }
     schema
+        .with("scope", json!(field.scope))
+        .with("audience", json!(field.audience))
+        .with("x-restrict", json!(field.merge))
 }
 
 /// The schema of the values of a key.
-fn values(field: &Key, here: KeyScope) -> Map<String, Value> {
+fn values(field: &Key, here: KeyScope) -> Object {
     match field.kind {
-        ValueKind::Flag => typed("boolean", []),
-        ValueKind::Count => typed(
-            "integer",
-            [("minimum", 0.into()), ("maximum", u64::MAX.into())],
-        ),
-        ValueKind::Path => typed(
-            "string",
-            [("pattern", "^/".into()), ("maxLength", MAX_PATH.into())],
-        ),
+        ValueKind::Flag => Object::typed("boolean"),
+        ValueKind::Count => Object::typed("integer")
+            .with("minimum", 0)
+            .with("maximum", u64::MAX),
+        ValueKind::Path => Object::typed("string")
+            .with("pattern", Part::Text("^/"))
+            .with("maxLength", MAX_PATH),
         ValueKind::OneOf(words) => word(words),
-        ValueKind::ListOf(words) => typed(
-            "array",
-            [("items", word(words).into()), ("uniqueItems", true.into())],
-        ),
-        ValueKind::Names => typed("array", [("items", typed("string", []).into())]),
+        ValueKind::ListOf(words) => list(word(words)).with("uniqueItems", true),
+        ValueKind::Names => list(Object::typed("string")),
         ValueKind::Globs => {
-            let bounds = [("minLength", 1.into()), ("maxLength", MAX_GLOB.into())];
-            let items = typed("string", bounds).into();
-            typed("array", [("maxItems", MAX_LIST.into()), ("items", items)])
+            let glob = Object::typed("string")
+                .with("minLength", 1)
+                .with("maxLength", MAX_GLOB);
+            list(glob).with("maxItems", MAX_LIST)
         }
-        ValueKind::Patterns => {
-            let items = typed("string", [("pattern", pattern().into())]).into();
-            typed("array", [("items", items)])
-        }
+        ValueKind::Patterns => list(Object::typed("string").with("pattern", pattern())),
         ValueKind::Object => object(Some(field.key), here),
         // Roots of a restriction have the same members as roots.
-        ValueKind::Objects => {
-            let items = object(Some(field.name()), here).into();
-            typed("array", [("items", items)])
-        }
+        ValueKind::Objects => list(object(Some(field.name()), here)),
         ValueKind::Policy => object(None, KeyScope::Policy),
     }
 }
 
-fn word(words: EnumKind) -> Map<String, Value> {
-    typed("string", [("enum", json!(words.all()))])
+fn list(items: Object) -> Object {
+    Object::typed("array").with("items", items)
+}
+
+fn word(words: EnumKind) -> Object {
+    Object::typed("string").with("enum", Part::Texts(words.all()))
 }
 
 /// Regular expression that scope patterns match.
@@ -166,6 +210,8 @@ fn default(field: &Key) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Map;
+
     use super::*;
     use crate::config::Config;
     use crate::policy::{Authority, Policy};

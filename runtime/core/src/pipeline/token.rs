@@ -74,16 +74,20 @@ pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
 }
 
 fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
-    let arguments = canonical(&info.arguments);
-    let call = serde_json::json!([info.worker.0, info.tool.as_str(), arguments]).to_string();
-    // JSON never contains this byte, so it delimits the call.
-    let whole = info.key.hash(&[call.as_bytes(), &[0], state].concat());
-    let of_call = info.key.hash(call.as_bytes());
-    let mut bytes = *whole.as_bytes();
-    for (byte, of_call) in bytes.iter_mut().zip(of_call.as_bytes()).take(OF_CALL) {
-        *byte = *of_call;
+    let call = call_hash(info);
+    let plan = info.key.hash(&[call.as_bytes(), state].concat());
+    let mut bytes = *call.as_bytes();
+    for (byte, of_plan) in bytes.iter_mut().zip(plan.as_bytes()).skip(OF_CALL) {
+        *byte = *of_plan;
     }
     PreviewToken(ContentHash::from_bytes(bytes))
+}
+
+/// Keyed hash of the worker, the tool and the arguments.
+fn call_hash(info: &CallInfo) -> ContentHash {
+    let arguments = canonical(&info.arguments);
+    let call = serde_json::json!([info.worker.0, info.tool.as_str(), arguments]).to_string();
+    info.key.hash(call.as_bytes())
 }
 
 /// Whether two tokens belong to the same call.
@@ -93,7 +97,7 @@ pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
 
 /// Whether `token` belongs to the call `info`, whatever its plan.
 pub(super) fn is_of_call(token: PreviewToken, info: &CallInfo) -> bool {
-    of_one_call(token, self::token(info, &[]))
+    of_one_call(token, PreviewToken(call_hash(info)))
 }
 
 /// Returns the hash of arguments in the audit: the hash of their canonical JSON.

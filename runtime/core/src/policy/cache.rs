@@ -13,11 +13,12 @@ pub(super) const MAX_CACHED: usize = 32 << 20;
 /// Minimum size that is counted for a list, which bounds the number of lists.
 const MIN_COUNTED: usize = 4 << 10;
 
-type Key = (Reading, Box<[String]>);
+/// Lists by their texts.
+type ByTexts = HashMap<Box<[String]>, Entry, RandomState>;
 
 #[derive(Default)]
 struct Lists {
-    by_texts: HashMap<Key, Entry, RandomState>,
+    by_reading: HashMap<Reading, ByTexts, RandomState>,
     bytes: usize,
     uses: u64,
 }
@@ -35,11 +36,10 @@ fn counted(globs: &Globs) -> usize {
 
 /// The compiled list of these texts, if it is cached.
 pub(super) fn get(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
-    let key: Key = (reading, texts.into());
     let mut lists = LISTS.lock();
     lists.uses += 1;
     let now = lists.uses;
-    let entry = lists.by_texts.get_mut(&key)?;
+    let entry = lists.by_reading.get_mut(&reading)?.get_mut(texts)?;
     entry.last_use = now;
     Some(Arc::clone(&entry.globs))
 }
@@ -56,21 +56,21 @@ pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
         globs: Arc::clone(globs),
         last_use: lists.uses,
     };
-    let replaced = lists
-        .by_texts
-        .insert((reading, globs.texts().into()), entry);
+    let by_texts = lists.by_reading.entry(reading).or_default();
+    let replaced = by_texts.insert(globs.texts().into(), entry);
     lists.bytes += size;
     lists.bytes -= replaced.as_ref().map_or(0, |entry| counted(&entry.globs));
     let mut dropped = Vec::new();
     while lists.bytes > MAX_CACHED {
-        let oldest = lists
-            .by_texts
-            .iter()
-            .min_by_key(|(_, entry)| entry.last_use);
-        let Some(oldest) = oldest.map(|(key, _)| key.clone()) else {
+        let all = lists.by_reading.iter();
+        let all = all.flat_map(|(reading, by_texts)| by_texts.iter().map(move |it| (*reading, it)));
+        let oldest = all.min_by_key(|(_, (_, entry))| entry.last_use);
+        let Some((reading, texts)) = oldest.map(|(reading, (texts, _))| (reading, texts.clone()))
+        else {
             break;
         };
-        let entry = lists.by_texts.remove(&oldest);
+        let by_texts = lists.by_reading.get_mut(&reading);
+        let entry = by_texts.and_then(|by_texts| by_texts.remove(&texts));
         lists.bytes -= entry.as_ref().map_or(0, |entry| counted(&entry.globs));
         dropped.extend(entry);
     }

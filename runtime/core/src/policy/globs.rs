@@ -205,9 +205,17 @@ impl Globs {
 /// ```
 #[derive(Clone, Debug)]
 pub struct PathGlob {
-    set: GlobSet,
+    form: Form,
     /// Whether only the last name of a path matters.
     names: bool,
+}
+
+/// How a glob is matched.
+#[derive(Clone, Debug)]
+enum Form {
+    /// `*.rs`: a path matches if it ends with one of these, which contain no `/`.
+    Endings(Box<[Box<str>]>),
+    Set(GlobSet),
 }
 
 /// Why a text is not a valid glob: it is malformed, too large, or can match nothing.
@@ -221,8 +229,15 @@ impl PathGlob {
     /// # Errors
     /// [`InvalidGlob`]
     pub fn parse(text: &str) -> Result<Self, InvalidGlob> {
+        let alternatives = alternatives(text).map_err(InvalidGlob)?;
+        if let Some(endings) = alternatives.iter().map(|plain| ending(plain)).collect() {
+            return Ok(Self {
+                form: Form::Endings(endings),
+                names: true,
+            });
+        }
         let (mut builder, mut names) = (GlobSetBuilder::new(), true);
-        for plain in alternatives(text).map_err(InvalidGlob)? {
+        for plain in alternatives {
             let name = plain.strip_prefix("**/");
             // A class may match a `/`.
             names &= name.is_some_and(|name| !name.contains(['/', '[']) && name != "**");
@@ -230,13 +245,19 @@ impl PathGlob {
         }
         let set = builder.build();
         let set = set.map_err(|error| InvalidGlob(error.to_string()))?;
-        Ok(Self { set, names })
+        Ok(Self {
+            form: Form::Set(set),
+            names,
+        })
     }
 
     /// Returns whether it matches a path that is relative to the directory.
     #[must_use]
     pub fn is_match(&self, path: &str) -> bool {
-        self.set.is_match(path)
+        match &self.form {
+            Form::Endings(endings) => endings.iter().any(|ending| path.ends_with(&**ending)),
+            Form::Set(set) => set.is_match(path),
+        }
     }
 
     /// Returns whether a path matches if and only if its last name does.
@@ -244,6 +265,12 @@ impl PathGlob {
     pub fn matches_names(&self) -> bool {
         self.names
     }
+}
+
+/// The end of the names that a glob like `**/*.rs` matches.
+fn ending(plain: &str) -> Option<Box<str>> {
+    let ending = plain.strip_prefix("**/*")?;
+    (is_plain(ending) && !ending.contains('/')).then(|| ending.into())
 }
 
 /// Checks the syntax of one glob; its cost is checked when the policy is compiled.
@@ -636,6 +663,19 @@ mod tests {
 
     proptest! {
         #![proptest_config(crate::policy::tests::few_cases())]
+
+        #[test]
+        fn globs_for_endings_of_names_agree_with_globset(
+            text in r"(\*\*/)?\*[ab.]{0,2}|\*\{[ab.]{1,2},[ab.]{0,2}\}",
+            path in "[ab.]{1,3}(/[ab.]{1,3}){0,2}",
+        ) {
+            let glob = PathGlob::parse(&text).unwrap();
+            prop_assert!(matches!(glob.form, Form::Endings(_)) && glob.matches_names());
+            let expanded = alternatives(&text).unwrap().into_iter();
+            let by_library = expanded.map(|plain| compile(&plain).unwrap().compile_matcher());
+            let expected = by_library.into_iter().any(|matcher| matcher.is_match(&path));
+            prop_assert_eq!(glob.is_match(&path), expected);
+        }
 
         #[test]
         fn matching_agrees_with_globset(

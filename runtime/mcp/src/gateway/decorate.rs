@@ -31,8 +31,8 @@ pub(super) struct Decorator {
 
 impl Decorator {
     /// Publishes a schema in handshakes.
-    pub(super) fn with_schema(schema: &Value) -> Self {
-        // A JSON value can always be serialized.
+    pub(super) fn with_schema(schema: &impl Serialize) -> Self {
+        // A JSON Schema can always be serialized.
         let schema = serde_json::value::to_raw_value(schema).ok();
         Self {
             schema: schema.map(Arc::from),
