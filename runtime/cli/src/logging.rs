@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use bailiwick::text::escape;
@@ -25,14 +25,17 @@ const MAX_LINE_CHARS: usize = 1024;
 const MAX_QUEUED_LINES: usize = 256;
 
 /// Starts the thread. `None` if it cannot be started.
-type StartThread = Box<dyn FnOnce() -> Option<SyncSender<String>> + Send>;
+type StartThread = dyn Fn() -> Option<SyncSender<String>> + Send + Sync;
 
-/// Writes lines from a separate thread, since a client may not read standard error. Lines are dropped if the queue is full.
+/// Writes lines from a separate thread, since a client may not read standard error. Lines are dropped if the queue is full or
+/// the thread cannot be started.
 ///
-/// The first line starts the thread, since most servers never log anything.
+/// The first line starts the thread, since most servers never log anything. If a confined thread logs that line, the log
+/// thread is confined, too, and can only write to what is open.
 #[derive(Clone)]
 pub(crate) struct LogWriter {
-    lines: Arc<LazyLock<Option<SyncSender<String>>, StartThread>>,
+    lines: Arc<OnceLock<SyncSender<String>>>,
+    start: Arc<StartThread>,
     pending: Arc<PendingLines>,
 }
 
@@ -55,11 +58,14 @@ impl PendingLines {
 
 impl LogWriter {
     /// A log that is written to `out` until the program exits.
-    pub(crate) fn new(mut out: impl Write + Send + 'static) -> Self {
+    pub(crate) fn new<W: Write + Send + 'static>(
+        out: impl Fn() -> W + Send + Sync + 'static,
+    ) -> Self {
         let pending = Arc::<PendingLines>::default();
         let written = Arc::clone(&pending);
         let start = move || {
             let (sender, lines) = sync_channel::<String>(MAX_QUEUED_LINES);
+            let (mut out, written) = (out(), Arc::clone(&written));
             let write = move || {
                 for line in lines {
                     // Standard error may be closed.
@@ -72,9 +78,20 @@ impl LogWriter {
             Some(sender)
         };
         Self {
-            lines: Arc::new(LazyLock::new(Box::new(start))),
+            lines: Arc::default(),
+            start: Arc::new(start),
             pending,
         }
+    }
+
+    /// The queue of the thread, which is started if it does not run. If that fails, the next line tries it again.
+    fn lines(&self) -> Option<&SyncSender<String>> {
+        if let Some(lines) = self.lines.get() {
+            return Some(lines);
+        }
+        let started = (self.start)()?;
+        // If another thread was faster, the one started here ends.
+        Some(self.lines.get_or_init(|| started))
     }
 
     /// Waits until all queued lines are written, or the timeout expires.
@@ -96,7 +113,7 @@ impl Write for LogWriter {
         self.pending.add(1);
         // Lines may contain text from clients, so line breaks and terminal control characters are escaped.
         let line = escape(&line).into_owned();
-        let queued = (**self.lines).as_ref().map(|lines| lines.try_send(line));
+        let queued = self.lines().map(|lines| lines.try_send(line));
         if !matches!(queued, Some(Ok(()))) {
             self.pending.add(-1);
         }
@@ -136,7 +153,10 @@ mod tests {
     fn flush_waits_for_queued_lines_until_the_timeout() {
         let (open, gate) = channel();
         let written = Arc::<Mutex<String>>::default();
-        let mut log = LogWriter::new(Gate(gate, Arc::clone(&written)));
+        let gate = Mutex::new(Some(Gate(gate, Arc::clone(&written))));
+        let mut log = LogWriter::new(move || gate.lock().unwrap().take().unwrap());
+        log.flush_within(Duration::from_secs(30));
+        assert!(log.lines.get().is_none());
         for line in ["one", "two", "three"] {
             log.write_all(line.as_bytes()).unwrap();
         }

@@ -220,7 +220,7 @@ fn run(options: RunOptions) -> ExitCode {
 }
 
 fn serve(options: Options) -> ExitCode {
-    let log = logging::LogWriter::new(std::io::stderr());
+    let log = logging::LogWriter::new(std::io::stderr);
     let writer = log.clone();
     tracing_subscriber::fmt()
         .with_writer(move || writer.clone())

@@ -210,7 +210,7 @@ impl RuntimeOpener {
         let mut files = Arc::clone(&self.files).lock_owned().await;
         let options = Arc::clone(&self.options);
         if options.flags.audit.is_none() && options.flags.grants.is_none() {
-            // There is nothing to wait for.
+            // No file is opened, so nothing blocks.
             return files.open(&options, builder);
         }
         let opening = tokio::task::spawn_blocking(move || files.open(&options, builder));

@@ -337,7 +337,8 @@ impl GatewayBuilder {
         self
     }
 
-    /// Publishes the JSON Schema of the configuration that clients may send.
+    /// Publishes the JSON Schema of the configuration that clients may send. A schema that cannot be serialized is not
+    /// published, and logged.
     #[must_use]
     pub fn config_schema(mut self, schema: &impl Serialize) -> Self {
         self.state.decorator = Decorator::with_schema(schema);

@@ -18,8 +18,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// From how many bytes on a pipe is made larger, so that a large message needs fewer switches between the processes. Small
-/// ones are faster in a small pipe, since it stays in the cache of the processor.
+/// The first message of at least this size makes the pipe larger, so that large messages need fewer switches between the
+/// processes. Until then the pipe stays small, since small messages are faster in a small pipe.
 const LARGE_MESSAGE: usize = 512 * 1024;
 /// Size of such a pipe.
 const LARGE_PIPE: usize = 256 * 1024;
@@ -50,7 +50,7 @@ pub(super) fn output() -> Output {
         Some(FileType::Fifo) => match pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
             Ok(pipe) => Box::new(OutputPipe {
                 pipe,
-                is_large: false,
+                had_large_message: false,
             }),
             Err(_) => Box::new(tokio::io::stdout()),
         },
@@ -74,13 +74,14 @@ fn kind(fd: BorrowedFd<'_>) -> Option<FileType> {
 /// A pipe that becomes larger with the first large message.
 struct OutputPipe {
     pipe: pipe::Sender,
-    is_large: bool,
+    /// Whether it was made larger, or could not be.
+    had_large_message: bool,
 }
 
 impl OutputPipe {
     fn before_writing(&mut self, bytes: usize) {
-        if bytes >= LARGE_MESSAGE && !self.is_large {
-            self.is_large = true;
+        if bytes >= LARGE_MESSAGE && !self.had_large_message {
+            self.had_large_message = true;
             if fcntl_getpipe_size(&self.pipe).is_ok_and(|size| size < LARGE_PIPE) {
                 // Where users may not have larger pipes, messages only take longer.
                 let _ = fcntl_setpipe_size(&self.pipe, LARGE_PIPE);
@@ -202,13 +203,20 @@ mod tests {
         let mut reader = pipe::Receiver::from_owned_fd(reader).unwrap();
         let mut output = OutputPipe {
             pipe: pipe::Sender::from_owned_fd(writer).unwrap(),
-            is_large: false,
+            had_large_message: false,
         };
         let sent = vec![7; message];
         let mut received = vec![0; message];
-        let (written, read) =
-            tokio::join!(output.write_all(&sent), reader.read_exact(&mut received));
-        written.unwrap();
+        let (first, second) = sent.split_at(message / 2);
+        let mut slices = [IoSlice::new(first), IoSlice::new(second)];
+        let write = async {
+            let mut rest = &mut slices[..];
+            while !rest.is_empty() {
+                let written = output.write_vectored(rest).await.unwrap();
+                IoSlice::advance_slices(&mut rest, written);
+            }
+        };
+        let ((), read) = tokio::join!(write, reader.read_exact(&mut received));
         read.unwrap();
         assert_eq!(received, sent);
         let after = fcntl_getpipe_size(&output.pipe).unwrap();

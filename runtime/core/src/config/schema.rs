@@ -22,7 +22,7 @@ pub fn config_schema() -> Value {
     json!(ConfigSchema)
 }
 
-/// Serializes as [`config_schema`], which takes less time than to build it first.
+/// With `serde_json`, serializes as [`config_schema`], without building that value first.
 #[derive(Clone, Copy, Debug)]
 pub struct ConfigSchema;
 
@@ -50,7 +50,7 @@ enum Part {
     Text(&'static str),
     Texts(Vec<&'static str>),
     Value(Value),
-    /// A list of one JSON text.
+    /// A list with one value, given as JSON.
     Example(&'static RawValue),
     Object(Object),
 }
@@ -73,8 +73,7 @@ impl<V: Into<Value>> From<V> for Part {
     }
 }
 
-/// An object of a schema, in order.
-#[derive(Default)]
+/// A JSON object whose members keep their order.
 struct Object(Vec<(&'static str, Part)>);
 
 impl Object {
@@ -136,7 +135,7 @@ fn member(field: &Key, here: KeyScope) -> Object {
     if let Some(default) = default(field).filter(|_| here == KeyScope::Configuration) {
         schema = schema.with("default", default);
     }
-    // A test checks that each example is JSON.
+    // An example that is not JSON would be left out, and a test fails.
     if let Ok(example) = serde_json::from_str(field.example) {
         schema = schema.with("examples", Part::Example(example));
     }
@@ -286,6 +285,16 @@ mod tests {
                 agree(&policy, &document, Policy::parse(&document).is_ok(), here);
             }
         }
+    }
+
+    #[test]
+    fn serialized_schema_is_one_line_and_equals_the_value() {
+        let text = serde_json::to_string(&ConfigSchema).unwrap();
+        assert!(!text.contains(['\n', '\r']));
+        assert_eq!(
+            serde_json::from_str::<Value>(&text).unwrap(),
+            config_schema()
+        );
     }
 
     #[test]

@@ -74,20 +74,24 @@ pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
 }
 
 fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
-    let call = call_hash(info);
-    let plan = info.key.hash(&[call.as_bytes(), state].concat());
-    let mut bytes = *call.as_bytes();
-    for (byte, of_plan) in bytes.iter_mut().zip(plan.as_bytes()).skip(OF_CALL) {
+    let call = serde_json::json!([
+        info.worker.0,
+        info.tool.as_str(),
+        canonical(&info.arguments)
+    ]);
+    joined(info.key, &call.to_string(), state)
+}
+
+/// The token of the call that `call` describes, in a state.
+fn joined(key: PreviewKey, call: &str, state: &[u8]) -> PreviewToken {
+    let of_call = key.hash(call.as_bytes());
+    // Nothing needs to separate the two, since all hashes have the same length.
+    let of_plan = key.hash(&[of_call.as_bytes(), state].concat());
+    let mut bytes = *of_call.as_bytes();
+    for (byte, of_plan) in bytes.iter_mut().zip(of_plan.as_bytes()).skip(OF_CALL) {
         *byte = *of_plan;
     }
     PreviewToken(ContentHash::from_bytes(bytes))
-}
-
-/// Keyed hash of the worker, the tool and the arguments.
-fn call_hash(info: &CallInfo) -> ContentHash {
-    let arguments = canonical(&info.arguments);
-    let call = serde_json::json!([info.worker.0, info.tool.as_str(), arguments]).to_string();
-    info.key.hash(call.as_bytes())
 }
 
 /// Whether two tokens belong to the same call.
@@ -97,11 +101,34 @@ pub(crate) fn of_one_call(one: PreviewToken, other: PreviewToken) -> bool {
 
 /// Whether `token` belongs to the call `info`, whatever its plan.
 pub(super) fn is_of_call(token: PreviewToken, info: &CallInfo) -> bool {
-    of_one_call(token, PreviewToken(call_hash(info)))
+    of_one_call(token, self::token(info, &[]))
 }
 
 /// Returns the hash of arguments in the audit: the hash of their canonical JSON.
 #[must_use]
 pub(crate) fn arguments_hash(arguments: &Value) -> ContentHash {
     ContentHash::of(canonical(arguments).to_string().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_halves_of_a_token_depend_on_the_call_and_the_second_on_the_state() {
+        let of = |call: &str, state: &str| joined([7; 32].into(), call, state.as_bytes());
+        let halves = |token: PreviewToken| {
+            let (call, plan) = token.0.as_bytes().split_at(OF_CALL);
+            (call.to_vec(), plan.to_vec())
+        };
+        let (a, b) = (halves(of("a", "x")), halves(of("b", "x")));
+        assert!(a.0 != b.0 && a.1 != b.1);
+        let changed = halves(of("a", "y"));
+        assert!(a.0 == changed.0 && a.1 != changed.1);
+        assert_eq!(of("a", "x"), of("a", "x"));
+        assert!(of_one_call(of("a", "x"), of("a", "y")));
+        assert!(!of_one_call(of("a", "x"), of("b", "x")));
+        let other_key = halves(joined([8; 32].into(), "a", b"x"));
+        assert!(a.0 != other_key.0 && a.1 != other_key.1);
+    }
 }

@@ -18,9 +18,36 @@ type ByTexts = HashMap<Box<[String]>, Entry, RandomState>;
 
 #[derive(Default)]
 struct Lists {
-    by_reading: HashMap<Reading, ByTexts, RandomState>,
+    allow: ByTexts,
+    deny: ByTexts,
     bytes: usize,
     uses: u64,
+}
+
+impl Lists {
+    fn of(&mut self, reading: Reading) -> &mut ByTexts {
+        match reading {
+            Reading::Allow => &mut self.allow,
+            Reading::Deny => &mut self.deny,
+        }
+    }
+
+    /// The list that was not used for the longest time.
+    fn oldest(&self) -> Option<(Reading, Box<[String]>)> {
+        let of = |reading, lists: &ByTexts| {
+            let oldest = lists.iter().min_by_key(|(_, entry)| entry.last_use);
+            oldest.map(|(texts, entry)| (entry.last_use, reading, texts.clone()))
+        };
+        let both = [
+            of(Reading::Allow, &self.allow),
+            of(Reading::Deny, &self.deny),
+        ];
+        let oldest = both
+            .into_iter()
+            .flatten()
+            .min_by_key(|(last_use, ..)| *last_use);
+        oldest.map(|(_, reading, texts)| (reading, texts))
+    }
 }
 
 struct Entry {
@@ -39,7 +66,7 @@ pub(super) fn get(reading: Reading, texts: &[String]) -> Option<Arc<Globs>> {
     let mut lists = LISTS.lock();
     lists.uses += 1;
     let now = lists.uses;
-    let entry = lists.by_reading.get_mut(&reading)?.get_mut(texts)?;
+    let entry = lists.of(reading).get_mut(texts)?;
     entry.last_use = now;
     Some(Arc::clone(&entry.globs))
 }
@@ -56,21 +83,15 @@ pub(super) fn insert(reading: Reading, globs: &Arc<Globs>) {
         globs: Arc::clone(globs),
         last_use: lists.uses,
     };
-    let by_texts = lists.by_reading.entry(reading).or_default();
-    let replaced = by_texts.insert(globs.texts().into(), entry);
+    let replaced = lists.of(reading).insert(globs.texts().into(), entry);
     lists.bytes += size;
     lists.bytes -= replaced.as_ref().map_or(0, |entry| counted(&entry.globs));
     let mut dropped = Vec::new();
     while lists.bytes > MAX_CACHED {
-        let all = lists.by_reading.iter();
-        let all = all.flat_map(|(reading, by_texts)| by_texts.iter().map(move |it| (*reading, it)));
-        let oldest = all.min_by_key(|(_, (_, entry))| entry.last_use);
-        let Some((reading, texts)) = oldest.map(|(reading, (texts, _))| (reading, texts.clone()))
-        else {
+        let Some((reading, texts)) = lists.oldest() else {
             break;
         };
-        let by_texts = lists.by_reading.get_mut(&reading);
-        let entry = by_texts.and_then(|by_texts| by_texts.remove(&texts));
+        let entry = lists.of(reading).remove(&texts);
         lists.bytes -= entry.as_ref().map_or(0, |entry| counted(&entry.globs));
         dropped.extend(entry);
     }

@@ -205,14 +205,14 @@ impl Globs {
 /// ```
 #[derive(Clone, Debug)]
 pub struct PathGlob {
-    form: Form,
+    matching: Matching,
     /// Whether only the last name of a path matters.
     names: bool,
 }
 
 /// How a glob is matched.
 #[derive(Clone, Debug)]
-enum Form {
+enum Matching {
     /// `*.rs`: a path matches if it ends with one of these, which contain no `/`.
     Endings(Box<[Box<str>]>),
     Set(GlobSet),
@@ -232,7 +232,7 @@ impl PathGlob {
         let alternatives = alternatives(text).map_err(InvalidGlob)?;
         if let Some(endings) = alternatives.iter().map(|plain| ending(plain)).collect() {
             return Ok(Self {
-                form: Form::Endings(endings),
+                matching: Matching::Endings(endings),
                 names: true,
             });
         }
@@ -246,7 +246,7 @@ impl PathGlob {
         let set = builder.build();
         let set = set.map_err(|error| InvalidGlob(error.to_string()))?;
         Ok(Self {
-            form: Form::Set(set),
+            matching: Matching::Set(set),
             names,
         })
     }
@@ -254,9 +254,9 @@ impl PathGlob {
     /// Returns whether it matches a path that is relative to the directory.
     #[must_use]
     pub fn is_match(&self, path: &str) -> bool {
-        match &self.form {
-            Form::Endings(endings) => endings.iter().any(|ending| path.ends_with(&**ending)),
-            Form::Set(set) => set.is_match(path),
+        match &self.matching {
+            Matching::Endings(endings) => endings.iter().any(|ending| path.ends_with(&**ending)),
+            Matching::Set(set) => set.is_match(path),
         }
     }
 
@@ -267,7 +267,8 @@ impl PathGlob {
     }
 }
 
-/// The end of the names that a glob like `**/*.rs` matches.
+/// The end of the names that a glob like `**/*.rs` matches. Unlike [`Names::take`], which `*` would make match everything, it
+/// may be empty.
 fn ending(plain: &str) -> Option<Box<str>> {
     let ending = plain.strip_prefix("**/*")?;
     (is_plain(ending) && !ending.contains('/')).then(|| ending.into())
@@ -607,6 +608,35 @@ mod tests {
     }
 
     #[test]
+    fn globs_that_are_not_about_the_ending_of_a_name_are_compiled() {
+        for text in ["*\\*", "*[a]", "**", "***", "*a/b", "a*", "*?", "{*.a,b/*}"] {
+            let glob = PathGlob::parse(text).unwrap();
+            assert!(matches!(glob.matching, Matching::Set(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn list_that_allows_is_not_taken_for_one_that_denies() {
+        let texts = ["kept-apart/**".to_owned()];
+        let intern = |reading| {
+            let mut budget = PatternBudget::configuration();
+            Globs::intern(reading, &texts, "", &mut budget)
+                .unwrap()
+                .unwrap()
+        };
+        for _ in 0..2 {
+            let (allow, deny) = (intern(Reading::Allow), intern(Reading::Deny));
+            assert!(!Arc::ptr_eq(&allow, &deny));
+            let upper = Spelling {
+                folded: "kept-apart/x",
+                written: Some("KEPT-APART/x"),
+            };
+            assert!(deny.denies(upper) && allow.allows("kept-apart/x"));
+            assert!(!allow.allows("KEPT-APART/x"));
+        }
+    }
+
+    #[test]
     fn brace_alternatives_are_charged_one_by_one() {
         let eight = "{a,b,c,d,e,f,g,h}";
         let texts: Vec<_> = (0..MAX_LIST)
@@ -666,11 +696,11 @@ mod tests {
 
         #[test]
         fn globs_for_endings_of_names_agree_with_globset(
-            text in r"(\*\*/)?\*[ab.]{0,2}|\*\{[ab.]{1,2},[ab.]{0,2}\}",
-            path in "[ab.]{1,3}(/[ab.]{1,3}){0,2}",
+            text in r"(\*\*/)?\*[ab.é ~^!,-]{0,2}|\*\{[ab.]{1,2},[ab.]{0,2}\}",
+            path in "[ab.é ~^!,-]{1,3}(/[ab.é ~^!,-]{1,3}){0,2}",
         ) {
             let glob = PathGlob::parse(&text).unwrap();
-            prop_assert!(matches!(glob.form, Form::Endings(_)) && glob.matches_names());
+            prop_assert!(matches!(glob.matching, Matching::Endings(_)) && glob.matches_names());
             let expanded = alternatives(&text).unwrap().into_iter();
             let by_library = expanded.map(|plain| compile(&plain).unwrap().compile_matcher());
             let expected = by_library.into_iter().any(|matcher| matcher.is_match(&path));

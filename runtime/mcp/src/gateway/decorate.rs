@@ -32,10 +32,14 @@ pub(super) struct Decorator {
 impl Decorator {
     /// Publishes a schema in handshakes.
     pub(super) fn with_schema(schema: &impl Serialize) -> Self {
-        // A JSON Schema can always be serialized.
-        let schema = serde_json::value::to_raw_value(schema).ok();
-        Self {
-            schema: schema.map(Arc::from),
+        match on_one_line(schema) {
+            Ok(schema) => Self {
+                schema: Some(Arc::from(schema)),
+            },
+            Err(error) => {
+                tracing::error!(%error, "the schema of the configuration cannot be serialized and is not published");
+                Self::default()
+            }
         }
     }
 
@@ -58,6 +62,16 @@ impl Decorator {
             part: Part::Message,
         })
     }
+}
+
+/// The JSON text of `schema`. Line breaks end messages, and JSON texts within `schema` may contain some.
+fn on_one_line(schema: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
+    let text = serde_json::to_string(schema)?;
+    if text.contains(['\n', '\r']) {
+        let value: Value = serde_json::from_str(&text)?;
+        return serde_json::value::to_raw_value(&value);
+    }
+    RawValue::from_string(text)
 }
 
 /// A part of a handshake that is serialized with the schema.
@@ -210,6 +224,23 @@ mod tests {
             result["capabilities"]["experimental"]["policy"],
             json!(true)
         );
+    }
+
+    #[test]
+    fn schema_with_line_breaks_is_sent_on_one_line() {
+        let pretty = "{\n  \"type\":\r\n \"object\"\n}".to_owned();
+        let decorator = Decorator::with_schema(&RawValue::from_string(pretty).unwrap());
+        let sent = decorator.encode(json!({"id": 1, "result": {"capabilities": {}}}));
+        let sent = String::from_utf8(sent.unwrap()).unwrap();
+        assert!(!sent.contains(['\n', '\r']), "{sent}");
+        let sent: Value = serde_json::from_str(&sent).unwrap();
+        assert_eq!(sent["result"]["configSchema"], json!({"type": "object"}));
+    }
+
+    #[test]
+    fn schema_that_cannot_be_serialized_is_not_published() {
+        let without_text = std::collections::BTreeMap::from([((1, 2), 3)]);
+        assert!(!Decorator::with_schema(&without_text).has_schema());
     }
 
     #[test]
