@@ -157,7 +157,7 @@ fn killed_runtime_keeps_acknowledged_grants_and_revocations() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("grants");
     let mut acknowledged = AcknowledgedGrants::default();
-    for turn in 0..(cases(10_000_usize) / 100).clamp(10, 1_000) {
+    for turn in 0..(cases(20_000_usize) / 100).clamp(10, 1_000) {
         let mut runtime = Command::new(std::env::current_exe().unwrap())
             .args([
                 "--ignored",
