@@ -127,7 +127,7 @@ impl VirtualPath {
     }
 
     fn check_entry(&self, name: &str) -> Result<(), PathError> {
-        if name == "." || name == ".." || name.contains('/') {
+        if name.contains('/') || name == "." || name == ".." {
             return Err(PathError::Reserved('/'));
         }
         if name.is_empty() {

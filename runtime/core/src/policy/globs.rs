@@ -26,7 +26,7 @@ pub(crate) const MAX_LIST: usize = 1024;
 const NAME_COST: usize = 32;
 
 /// How a list of globs is interpreted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
     /// As written; `X/**` also covers `X`.
     Allow,
@@ -267,8 +267,7 @@ impl PathGlob {
     }
 }
 
-/// The end of the names that a glob like `**/*.rs` matches. Unlike [`Names::take`], which `*` would make match everything, it
-/// may be empty.
+/// The ending of the names that a glob like `**/*.rs` matches. For `**/*`, which matches every name, it is empty.
 fn ending(plain: &str) -> Option<Box<str>> {
     let ending = plain.strip_prefix("**/*")?;
     (is_plain(ending) && !ending.contains('/')).then(|| ending.into())

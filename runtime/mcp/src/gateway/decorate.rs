@@ -66,12 +66,12 @@ impl Decorator {
 
 /// The JSON text of `schema`. Line breaks end messages, and JSON texts within `schema` may contain some.
 fn on_one_line(schema: &impl Serialize) -> serde_json::Result<Box<RawValue>> {
-    let text = serde_json::to_string(schema)?;
-    if text.contains(['\n', '\r']) {
-        let value: Value = serde_json::from_str(&text)?;
-        return serde_json::value::to_raw_value(&value);
+    let text = serde_json::value::to_raw_value(schema)?;
+    if !text.get().contains(['\n', '\r']) {
+        return Ok(text);
     }
-    RawValue::from_string(text)
+    let value: Value = serde_json::from_str(text.get())?;
+    serde_json::value::to_raw_value(&value)
 }
 
 /// A part of a handshake that is serialized with the schema.
