@@ -75,7 +75,7 @@ impl<'t> SearchText<'t> {
         let mut left_out = Vec::new();
         let plain = if classic {
             Cow::Owned(source.replace('\r', "\n"))
-        } else if source.contains("\r\n") {
+        } else if memmem::find(source.as_bytes(), b"\r\n").is_some() {
             for (index, (at, _)) in source.match_indices("\r\n").enumerate() {
                 left_out.push(at - index);
             }

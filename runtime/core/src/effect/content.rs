@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use memchr::memchr3_iter;
 use serde::{Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -99,9 +98,7 @@ impl Utf8 {
     /// the text of a file twice.
     #[doc(hidden)]
     pub fn escape_once(&self) {
-        let text = self.as_str();
-        let json = json_string(text).and_then(|json| RawValue::from_string(json).ok());
-        if let Some(json) = json.or_else(|| to_raw_value(text).ok()) {
+        if let Ok(json) = to_raw_value(self.as_str()) {
             // If another thread was faster, its text is the same.
             let _ = self.0.json.set(json);
         }
@@ -113,35 +110,6 @@ impl Utf8 {
         // Checked in `new`; checking again avoids an `unsafe` block.
         std::str::from_utf8(&self.0.bytes).unwrap_or_default()
     }
-}
-
-/// The text as a JSON string, as `serde_json` writes it, but faster; `None` if it contains other control characters than line
-/// feeds.
-fn json_string(text: &str) -> Option<String> {
-    // Without an early exit, the compiler can compare many bytes at once.
-    let is_control = |byte: u8| byte < b' ' && byte != b'\n';
-    if text
-        .bytes()
-        .fold(false, |found, byte| found | is_control(byte))
-    {
-        return None;
-    }
-    let mut json = String::with_capacity(text.len() + text.len() / 8 + 2);
-    json.push('"');
-    let mut from = 0;
-    for at in memchr3_iter(b'"', b'\\', b'\n', text.as_bytes()) {
-        json.push_str(text.get(from..at)?);
-        let escaped = match text.as_bytes().get(at)? {
-            b'\n' => r"\n",
-            b'"' => "\\\"",
-            _ => r"\\",
-        };
-        json.push_str(escaped);
-        from = at + 1;
-    }
-    json.push_str(text.get(from..)?);
-    json.push('"');
-    Some(json)
 }
 
 impl PartialEq for Utf8 {

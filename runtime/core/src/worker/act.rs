@@ -64,8 +64,10 @@ impl Shared {
         if let Err(error) = &recorded {
             tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
         }
+        let intent = || self.intent(&info, &[]);
+        let kept = records.take_kept();
         Ok(Done::Outcome(Outcome {
-            artifacts: artifacts(self, &info, &plan, Mode::Apply, records.take_kept()),
+            artifacts: artifacts(self, &info, &plan, Mode::Apply, intent, kept),
             reply,
             changes: plan.changes,
             resources: plan.resources,

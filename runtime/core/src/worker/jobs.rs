@@ -217,15 +217,22 @@ fn preview(
     token: PreviewToken,
     undoable: bool,
 ) -> Preview {
-    let artifacts = artifacts(shared, info, plan, Mode::Preview, Vec::new());
+    let intent = shared.intent(info, &[]);
     Preview {
-        intent: shared.intent(info, &[]),
+        artifacts: artifacts(
+            shared,
+            info,
+            plan,
+            Mode::Preview,
+            || intent.clone(),
+            Vec::new(),
+        ),
+        intent,
         base: shared.base(&plan.changes),
         changes: plan.changes.clone(),
         resources: plan.resources.clone(),
         reply: plan.reply.clone(),
         token,
-        artifacts,
         undoable,
         call: None,
     }
@@ -278,7 +285,8 @@ fn apply(
     if let Err(error) = &recorded {
         tracing::error!(%error, call = %info.id, "an effect was made and could not be recorded");
     }
-    let by_products = || artifacts(shared, info, &plan, Mode::Apply, Vec::new());
+    let intent = || shared.intent(info, &[]);
+    let by_products = || artifacts(shared, info, &plan, Mode::Apply, intent, Vec::new());
     let artifacts = catch_unwind(AssertUnwindSafe(by_products)).unwrap_or_default();
     Ok(Outcome {
         reply: plan.reply,
@@ -366,12 +374,14 @@ fn actual_cost(cost: Cost, error: &CallError) -> Cost {
     }
 }
 
-/// Stores the diff and the output of programs for people. If it cannot be stored, the reason is audited and the call succeeds without it.
+/// Stores the diff and the output of programs for people; `intent` is called if there is something to store. If it cannot be
+/// stored, the reason is audited and the call succeeds without it.
 pub(super) fn artifacts(
     shared: &Shared,
     info: &CallInfo,
     plan: &AnyPlan,
     mode: Mode,
+    intent: impl FnOnce() -> String,
     output: Vec<(OutputStream, Bytes)>,
 ) -> Vec<ArtifactRef> {
     if plan.changes.is_empty() && plan.resources.is_empty() {
@@ -383,7 +393,7 @@ pub(super) fn artifacts(
     });
     let parts = Parts {
         kept: output.collect(),
-        review: Some(review(shared, info, plan, mode)),
+        review: Some(review(shared, info, plan, mode, intent())),
     };
     let kept = shared
         .core
@@ -410,11 +420,17 @@ pub(super) fn artifacts(
 }
 
 /// The review; its page, the diff and the JSON are rendered when they are read.
-fn review(shared: &Shared, info: &CallInfo, plan: &AnyPlan, mode: Mode) -> (Arc<Review>, OldTexts) {
+fn review(
+    shared: &Shared,
+    info: &CallInfo,
+    plan: &AnyPlan,
+    mode: Mode,
+    intent: String,
+) -> (Arc<Review>, OldTexts) {
     let about = artifact::About {
         tool: info.tool.clone(),
         agent: Arc::clone(&shared.agent),
-        intent: shared.intent(info, &[]),
+        intent,
         preview: mode == Mode::Preview,
     };
     let base = shared.base(&plan.changes);
