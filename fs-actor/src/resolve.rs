@@ -239,7 +239,8 @@ pub(crate) fn try_open_cached(
     }
     let opened = beneath::open_cached(base, names, beneath::READING, false).ok()?;
     let meta = Meta::of(&opened).ok()?;
-    if (seen.dev, seen.ino) != (meta.dev, meta.ino) {
+    // It may have grown since.
+    if (seen.dev, seen.ino) != (meta.dev, meta.ino) || meta.len > max_bytes {
         return None;
     }
     let file = Arc::new(OpenFile {

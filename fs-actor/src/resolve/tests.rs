@@ -4,10 +4,12 @@
     reason = "the tests create and exchange files"
 )]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::{FileExt as _, PermissionsExt as _, symlink};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bailiwick::Code;
 use bailiwick::tool::Interrupt;
@@ -642,6 +644,33 @@ fn no_race_makes_a_cached_read_return_another_file() {
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
     race(&world, &pairs, KernelMode::Native, cases(), look);
+}
+
+#[test]
+fn no_race_makes_a_cached_read_open_a_file_beyond_the_limit() {
+    let world = World::new(&["file root/f in"]);
+    let mut options = fs::OpenOptions::new();
+    let file = options.write(true).open(world.host("root/f")).unwrap();
+    let over = AtomicBool::new(false);
+    let lengths = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                file.set_len(1 << 30).unwrap();
+                file.set_len(2).unwrap();
+            }
+        });
+        let reads = scope.spawn(|| {
+            let opened = (0..cases()).filter_map(|_| {
+                let cache = FileCache::default();
+                try_open_cached(&world.view(), &path("/r/f"), 100, &cache)
+            });
+            let lengths: BTreeSet<u64> = opened.map(|opened| opened.meta.len).collect();
+            over.store(true, Ordering::Relaxed);
+            lengths
+        });
+        reads.join().unwrap()
+    });
+    assert_eq!(lengths, BTreeSet::from([2]));
 }
 
 #[test]
