@@ -186,8 +186,8 @@ impl ToolSpec {
     }
 
     /// Sets a function that returns the sentence that people see from the arguments of a call, instead of an intent
-    /// template. Deceptive characters are escaped, and a long sentence is cut. If the function returns `None`, the
-    /// template is used.
+    /// template. Deceptive characters are escaped, and a long sentence is cut. If the function returns `None`
+    /// or panics, the template is used.
     ///
     /// ```
     /// use bailiwick::ToolSpec;

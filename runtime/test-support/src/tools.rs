@@ -139,7 +139,11 @@ impl ReadTool for Panics {
     type Job = VirtualPath;
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new("panics", "Panic", "Panics.")
+        ToolSpec::new("panics", "Panic", "Panics.").sentence(|arguments| {
+            let path = arguments["path"].as_str()?;
+            assert!(!path.ends_with("unspeakable"), "as a broken tool would");
+            None
+        })
     }
 
     fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {

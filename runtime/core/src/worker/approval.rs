@@ -1,5 +1,6 @@
 //! Looks up grants for a call and asks people.
 
+use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use super::Shared;
@@ -19,6 +20,7 @@ use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb, quoted};
 use crate::text::{abbreviated, escape, listed_first};
 use crate::tool::{Remote, Sentence};
+use serde_json::Value;
 
 /// Maximum number of permissions in one question, and of bytes of their text, besides those of planned changes.
 const MOST_NEEDS: usize = 20;
@@ -241,13 +243,15 @@ impl Shared {
         }
     }
 
-    /// One sentence that describes the call to people, and how a third-party server describes it. If the template cannot be
-    /// rendered, the sentence consists of the tool's title and the needs of the call.
+    /// One sentence that describes the call to people, and how a third-party server describes it. If the tool's own sentence
+    /// panics, the template is used. If that cannot be rendered, the sentence consists of the tool's title and the needs of
+    /// the call.
     fn described(&self, info: &CallInfo, needs: &[Scope]) -> (String, Option<String>) {
         let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
+        let arguments: &Value = &info.arguments;
         if let Some(Sentence(sentence)) = entry.and_then(|entry| entry.spec.sentence)
-            && let Some(sentence) = sentence(&info.arguments)
+            && let Ok(Some(sentence)) = catch_unwind(|| sentence(arguments))
         {
             let sentence = abbreviated(&escape(&sentence), MOST_SENTENCE).into_owned();
             return (sentence, None);

@@ -9,6 +9,19 @@ use tokio::task::JoinSet;
 use super::{Board, Latch, at, stage, stage_with};
 
 #[tokio::test]
+async fn tool_whose_sentence_panics_is_described_without_it() {
+    let stage = stage(|builder| builder).await;
+    let worker = stage.open().await;
+    // The worker describes a call with long arguments when it ends.
+    let path = format!("{}/unspeakable", ["x".repeat(100).as_str(); 6].join("/"));
+    let error = worker.call("panics", at(&path)).await.unwrap_err();
+    assert_eq!(error.code(), Code::Internal);
+    assert_eq!(worker.activity()[0].intent, "Panic");
+    assert_eq!(worker.call("echo", at("x")).await.unwrap().text(), "/r/x");
+    assert!(!stage.steps().await.contains(&"restarted".to_owned()));
+}
+
+#[tokio::test]
 async fn panicking_tool_fails_its_call_but_not_the_worker() {
     let stage = stage(|builder| builder).await;
     let worker = stage.open().await;
