@@ -2,6 +2,7 @@
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
+    clippy::panic,
     reason = "a test fails by panicking"
 )]
 
@@ -16,7 +17,7 @@ use bailiwick::{
 };
 use bailiwick_mcp::gateway::{Gateway, GatewayInfo};
 use proptest::prelude::*;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, duplex, split};
 
@@ -56,9 +57,40 @@ impl ReadTool for Echo {
     }
 }
 
+/// Returns a result that panics while it is encoded.
+struct Broken;
+
+#[derive(Debug, schemars::JsonSchema)]
+struct BrokenOutput {}
+
+impl Serialize for BrokenOutput {
+    fn serialize<S: Serializer>(&self, _: S) -> Result<S::Ok, S::Error> {
+        panic!("as a broken tool would")
+    }
+}
+
+impl ReadTool for Broken {
+    type Args = EchoArgs;
+    type Output = BrokenOutput;
+    type Job = ();
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("broken", "Break", "Returns a broken result.")
+    }
+
+    fn prepare(&self, args: EchoArgs, names: &Namespace) -> Result<Prepared<()>, CallError> {
+        let needs = vec![Scope::file(Verb::Read, names.path(&args.path)?)];
+        Ok(Prepared { needs, job: () })
+    }
+
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+        Ok(Reply::text("text", BrokenOutput {}))
+    }
+}
+
 async fn worker() -> (Runtime, Worker, tempfile::TempDir) {
     let root = tempfile::tempdir().unwrap();
-    let tools = ToolSet::new().reader(Echo);
+    let tools = ToolSet::new().reader(Echo).reader(Broken);
     let builder = Runtime::builder().root("r", root.path()).tools(tools);
     let (runtime, _) = builder.build().await.unwrap();
     let policy = Policy::new().allow("read:file:/r");
@@ -269,4 +301,23 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+#[tokio::test]
+async fn result_that_panics_while_it_is_encoded_is_answered_with_an_error() {
+    let (runtime, worker, _root) = worker().await;
+    let call = |id: u32, tool: &str| {
+        let params = json!({"name": tool, "arguments": {"path": "/r/a", "text": "x"}});
+        request(&json!(id), "tools/call", Some(params)).to_string()
+    };
+    let batch = format!("[{},{}]", call(3, "broken"), call(4, "echo"));
+    let conversation = Conversation {
+        revision: "2025-03-26",
+        lines: vec![call(1, "broken"), call(2, "echo"), batch],
+    };
+    let direct = answers(&worker, &conversation, true).await;
+    assert!(direct["1"][0].contains("the request failed by a fault of the server"));
+    assert!(direct["2"][0].contains("result"));
+    assert_eq!(direct, answers(&worker, &conversation, false).await);
+    runtime.shutdown().await;
 }

@@ -218,7 +218,7 @@ fn write_json(text: &mut Vec<u8>, value: &impl Serialize) {
     let _ = serde_json::to_writer(text, value);
 }
 
-/// About the bytes of a response with this result, which has its text twice.
+/// About the bytes of a response with this result, if its structured content is the same text again.
 pub(super) fn encoded_size(done: &Done) -> usize {
     let content = reply(done).content.iter().map(Content::len);
     1024 + content.sum::<usize>().saturating_mul(9) / 4

@@ -1,9 +1,11 @@
 //! Requests that are answered without rmcp's service loop: `ping` and `tools/call` of a session with a handshake.
 //!
-//! They are handled by the same code as in the loop. What is saved is decoding by trial, and three messages between
-//! tasks per request. All other messages, and those that cannot be decoded here, go through rmcp.
+//! They are handled by the same code as in the loop. It takes less time, since rmcp tries one type of message after another
+//! until one fits, and sends three messages between tasks per request. All other messages, and those that cannot be
+//! decoded here, go through rmcp.
 
 use std::io;
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -25,7 +27,7 @@ use super::convert::{self, CallFailure};
 use super::line_transport::{encode, end, end_batched, send};
 use super::outgoing::OutgoingQueue;
 use super::requests::OpenRequests;
-use super::service::GatewayService;
+use super::service::{GatewayService, panicked};
 
 /// How long a large result that cannot be sent counts as a job of its worker. A client that does not read its answers
 /// delays other clients of the worker by no more.
@@ -150,7 +152,12 @@ impl DirectRequests {
             ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
                 self.running.spawn(async move {
                     let answer = service.call(call.params, context).await;
-                    let _ = answer_call(id, answer, outgoing, open).await;
+                    let sent = answer_call(id.clone(), answer, outgoing.clone(), open.clone());
+                    // The output of a tool may panic while it is encoded. Nothing was sent then, and the id is still in use.
+                    if AssertUnwindSafe(sent).catch_unwind().await.is_err() {
+                        let failed = JsonRpcMessage::error(panicked(), Some(id));
+                        let _ = send(failed, outgoing, open).await;
+                    }
                 });
             }
             request => {
@@ -204,7 +211,8 @@ async fn answer_plain(
     if open.is_batched(&id) {
         return end_batched(&id, encode_result(call), outgoing, open).await;
     }
-    let mut reserving = pin!(outgoing.reserve(convert::encoded_size(&call.done)));
+    let expected = convert::encoded_size(&call.done);
+    let mut reserving = pin!(outgoing.reserve(expected));
     let permit = match timeout(HOLD_TIMEOUT, reserving.as_mut()).await {
         Ok(permit) => permit,
         Err(_) => {
@@ -212,7 +220,15 @@ async fn answer_plain(
             reserving.await
         }
     };
-    end(&id, encode_result(call), permit?, &outgoing, &open)
+    let (mut permit, text) = (permit?, encode_result(call));
+    if let Ok(text) = &text
+        && text.len() > expected
+    {
+        // Calls that keep some space while they wait for more could wait for each other.
+        drop(permit);
+        permit = outgoing.reserve(text.len()).await?;
+    }
+    end(&id, text, permit, &outgoing, &open)
 }
 
 /// The message with the answer to a call of a session with a handshake, which knows no result types.
@@ -232,7 +248,72 @@ fn message(
 
 #[cfg(test)]
 mod tests {
+    use bailiwick::config::Namespace;
+    use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+    use bailiwick::worker::Done;
+    use bailiwick::{CallError, ReadTool, Reply, Runtime, ToolSet, ToolSpec, WorkerSpec};
+    use serde_json::{Value, json};
+    use tokio::io::duplex;
+
     use super::*;
+
+    /// Returns a short text with structured content of this many bytes.
+    struct Structured(usize);
+
+    impl ReadTool for Structured {
+        type Args = Value;
+        type Output = Value;
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("structured", "Structured", "Returns structured content.")
+        }
+
+        fn prepare(&self, _: Value, _: &Namespace) -> Result<Prepared<()>, CallError> {
+            Ok(Prepared {
+                needs: Vec::new(),
+                job: (),
+            })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+            Ok(Reply::text("ok", json!({ "text": "x".repeat(self.0) })))
+        }
+    }
+
+    #[tokio::test]
+    async fn structured_content_of_queued_answers_is_counted() {
+        let bytes = 600_000;
+        let tools = ToolSet::new().reader(Structured(bytes));
+        let (runtime, _) = Runtime::builder().tools(tools).build().await.unwrap();
+        let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
+        let outcome = worker.call("structured", json!({})).await.unwrap();
+        let (near, _far) = duplex(64);
+        let (outgoing, _writer_task) = OutgoingQueue::new(near);
+        let open = OpenRequests::default();
+        let ping = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+        let Some(JsonRpcMessage::Request(mut request)) = decode(ping.as_bytes()) else {
+            panic!("{ping} is a request");
+        };
+        open.begin(&mut request, None).unwrap();
+        let call = DoneCall {
+            done: Box::new(Done::Outcome(outcome)),
+            links: convert::ResultLinks::ALL,
+            hold: None,
+        };
+        let id = NumberOrString::Number(1);
+        answer_plain(id, call, outgoing.clone(), open)
+            .await
+            .unwrap();
+        assert!(outgoing.reserve((1 << 20) - bytes).now_or_never().is_none());
+        assert!(
+            outgoing
+                .reserve((1 << 20) - 2 * bytes / 3 * 2)
+                .now_or_never()
+                .is_some()
+        );
+        runtime.shutdown().await;
+    }
 
     #[test]
     fn common_requests_are_decoded_as_rmcp_decodes_them() {

@@ -34,7 +34,8 @@ pub(super) const LONG_MESSAGE: usize = 64 << 10;
 /// Bytes that are read at once: as many as a pipe holds.
 const READ_BUFFER: usize = 64 << 10;
 
-/// How long to wait for the next answer after the end of input; longer than a call may take.
+/// How long to wait for the next answer after the end of input; longer than a call of a file tool may take. Commands and
+/// questions that take longer are cancelled.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 
 /// How long to wait for the answers to cancelled requests.
@@ -207,15 +208,19 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     /// no answer comes in time.
     async fn drain(&mut self) {
         self.open.stop_listening();
-        let waited = async {
+        let all_answered = loop {
             tokio::select! {
-                () = self.open.all_answered() => true,
-                () = self.stop.cancelled() => false,
-                () = self.outgoing.closed() => false,
-                () = tokio::time::sleep(DRAIN_TIMEOUT) => false,
+                answered = self.open.next_answered() => {
+                    if !answered {
+                        break true;
+                    }
+                }
+                () = self.stop.cancelled() => break false,
+                () = self.outgoing.closed() => break false,
+                () = tokio::time::sleep(DRAIN_TIMEOUT) => break false,
             }
         };
-        if !waited.await {
+        if !all_answered {
             self.open.stop_all();
             // Requests that remain are answered when the transport closes.
             let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.open.all_answered()).await;
@@ -241,11 +246,16 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
             if let Some(refusal) = &self.refusal {
-                let permit = self.outgoing.reserve_for_refusal(refusal.len()).await;
-                if let (Some(refusal), Ok(permit)) = (self.refusal.take(), permit)
-                    && self.outgoing.send(refusal, permit).is_err()
-                {
-                    self.ended = true;
+                let permit = tokio::select! {
+                    biased;
+                    permit = self.outgoing.reserve_for_refusal(refusal.len()) => permit.ok(),
+                    () = self.stop.cancelled() => None,
+                };
+                match (self.refusal.take(), permit) {
+                    (Some(refusal), Some(permit)) => {
+                        self.ended |= self.outgoing.send(refusal, permit).is_err();
+                    }
+                    _ => self.ended = true,
                 }
             }
             if let Some(message) = self.queue.pop_front() {
@@ -372,11 +382,10 @@ pub(super) async fn end_batched(
     open: OpenRequests,
 ) -> io::Result<()> {
     // Collected answers occupy no queue space; those of a finished batch wait for it together.
-    let ended = open.end_id(id);
+    let (ended, _unsent) = open.end_batched(id);
     let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
         return Ok(());
     };
-    let _unsent = open.count_unsent();
     let permit = outgoing.reserve(text.len()).await?;
     outgoing.send(text, permit)
 }
@@ -559,6 +568,63 @@ mod tests {
         }
         lines.accept(batch());
         assert!(lines.queue.pop_front().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answers_of_a_batch_that_wait_for_space_are_sent_before_the_end() {
+        let (near, far) = duplex(1 << 20);
+        let (mut lines, writer_task) = lines(&b""[..], near, 1000);
+        let space = lines.outgoing.reserve(1 << 20).await.unwrap();
+        lines.accept(message::read(format!("[{PING}]").as_bytes(), true, true));
+        assert!(lines.receive().await.is_some());
+        let mut sent = Box::pin(lines.send(answer(1)));
+        assert!(dropped(sent.as_mut()).await.is_none());
+        {
+            let mut end = Box::pin(lines.receive());
+            assert!(dropped(end.as_mut()).await.is_none());
+            drop(space);
+            sent.await.unwrap();
+            assert!(end.await.is_none());
+        }
+        drop(lines);
+        writer_task.wait().await;
+        assert_eq!(read(&mut BufReader::new(far).lines()).await[0]["id"], 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_answer_after_the_end_of_input_extends_the_wait() {
+        let second = PING.replace("1}", "2}").replace(":1,", ":2,");
+        let input = format!("{PING}\n{second}\n");
+        let (near, _far) = duplex(1 << 20);
+        let (mut lines, _writer_task) = lines(input.as_bytes(), near, 1000);
+        for _ in 0..2 {
+            assert!(lines.receive().await.is_some());
+        }
+        let sent = [lines.send(answer(1)), lines.send(answer(2))];
+        tokio::spawn(async move {
+            for sent in sent {
+                tokio::time::sleep(DRAIN_TIMEOUT - Duration::from_secs(5)).await;
+                sent.await.unwrap();
+            }
+        });
+        let began = tokio::time::Instant::now();
+        assert!(lines.receive().await.is_none());
+        assert_eq!(began.elapsed().as_secs(), 60);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn connection_whose_client_does_not_read_refusals_can_be_stopped() {
+        let input = "{\n".repeat(20_000);
+        let (near, _far) = duplex(64);
+        let (mut lines, _writer_task) = lines(input.as_bytes(), near, 1000);
+        assert!(dropped(lines.receive()).await.is_none());
+        while lines.refusal.is_none() {
+            tokio::task::yield_now().await;
+            assert!(dropped(lines.receive()).await.is_none());
+        }
+        lines.stop.cancel();
+        let end = tokio::time::timeout(DRAIN_TIMEOUT, lines.receive()).await;
+        assert!(end.is_ok_and(|message| message.is_none()));
     }
 
     #[tokio::test(start_paused = true)]

@@ -106,19 +106,20 @@ pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<NumberOrString, OpenRequest>,
-    /// Number of finished batches whose answers wait for queue space.
+    /// Number of answers of batches that are being collected, or wait for queue space with their batch.
     unsent: usize,
     initialized: bool,
     /// The negotiated revision has batches.
     batches: bool,
 }
 
-/// Answers of a finished batch that wait for queue space.
+/// A request of a batch whose answer is not in the queue yet.
 pub(super) struct UnsentGuard(OpenRequests);
 
 impl Drop for UnsentGuard {
     fn drop(&mut self) {
         self.0.0.state.lock().unsent -= 1;
+        self.0.0.answered.notify_waiters();
     }
 }
 
@@ -249,12 +250,6 @@ impl OpenRequests {
         self.0.state.lock().open.contains_key(id)
     }
 
-    /// Counts the answers of a finished batch as an open request until the guard is dropped.
-    pub(super) fn count_unsent(&self) -> UnsentGuard {
-        self.0.state.lock().unsent += 1;
-        UnsentGuard(self.clone())
-    }
-
     /// Whether the client may send batches.
     pub(super) fn batches(&self) -> bool {
         self.0.state.lock().batches
@@ -285,6 +280,14 @@ impl OpenRequests {
         ended
     }
 
+    /// Releases the id of a request of a batch. It counts as open until the guard is dropped, when the answers of the batch
+    /// have been sent or others are pending.
+    pub(super) fn end_batched(&self, id: &NumberOrString) -> (Option<OpenRequest>, UnsentGuard) {
+        let mut state = self.0.state.lock();
+        state.unsent += 1;
+        (state.open.remove(id), UnsentGuard(self.clone()))
+    }
+
     /// Whether the answer to a request is collected for a batch.
     pub(super) fn is_batched(&self, id: &NumberOrString) -> bool {
         let state = self.0.state.lock();
@@ -304,15 +307,22 @@ impl OpenRequests {
         state.open.values().for_each(|open| open.stop.cancel());
     }
 
-    /// Completes when no request is open.
-    pub(super) async fn all_answered(&self) {
-        loop {
-            let answered = self.0.answered.notified();
-            if self.0.state.lock().open.is_empty() {
-                return;
-            }
+    /// Waits until a request is answered; `false` if none is open and all answers are in the queue.
+    pub(super) async fn next_answered(&self) -> bool {
+        let answered = self.0.answered.notified();
+        let is_done = {
+            let state = self.0.state.lock();
+            state.open.is_empty() && state.unsent == 0
+        };
+        if !is_done {
             answered.await;
         }
+        !is_done
+    }
+
+    /// Completes when no request is open and all answers are in the queue.
+    pub(super) async fn all_answered(&self) {
+        while self.next_answered().await {}
     }
 
     /// Releases all ids.

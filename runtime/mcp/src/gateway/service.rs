@@ -85,6 +85,7 @@ impl Service<RoleServer> for GatewayService {
     }
 }
 
-fn panicked() -> ErrorData {
+/// The answer to a request that panicked.
+pub(super) fn panicked() -> ErrorData {
     ErrorData::internal_error("the request failed by a fault of the server", None)
 }
