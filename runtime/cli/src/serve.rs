@@ -387,7 +387,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     let served = match listener {
         None => {
             let stop = stop_on_signals()?;
-            let (input, output) = (stdio::input(), stdio::output());
+            let (input, output) = stdio::streams();
             let serving = gateway.serve_until(input, output, stop.cancelled());
             serving.await.map_err(ServeError::from)
         }
@@ -615,12 +615,12 @@ async fn attach(socket: &std::path::Path) -> Result<(), ServeError> {
 
 async fn relay(stream: UnixStream) -> io::Result<()> {
     let (mut from, mut to) = stream.into_split();
+    let (mut input, mut output) = stdio::streams();
     let sending = async {
-        tokio::io::copy(&mut stdio::input(), &mut to).await?;
+        tokio::io::copy(&mut input, &mut to).await?;
         tokio::io::AsyncWriteExt::shutdown(&mut to).await
     };
-    let mut out = stdio::output();
-    let receiving = tokio::io::copy(&mut from, &mut out);
+    let receiving = tokio::io::copy(&mut from, &mut output);
     tokio::pin!(sending, receiving);
     tokio::select! {
         received = &mut receiving => {

@@ -3,13 +3,14 @@
 //! tokio reads and writes the standard streams on threads of its blocking pool, which costs more than the work of a
 //! short request. Pipes and sockets need no thread, but must not block. Their open file descriptions may be shared with
 //! other processes, and so would be `O_NONBLOCK`: a pipe is therefore opened again by its path in `/proc`, which makes
-//! a description of our own. A socket cannot be opened again, so it is set to blocking again at the end. Everything
-//! else, such as a terminal or a file, is left to tokio.
+//! a description of our own. A socket cannot be opened again, so it is set to blocking again when the last of both
+//! streams that is this socket is dropped. Everything else, such as a terminal or a file, is left to tokio.
 
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat};
@@ -27,15 +28,21 @@ const LARGE_PIPE: usize = 256 * 1024;
 pub(super) type Input = Box<dyn AsyncRead + Send + Unpin>;
 pub(super) type Output = Box<dyn AsyncWrite + Send + Unpin>;
 
-/// Standard input. Must be called within a tokio runtime.
-pub(super) fn input() -> Input {
+/// Standard input and output. Must be called within a tokio runtime.
+pub(super) fn streams() -> (Input, Output) {
+    let mut last = None;
+    (input(&mut last), output(&mut last))
+}
+
+/// Standard input; `last` is the socket that was opened last.
+fn input(last: &mut Option<Arc<NonBlocking>>) -> Input {
     let stdin = io::stdin();
     match kind(stdin.as_fd()) {
         Some(FileType::Fifo) => match pipe::OpenOptions::new().open_receiver("/proc/self/fd/0") {
             Ok(pipe) => Box::new(pipe),
             Err(_) => Box::new(tokio::io::stdin()),
         },
-        Some(FileType::Socket) => match Socket::new(stdin.as_fd()) {
+        Some(FileType::Socket) => match Socket::new(stdin.as_fd(), last) {
             Ok(socket) => Box::new(socket),
             Err(_) => Box::new(tokio::io::stdin()),
         },
@@ -43,8 +50,8 @@ pub(super) fn input() -> Input {
     }
 }
 
-/// Standard output. Must be called within a tokio runtime.
-pub(super) fn output() -> Output {
+/// Standard output; `last` is the socket that was opened last.
+fn output(last: &mut Option<Arc<NonBlocking>>) -> Output {
     let stdout = io::stdout();
     match kind(stdout.as_fd()) {
         Some(FileType::Fifo) => match pipe::OpenOptions::new().open_sender("/proc/self/fd/1") {
@@ -54,7 +61,7 @@ pub(super) fn output() -> Output {
             }),
             Err(_) => Box::new(tokio::io::stdout()),
         },
-        Some(FileType::Socket) => match Socket::new(stdout.as_fd()) {
+        Some(FileType::Socket) => match Socket::new(stdout.as_fd(), last) {
             Ok(socket) => Box::new(socket),
             Err(_) => Box::new(tokio::io::stdout()),
         },
@@ -65,10 +72,13 @@ pub(super) fn output() -> Output {
 /// The kind of a stream. A stream that is also standard error is of no kind, since the log is written in blocking mode.
 fn kind(fd: BorrowedFd<'_>) -> Option<FileType> {
     let stat = fstat(fd).ok()?;
-    let identity = |stat: &Stat| (stat.st_dev, stat.st_ino);
     let stderr = fstat(io::stderr()).ok();
     let is_stderr = stderr.is_some_and(|stderr| identity(&stderr) == identity(&stat));
     (!is_stderr).then(|| FileType::from_raw_mode(stat.st_mode))
+}
+
+fn identity(stat: &Stat) -> (u64, u64) {
+    (stat.st_dev, stat.st_ino)
 }
 
 /// A pipe that becomes larger with the first large message.
@@ -122,29 +132,51 @@ impl AsyncWrite for OutputPipe {
     }
 }
 
-/// A socket that does not block until it is dropped.
+/// A socket that does not block.
 struct Socket {
     stream: UnixStream,
-    was_blocking: bool,
+    _mode: Arc<NonBlocking>,
 }
 
 impl Socket {
-    fn new(fd: BorrowedFd<'_>) -> io::Result<Self> {
-        let was_blocking = !fcntl_getfl(fd)?.contains(OFlags::NONBLOCK);
-        let stream = StdUnixStream::from(fd.try_clone_to_owned()?);
-        stream.set_nonblocking(true)?;
+    fn new(fd: BorrowedFd<'_>, last: &mut Option<Arc<NonBlocking>>) -> io::Result<Self> {
+        let identity = identity(&fstat(fd)?);
+        let mode = match last.take().filter(|last| last.identity == identity) {
+            Some(shared) => shared,
+            None => Arc::new(NonBlocking::new(fd.try_clone_to_owned()?, identity)?),
+        };
+        *last = Some(Arc::clone(&mode));
         Ok(Self {
-            stream: UnixStream::from_std(stream)?,
+            stream: UnixStream::from_std(StdUnixStream::from(fd.try_clone_to_owned()?))?,
+            _mode: mode,
+        })
+    }
+}
+
+/// The mode of a socket that does not block until this is dropped.
+struct NonBlocking {
+    socket: OwnedFd,
+    identity: (u64, u64),
+    was_blocking: bool,
+}
+
+impl NonBlocking {
+    fn new(socket: OwnedFd, identity: (u64, u64)) -> io::Result<Self> {
+        let was_blocking = !fcntl_getfl(&socket)?.contains(OFlags::NONBLOCK);
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(Self {
+            socket,
+            identity,
             was_blocking,
         })
     }
 }
 
-impl Drop for Socket {
+impl Drop for NonBlocking {
     fn drop(&mut self) {
         if self.was_blocking {
             // If it fails, nobody else can use the socket either.
-            let _ = rustix::io::ioctl_fionbio(&self.stream, false);
+            let _ = rustix::io::ioctl_fionbio(&self.socket, false);
         }
     }
 }
@@ -222,6 +254,25 @@ mod tests {
         let after = fcntl_getpipe_size(&output.pipe).unwrap();
         assert!(after >= size);
         after
+    }
+
+    #[tokio::test]
+    async fn socket_blocks_again_when_the_last_stream_is_dropped() {
+        let is_blocking =
+            |socket: &StdUnixStream| !fcntl_getfl(socket).unwrap().contains(OFlags::NONBLOCK);
+        let (one, other) = StdUnixStream::pair().unwrap();
+        let mut last = None;
+        let input = Socket::new(one.as_fd(), &mut last).unwrap();
+        let output = Socket::new(one.try_clone().unwrap().as_fd(), &mut last).unwrap();
+        let separate = Socket::new(other.as_fd(), &mut last).unwrap();
+        drop(last);
+        assert!(!is_blocking(&one) && !is_blocking(&other));
+        drop(separate);
+        assert!(!is_blocking(&one) && is_blocking(&other));
+        drop(input);
+        assert!(!is_blocking(&one));
+        drop(output);
+        assert!(is_blocking(&one));
     }
 
     #[tokio::test]
