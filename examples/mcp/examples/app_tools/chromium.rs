@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::Stdio;
 
 use bailiwick_examples::BoxError;
+use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 use tokio::process::{Child, Command};
 
@@ -40,7 +41,8 @@ impl Chromium {
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .kill_on_drop(true);
+            // The program may be a script that starts the browser.
+            .process_group(0);
         let process = command.spawn().map_err(|error| {
             let program = program.display();
             format!(
@@ -56,9 +58,25 @@ impl Chromium {
     /// Ends the browser.
     ///
     /// # Errors
-    /// If the process cannot be killed.
+    /// If it cannot be waited for.
     pub(crate) async fn close(mut self) -> Result<(), BoxError> {
-        self.process.kill().await?;
+        self.kill();
+        self.process.wait().await?;
         Ok(())
+    }
+
+    /// Kills all processes of the browser.
+    fn kill(&self) {
+        let id = self.process.id().and_then(|id| i32::try_from(id).ok());
+        if let Some(group) = id.and_then(Pid::from_raw) {
+            // It fails if all have ended.
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Chromium {
+    fn drop(&mut self) {
+        self.kill();
     }
 }
