@@ -153,7 +153,12 @@ fn repository() -> PathBuf {
 
 #[test]
 fn npm_lock_files_have_hashes_and_no_addresses() {
-    for folder in ["ui-assets/web", "runtime/test-support/sample-servers"] {
+    let folders = [
+        "ui-assets/web",
+        "runtime/test-support/sample-servers",
+        "runtime/cli/tests/interop/node",
+    ];
+    for folder in folders {
         let file = repository().join(folder).join("package-lock.json");
         let lock = serde_json::from_slice::<serde_json::Value>(&fs::read(file).unwrap()).unwrap();
         let packages = lock["packages"].as_object().unwrap();

@@ -136,7 +136,7 @@ pub(crate) struct ServeFlags {
         default_value_t = 600
     )]
     pub(crate) question_timeout: u64,
-    /// The rate limit of each connection, in calls per second, minute or hour
+    /// The rate limit of a connection, or with --http of all clients together, in calls per second, minute or hour
     #[arg(long, value_name = "N/UNIT", value_parser = parse_rate, default_value_t)]
     pub(crate) rate: Rate,
     /// The level of the log on standard error
