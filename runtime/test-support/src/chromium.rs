@@ -2,9 +2,8 @@
 
 use std::path::PathBuf;
 
-/// Names of the program, on Debian and elsewhere. The one without a user interface is first: in it, the tests take half the time.
-const NAMES: [&str; 5] = [
-    "chromium-headless-shell",
+/// Names of the program, on Debian and elsewhere.
+const NAMES: [&str; 4] = [
     "chromium",
     "chromium-browser",
     "google-chrome-stable",

@@ -78,6 +78,8 @@ test("all messages match the official schemas", async ({ page, sites }) => {
     b.requestTeardown();
     b.log("info", "l");
   });
+  // The page reports its size after it is laid out.
+  await expect.poll(async () => (await heard(page)).map(({ message }) => message.method)).toContain("ui/notifications/size-changed");
   await page.evaluate(() => (window as unknown as { view: { teardown(): Promise<void> } }).view.teardown());
   const all = JSON.parse(JSON.stringify(await heard(page))) as Heard[];
   const seen = new Set<string>();
