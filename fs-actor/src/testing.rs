@@ -387,7 +387,7 @@ impl RaceStats {
 }
 
 /// Stops the other thread of a race, also after a panic.
-struct SetOnDrop<'f>(&'f AtomicBool);
+pub(crate) struct SetOnDrop<'f>(pub(crate) &'f AtomicBool);
 
 impl Drop for SetOnDrop<'_> {
     fn drop(&mut self) {

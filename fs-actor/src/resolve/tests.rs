@@ -16,7 +16,7 @@ use bailiwick::tool::Interrupt;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
 use super::*;
-use crate::testing::{KernelMode, TestView, World, cases, in_child, path, race};
+use crate::testing::{KernelMode, SetOnDrop, TestView, World, cases, in_child, path, race};
 
 fn text(view: &TestView<'_>, requested: &str) -> Result<String, Interrupt> {
     let mut text = String::new();
@@ -660,13 +660,14 @@ fn no_race_makes_a_cached_read_open_a_file_beyond_the_limit() {
             }
         });
         let reads = scope.spawn(|| {
+            let _over = SetOnDrop(&over);
             let opened = (0..cases()).filter_map(|_| {
                 let cache = FileCache::default();
                 try_open_cached(&world.view(), &path("/r/f"), 100, &cache)
             });
-            let lengths: BTreeSet<u64> = opened.map(|opened| opened.meta.len).collect();
-            over.store(true, Ordering::Relaxed);
-            lengths
+            opened
+                .map(|opened| opened.meta.len)
+                .collect::<BTreeSet<_>>()
         });
         reads.join().unwrap()
     });

@@ -77,6 +77,7 @@ fn kind(fd: BorrowedFd<'_>) -> Option<FileType> {
     (!is_stderr).then(|| FileType::from_raw_mode(stat.st_mode))
 }
 
+/// The device and the inode.
 fn identity(stat: &Stat) -> (u64, u64) {
     (stat.st_dev, stat.st_ino)
 }

@@ -1,11 +1,11 @@
 //! Looks up grants for a call and asks people.
 
-use std::panic::catch_unwind;
 use std::sync::Arc;
 
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::future::TaskGuard;
+use super::jobs::catch_panic;
 use crate::call::Asks;
 use crate::effect::{ContentHash, Preview};
 use crate::error::{CallError, Code};
@@ -20,7 +20,6 @@ use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb, quoted};
 use crate::text::{abbreviated, escape, listed_first};
 use crate::tool::{Remote, Sentence};
-use serde_json::Value;
 
 /// Maximum number of permissions in one question, and of bytes of their text, besides those of planned changes.
 const MOST_NEEDS: usize = 20;
@@ -249,9 +248,8 @@ impl Shared {
     fn described(&self, info: &CallInfo, needs: &[Scope]) -> (String, Option<String>) {
         let entry = self.tool(info.tool.as_str());
         let entry = entry.as_deref();
-        let arguments: &Value = &info.arguments;
         if let Some(Sentence(sentence)) = entry.and_then(|entry| entry.spec.sentence)
-            && let Ok(Some(sentence)) = catch_unwind(|| sentence(arguments))
+            && let Some(sentence) = catch_panic(|| sentence(&info.arguments), |_| None)
         {
             let sentence = abbreviated(&escape(&sentence), MOST_SENTENCE).into_owned();
             return (sentence, None);

@@ -42,14 +42,13 @@ impl GatewayService {
         result
     }
 
-    /// Makes a tool call; the answer is not converted.
+    /// Makes a tool call; the answer is not converted. Unlike [`Service::handle_request`], it does not catch panics.
     pub(super) async fn call(
         &self,
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
     ) -> Result<CallAnswer, ErrorData> {
-        let handled = AssertUnwindSafe(self.0.call(call, context)).catch_unwind();
-        handled.await.unwrap_or_else(|_| Err(panicked()))
+        self.0.call(call, context).await
     }
 
     /// The client, after the handshake.
