@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{fstat, fstatfs};
+use rustix::fs::{
+    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, fstatfs, openat2, statx,
+};
 use rustix::io::Errno;
 
 use crate::path::VirtualPath;
@@ -329,6 +331,23 @@ impl RootTable {
         let found = self.find(path);
         let meta = found.and_then(|(root, rest)| root.dir.symlink_metadata(rest).ok());
         meta.is_some_and(|meta| meta.is_file())
+    }
+
+    /// Like [`Self::is_file`], but does not block: `None` if the kernel has not cached the answer.
+    pub(crate) fn is_file_cached(&self, path: &VirtualPath) -> Option<bool> {
+        let Some((root, rest)) = self.find(path) else {
+            return Some(false);
+        };
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+        let found = match openat2(&root.dir, rest, flags, Mode::empty(), how) {
+            Ok(found) => found,
+            Err(Errno::NOENT) => return Some(false),
+            Err(_) => return None,
+        };
+        let at = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+        let stat = statx(&found, "", at, StatxFlags::TYPE).ok()?;
+        Some(FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile)
     }
 
     /// The roots in which `authority` may allow something.

@@ -132,3 +132,31 @@ fn only_plain_targets_beneath_the_root_have_a_virtual_path() {
     sibling.push("-evil/b");
     assert_eq!(virtual_path(sibling.into()), None);
 }
+
+#[test]
+fn cached_file_type_is_that_of_the_file_itself() {
+    let temp = tempfile::tempdir().unwrap();
+    let host = temp.path().canonicalize().unwrap();
+    std::fs::create_dir(host.join("folder")).unwrap();
+    std::fs::write(host.join("folder/file"), "").unwrap();
+    for (target, link) in [("folder/file", "to-file"), ("folder", "to-folder")] {
+        std::os::unix::fs::symlink(target, host.join(link)).unwrap();
+    }
+    std::os::unix::fs::symlink("/", host.join("out")).unwrap();
+    let roots = RootTable::new(vec![Arc::new(open(&host).unwrap())]);
+    for (name, expected) in [
+        ("/r/folder/file", true),
+        ("/r/to-folder/file", true),
+        ("/r/to-file", false),
+        ("/r/folder", false),
+        ("/r", false),
+        ("/r/missing", false),
+        ("/elsewhere", false),
+    ] {
+        assert_eq!(roots.is_file(&path(name)), expected, "{name}");
+        // A rename elsewhere on the machine may interrupt a lookup.
+        let cached = (0..1000).find_map(|_| roots.is_file_cached(&path(name)));
+        assert_eq!(cached, Some(expected), "{name}");
+    }
+    assert_eq!(roots.is_file_cached(&path("/r/out/etc/passwd")), None);
+}
