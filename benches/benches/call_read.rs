@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use bailiwick::effect::ContentHash;
 use bailiwick::tool::ToolName;
 use bailiwick_benches::{
     Benchmark, MinimalActor, Target, build_runtime, current_thread, multi_thread, run_task,
@@ -56,12 +57,18 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
     let text: String = line.repeat(size.bytes / line.len());
     std::fs::write(root.path().join("src/a/b/f.rs"), &text).unwrap();
     let (length, path) = (text.len(), "/r/src/a/b/f.rs");
-    let (baseline, runtime, worker) = tokio.block_on(async {
+    let (baseline, encoding, runtime, worker) = tokio.block_on(async {
         let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
         let worker = runtime.spawn(spec).await.unwrap();
         let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
+        let same_dir = dir.try_clone().unwrap();
         let baseline = MinimalActor::start(move |path: String| read(&dir, &path, length));
-        (baseline, runtime, worker)
+        let encoding = MinimalActor::start(move |path: String| {
+            let bytes = read(&same_dir, &path, length);
+            let hash = ContentHash::of(&bytes).to_string();
+            json!({ "path": path, "hash": hash, "text": String::from_utf8(bytes).unwrap() })
+        });
+        (baseline, encoding, runtime, worker)
     });
     let tool = ToolName::new("read_file");
     let typed = worker.clone();
@@ -73,6 +80,15 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
                 for _ in 0..n {
                     let bytes = baseline.call("src/a/b/f.rs".to_owned()).await.unwrap();
                     assert_eq!(bytes.len(), length);
+                }
+            });
+        })
+        .case("the same actor, hash, JSON", Target::None, BATCH, |n| {
+            let encoding = encoding.clone();
+            run_task(tokio, async move {
+                for _ in 0..n {
+                    let output = encoding.call("src/a/b/f.rs".to_owned()).await.unwrap();
+                    assert!(output.is_object());
                 }
             });
         })

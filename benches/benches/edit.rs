@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bailiwick::effect::ContentHash;
 use bailiwick::{Policy, Runtime, ToolSet, Worker, WorkerSpec};
 use bailiwick_benches::{Benchmark, MinimalActor, Target, multi_thread, run_task};
 use bailiwick_fs::{Durability, tools_with};
@@ -79,6 +80,12 @@ fn preview(tokio: &tokio::runtime::Runtime, root: &Path) {
             for _ in 0..n {
                 let diff = similar::TextDiff::from_lines(&old, &new);
                 assert_eq!(diff.unified_diff().iter_hunks().count(), 1);
+            }
+        })
+        .case("SHA-256 of both texts", Target::None, 20, |n| {
+            for _ in 0..n {
+                let [old, new] = [&old, &new].map(|text| ContentHash::of(text.as_bytes()));
+                assert_ne!(old, new);
             }
         })
         .case_then(

@@ -224,6 +224,9 @@ pub(crate) struct ChangeSet {
     pub(crate) durability: Durability,
     /// The durability that was reached.
     pub(crate) reached: ReachedDurability,
+    /// The content that the steps replace, if they write one file and it is in memory. Comparing takes less time than
+    /// hashing.
+    pub(crate) replaced: Option<Bytes>,
 }
 
 impl From<Vec<Step>> for ChangeSet {
@@ -232,6 +235,7 @@ impl From<Vec<Step>> for ChangeSet {
             steps,
             durability: Durability::default(),
             reached: ReachedDurability::default(),
+            replaced: None,
         }
     }
 }
@@ -269,6 +273,7 @@ impl StepExecutor {
             steps,
             durability: self.durability,
             reached,
+            replaced: None,
         }
     }
 
@@ -299,6 +304,7 @@ impl StepExecutor {
         let view = permit.reading();
         let context = execute::StepContext {
             durability: change_set.durability,
+            replaced: change_set.replaced.as_deref(),
             view,
             begin: &|| permit.begin(),
         };
@@ -362,6 +368,7 @@ impl StepExecutor {
         // A revocation waits for the effect, whose end is its beginning.
         let context = execute::StepContext {
             durability: self.durability,
+            replaced: None,
             view,
             begin: &|| Ok(()),
         };
@@ -398,6 +405,7 @@ impl StepExecutor {
     ) -> Result<(), CallError> {
         let context = execute::StepContext {
             durability: change_set.durability,
+            replaced: change_set.replaced.as_deref(),
             view,
             begin: &begin,
         };

@@ -358,7 +358,7 @@ impl FileWriter {
             CallError::new(Code::PermissionDenied, message)
         })?;
         let put = Put::new(&self.0, permit, path.clone(), old, content.into(), false)?;
-        let plan = put.plan(&self.0, |_, _, _, _| reply);
+        let plan = put.plan(&self.0, |_, _, _| reply);
         target::require_put(permit, &path, &plan.steps.steps, false)?;
         Ok(Plan {
             resources: Vec::new(),

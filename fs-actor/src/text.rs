@@ -209,7 +209,8 @@ pub(crate) fn common_bytes(old: &[u8], new: &[u8]) -> (usize, usize) {
 /// Bytes that are compared at once.
 const BLOCK: usize = 512;
 
-fn common_prefix(old: &[u8], new: &[u8]) -> usize {
+/// The number of equal bytes at the beginning.
+pub(crate) fn common_prefix(old: &[u8], new: &[u8]) -> usize {
     let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
     let equal = BLOCK * blocks.take_while(|(a, b)| a == b).count();
     let rest = old.iter().skip(equal).zip(new.iter().skip(equal));

@@ -1,10 +1,10 @@
-//! Repeats a call, for counting instructions (`.ci/instructions`): `repeated_calls noop|read|preview COUNT`.
+//! Repeats an operation, for counting instructions (`.ci/instructions`): `repeated_calls spawn|noop|read|preview COUNT`.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::fmt::Write as _;
 
-use bailiwick::Worker;
 use bailiwick::tool::ToolName;
+use bailiwick::{Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_benches::{NOOP, NoopArgs, build_runtime, current_thread, run_task};
 use serde_json::json;
 
@@ -23,11 +23,11 @@ fn main() {
     std::fs::write(root.path().join("src/4k.txt"), start).unwrap();
     std::fs::write(root.path().join("src/lines.txt"), &lines).unwrap();
     let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
-    let spec = spec.policy(bailiwick::Policy::inherit());
-    let worker = tokio.block_on(runtime.spawn(spec)).unwrap();
+    let worker = WorkerSpec::new("caller").policy(Policy::inherit());
+    let worker = tokio.block_on(runtime.spawn(worker)).unwrap();
     run_task(&tokio, async move {
         for call in 0..count {
-            repeat(&worker, &case).await;
+            repeat(&case, &runtime, &spec, &worker).await;
             if call % 1000 == 0 {
                 runtime.flush_audit().await.unwrap();
             }
@@ -36,8 +36,12 @@ fn main() {
     });
 }
 
-async fn repeat(worker: &Worker, case: &str) {
+async fn repeat(case: &str, runtime: &Runtime, spec: &WorkerSpec, worker: &Worker) {
     match case {
+        "spawn" => {
+            let worker = runtime.spawn(spec.clone()).await.unwrap();
+            worker.revoke().await;
+        }
         "noop" => {
             let noop = ToolName::new(NOOP);
             worker.call_typed(&noop, NoopArgs {}).await.unwrap();

@@ -20,6 +20,8 @@ use remove::{remove_directory, remove_file};
 /// How the steps of a call are executed.
 pub(super) struct StepContext<'c, P> {
     pub(super) durability: Durability,
+    /// See [`ChangeSet::replaced`](super::ChangeSet).
+    pub(super) replaced: Option<&'c [u8]>,
     pub(super) view: &'c dyn ReadView,
     /// Called right before the effect; its result is held during the effect.
     pub(super) begin: &'c dyn Fn() -> Result<P, CallError>,
@@ -33,6 +35,7 @@ impl StepExecutor {
     ) -> Result<Durability, CallError> {
         let StepContext {
             durability,
+            replaced,
             view,
             begin,
         } = *context;
@@ -44,7 +47,7 @@ impl StepExecutor {
                 mode,
             } => {
                 let entry = self.entry_ref(view, path)?;
-                let old = entry.existing(existing, view)?;
+                let old = entry.existing(existing, replaced, view)?;
                 let dir = entry.dir.as_fd();
                 let staged = match &old {
                     None => StagedFile::new_file(dir, content, *mode),
@@ -177,19 +180,29 @@ impl DirEntryRef<'_> {
         self.dir.enter(&self.name).at(self.path)
     }
 
-    /// Opens the file that is to be replaced, if there is one.
-    fn existing(&self, state: &State, view: &dyn ReadView) -> Result<Option<OpenFile>, CallError> {
+    /// Opens the file that is to be replaced, if there is one. `content` is that of the planned state, if known.
+    fn existing(
+        &self,
+        state: &State,
+        content: Option<&[u8]>,
+        view: &dyn ReadView,
+    ) -> Result<Option<OpenFile>, CallError> {
         match state {
             State::Absent => Ok(None),
             State::File { .. }
             | State::Link { .. }
             | State::Object { .. }
-            | State::Directory { .. } => self.file(state, view).map(Some),
+            | State::Directory { .. } => self.file(state, content, view).map(Some),
         }
     }
 
-    /// Opens the file if it is in the planned state.
-    fn file(&self, state: &State, view: &dyn ReadView) -> Result<OpenFile, CallError> {
+    /// Opens the file if it is in the planned state. `content` is that of the planned state, if known.
+    fn file(
+        &self,
+        state: &State,
+        content: Option<&[u8]>,
+        view: &dyn ReadView,
+    ) -> Result<OpenFile, CallError> {
         let opened = match state {
             // The plan found a regular file.
             State::File { .. } => self.dir.read_listed(&self.name),
@@ -204,15 +217,19 @@ impl DirEntryRef<'_> {
             }
             Err(errno) => return Err(resolve::to_call_error(errno, self.path)),
         };
-        let found = match state {
-            State::Object { .. } => State::of_object(&file.meta),
-            State::Absent | State::File { .. } | State::Link { .. } | State::Directory { .. } => {
-                let (hash, bytes) = tree::hash_file(&file, file.meta.len, self.path, view)
-                    .map_err(|error| changed_if_too_large(error, self.path))?;
-                State::File { hash, bytes }
+        let limit = file.meta.len;
+        let is_planned = match (state, content) {
+            (State::Object { .. }, _) => Ok(State::of_object(&file.meta) == *state),
+            (State::File { .. }, Some(content)) => {
+                tree::has_content(&file, content, self.path, view)
             }
+            (
+                State::Absent | State::File { .. } | State::Link { .. } | State::Directory { .. },
+                _,
+            ) => tree::hash_file(&file, limit, self.path, view)
+                .map(|(hash, bytes)| State::File { hash, bytes } == *state),
         };
-        if found == *state {
+        if is_planned.map_err(|error| changed_if_too_large(error, self.path))? {
             Ok(file)
         } else {
             Err(stale(self.path))
@@ -287,7 +304,7 @@ fn set_mode<P>(
     (from, to): (u32, u32),
     context: &StepContext<'_, P>,
 ) -> Result<Durability, CallError> {
-    let file = entry.file(state, context.view)?;
+    let file = entry.file(state, None, context.view)?;
     let _lock = entry.lock()?;
     entry.check_repository(context.view)?;
     let is_planned = file.meta.mode == from && file.meta.links == 1;
@@ -311,7 +328,7 @@ fn move_entry<P>(
 ) -> Result<Durability, CallError> {
     // The new name must not reach the disk before the content.
     from.flush_first(context.durability)?;
-    let old = to.existing(existing, context.view)?;
+    let old = to.existing(existing, None, context.view)?;
     let _locks = lock_both(from, to)?;
     // All writers of this crate take the lock, so the source that is compared is the one that is moved.
     from.expect(state, TemporaryFiles::Included, context.view)?;
@@ -366,8 +383,8 @@ fn copy_file<P>(
     (state, existing): (&State, &State),
     context: &StepContext<'_, P>,
 ) -> Result<Durability, CallError> {
-    let source = from.file(state, context.view)?;
-    let old = to.existing(existing, context.view)?;
+    let source = from.file(state, None, context.view)?;
+    let old = to.existing(existing, None, context.view)?;
     let staged = StagedFile::copy_of(to.dir.as_fd(), &source, context.view).at(to.path)?;
     if check_unchanged(from.dir.as_fd(), &from.name, &source.file, &source.meta).is_err() {
         return Err(stale(from.path));

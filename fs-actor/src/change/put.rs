@@ -5,6 +5,7 @@ use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath};
 use bytes::Bytes;
 
+use super::state::hashes_of;
 use super::target::{self, OldFile};
 use super::{ChangeSet, State, Step, StepExecutor};
 use crate::diff;
@@ -16,12 +17,14 @@ pub(crate) struct Put {
     pub(crate) path: VirtualPath,
     /// The state that it replaces, and the entry to report for it.
     pub(crate) before: State,
-    pub(crate) entry: Entry,
+    entry: Entry,
+    /// The hash of the new content.
+    pub(crate) hash: ContentHash,
     /// The old content; `None` if the file is new or too large.
     pub(crate) old: Option<Bytes>,
     pub(crate) content: Bytes,
     /// Steps that create missing parent directories.
-    pub(crate) parents: Vec<Step>,
+    parents: Vec<Step>,
     /// Whether the worker may read the file.
     pub(crate) shown: bool,
 }
@@ -50,35 +53,55 @@ impl Put {
             None => target::missing_parents(permit, &path, create_parents)?,
         };
         let shown = permit.shows(&path);
-        let (before, meta, old) = match old {
-            Some(old) => (old.state, Some(old.meta), old.bytes),
-            None => (State::Absent, None, None),
+        let (before, hash) = match &old {
+            Some(OldFile {
+                bytes: Some(bytes), ..
+            }) => states(bytes, &content),
+            Some(large) => (large.state(), ContentHash::of(&content)),
+            None => (State::Absent, ContentHash::of(&content)),
         };
+        let (meta, old) = old.map(|old| (old.meta, old.bytes)).unzip();
         Ok(Self {
             entry: executor.entry(&before, meta.as_ref(), shown)?,
             path,
             before,
-            old,
+            hash,
+            old: old.flatten(),
             content,
             parents,
             shown,
         })
     }
 
-    /// The plan, with the reply that `reply` makes of the hash of the new content, the diff and the durability.
+    /// The new content of a file that the worker may read, in place of the `old` one.
+    pub(crate) fn rewriting(path: VirtualPath, old: Bytes, content: Bytes) -> Self {
+        let (before, hash) = states(&old, &content);
+        Self {
+            path,
+            entry: before.entry(),
+            before,
+            hash,
+            old: Some(old),
+            content,
+            parents: Vec::new(),
+            shown: true,
+        }
+    }
+
+    /// The plan, with the reply that `reply` makes of this, the diff and the durability.
     /// [`target::require_put`] checks whether the call may execute it.
     pub(crate) fn plan(
         self,
         executor: &StepExecutor,
-        reply: impl FnOnce(&Self, ContentHash, &FileDiff, ReachedDurability) -> Reply,
+        reply: impl FnOnce(&Self, &FileDiff, ReachedDurability) -> Reply,
     ) -> Plan<ChangeSet> {
-        let hash = ContentHash::of(&self.content);
+        let hash = self.hash;
         let bytes = self.content.len() as u64;
         let after = State::File { hash, bytes };
         let unchanged = self.shown && self.before == after;
         let diff = self.diff();
         let reached = ReachedDurability::at_best((!unchanged).then_some(executor.durability()));
-        let reply = reply(&self, hash, &diff, reached.clone());
+        let reply = reply(&self, &diff, reached.clone());
         if unchanged {
             return target::empty_plan(reply);
         }
@@ -97,7 +120,7 @@ impl Put {
             after: after.entry(),
             diff,
         });
-        let inverse = match (&self.before, self.old) {
+        let inverse = match (&self.before, self.old.clone()) {
             (State::Absent, _) => Some(Step::Remove {
                 path: self.path.clone(),
                 state: after,
@@ -129,7 +152,10 @@ impl Put {
             changes,
             reply,
             cost,
-            steps: executor.change_set(steps, reached),
+            steps: ChangeSet {
+                replaced: self.old,
+                ..executor.change_set(steps, reached)
+            },
             inverse,
         }
     }
@@ -145,4 +171,11 @@ impl Put {
             },
         }
     }
+}
+
+/// The state of a file with the content `old`, and the hash of its new content.
+fn states(old: &[u8], new: &[u8]) -> (State, ContentHash) {
+    let [hash, new] = hashes_of(old, new);
+    let bytes = old.len() as u64;
+    (State::File { hash, bytes }, new)
 }

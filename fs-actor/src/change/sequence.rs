@@ -461,8 +461,8 @@ impl<'s> Sequence<'s> {
             return Ok(Known::of(other_object(), None));
         };
         Ok(Known {
-            content: old.bytes,
-            ..Known::of(old.state, Some(old.meta))
+            content: old.bytes.clone(),
+            ..Known::of(old.state(), Some(old.meta))
         })
     }
 

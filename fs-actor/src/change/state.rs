@@ -4,11 +4,13 @@ use bailiwick::effect::{ContentHash, Entry};
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, VirtualPath};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::tree::{self, Item, TemporaryFiles};
 use crate::read_view::ReadView;
 use crate::resolve::{self, AtPath as _, Kind, Meta, OpenDir};
 use crate::sys::Errno;
+use crate::text::common_prefix;
 
 /// Larger files are compared by identity and time, not by content.
 const MAX_HASHED: u64 = 64 << 20;
@@ -95,6 +97,15 @@ impl State {
     }
 }
 
+/// The hashes of two contents. What both begin with is hashed once.
+pub(crate) fn hashes_of(old: &[u8], new: &[u8]) -> [ContentHash; 2] {
+    let (common, rest) = old.split_at(common_prefix(old, new));
+    let new_rest = new.get(common.len()..).unwrap_or_default();
+    let hasher = Sha256::new_with_prefix(common);
+    [rest, new_rest]
+        .map(|rest| ContentHash::from_bytes(hasher.clone().chain_update(rest).finalize().into()))
+}
+
 /// The state of a path and its contents.
 #[derive(Debug)]
 pub(crate) struct Inspected {
@@ -173,4 +184,27 @@ pub(crate) fn inspect_in(
         bytes: meta.len,
         ..Inspected::ABSENT
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(crate::testing::property_config())]
+
+        #[test]
+        fn hashes_of_two_contents_are_those_of_each(
+            common in "[ab]{0,40}",
+            times in 0..40_usize,
+            old in "[ab]{0,100}",
+            new in "[ab]{0,100}",
+        ) {
+            let common = common.repeat(times);
+            let [old, new] = [old, new].map(|rest| format!("{common}{rest}"));
+            let expected = [&old, &new].map(|text| ContentHash::of(text.as_bytes()));
+            prop_assert_eq!(hashes_of(old.as_bytes(), new.as_bytes()), expected);
+        }
+    }
 }

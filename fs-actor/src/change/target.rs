@@ -28,10 +28,19 @@ const MAX_RESTORABLE_BYTES: u64 = 64 << 20;
 /// An existing file that a call changes.
 #[derive(Debug)]
 pub(crate) struct OldFile {
-    pub(crate) state: State,
     /// The content, unless the file is too large.
     pub(crate) bytes: Option<Bytes>,
     pub(crate) meta: Meta,
+}
+
+impl OldFile {
+    /// Its state, which has a hash of the content.
+    pub(crate) fn state(&self) -> State {
+        match &self.bytes {
+            Some(bytes) => State::of_file(bytes),
+            None => State::of_object(&self.meta),
+        }
+    }
 }
 
 /// Reads the file at `path`; `None` if it does not exist.
@@ -54,14 +63,12 @@ pub(crate) fn read_old(
     };
     if file.meta.len > MAX_RESTORABLE_BYTES {
         return Ok(Some(OldFile {
-            state: State::of_object(&file.meta),
             bytes: None,
             meta: file.meta,
         }));
     }
     let bytes = tree::read_file(&file, MAX_RESTORABLE_BYTES, path, view)?;
     Ok(Some(OldFile {
-        state: State::of_file(&bytes),
         bytes: Some(bytes.into()),
         meta: file.meta,
     }))
@@ -101,26 +108,29 @@ pub(crate) fn created_link(
     (change, described)
 }
 
-/// Compares the file with the `expected_hash` argument.
+/// Compares the `state` of the file with the `expected_hash` argument, if there is one.
 ///
 /// # Errors
 /// `CONFLICT`
 pub(crate) fn check_expected_hash(
     path: &VirtualPath,
-    state: &State,
+    state: impl FnOnce() -> State,
     expected: Option<&HashPrefix>,
 ) -> Result<(), CallError> {
-    let hash = match state {
+    let Some(expected) = expected else {
+        return Ok(());
+    };
+    let hash = match state() {
         State::File { hash, .. } => Some(hash),
         State::Absent | State::Link { .. } | State::Object { .. } | State::Directory { .. } => None,
     };
-    if expected.is_none_or(|expected| hash.is_some_and(|hash| expected.matches(hash))) {
+    if hash.is_some_and(|hash| expected.matches(&hash)) {
         return Ok(());
     }
     let message = format!("`{path}` does not match `expected_hash`; read it again");
     let error = CallError::new(Code::Conflict, message);
     Err(match hash {
-        Some(hash) => error.with("hash", HashPrefix::from(*hash).to_string()),
+        Some(hash) => error.with("hash", HashPrefix::from(hash).to_string()),
         None => error,
     })
 }

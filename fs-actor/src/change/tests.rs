@@ -299,6 +299,31 @@ fn changed_file_makes_the_plan_stale() {
 }
 
 #[test]
+fn file_is_compared_with_the_content_that_the_plan_has_read() {
+    let old = "old\n".repeat(100_000);
+    let longer = format!("{old}x");
+    let mut other_end = old.clone();
+    other_end.replace_range(old.len() - 2.., "x\n");
+    for there in ["", "old\n", &old[1..], &longer, &other_end, &old] {
+        let world = World::new(&FILES);
+        let change_set = ChangeSet {
+            replaced: Some(old.clone().into()),
+            ..vec![write("/r/f", "new", file(&old))].into()
+        };
+        let at = world.host("root/f");
+        fs::write(&at, there).unwrap();
+        let executed = StepExecutor::default().execute(&change_set, &world.view(), || Ok(()));
+        let (expected, left) = if there == old {
+            (Ok(()), "new")
+        } else {
+            (Err(Code::StalePreview), there)
+        };
+        assert_eq!(executed.map_err(|error| error.code()), expected);
+        assert!(fs::read_to_string(&at).unwrap() == left);
+    }
+}
+
+#[test]
 fn missing_file_or_other_kind_makes_the_plan_stale() {
     for change in [
         |_: &Path| (),

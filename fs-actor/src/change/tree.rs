@@ -214,6 +214,21 @@ pub(crate) fn hash_file(
     Ok((ContentHash::from_bytes(hash.finalize().into()), bytes))
 }
 
+/// Whether a file has this content.
+pub(crate) fn has_content(
+    file: &OpenFile,
+    content: &[u8],
+    path: &VirtualPath,
+    view: &dyn ReadView,
+) -> Result<bool, CallError> {
+    let mut rest = Some(content);
+    let limit = content.len() as u64;
+    read(file, limit, path, view, |piece| {
+        rest = rest.and_then(|rest| rest.strip_prefix(piece));
+    })?;
+    Ok(rest.is_some_and(<[u8]>::is_empty))
+}
+
 /// The content of a file of at most `limit` bytes.
 pub(crate) fn read_file(
     file: &OpenFile,

@@ -254,7 +254,7 @@ impl FilesWriter {
                 let old = target::read_old(permit, &path)?;
                 let old_mode = old.as_ref().map(|old| old.meta.mode & permissions::BITS);
                 let put = Put::new(&self.0, permit, path.clone(), old, content.into(), true)?;
-                let mut plan = put.plan(&self.0, |_, _, _, _| Reply::text("", ()));
+                let mut plan = put.plan(&self.0, |_, _, _| Reply::text("", ()));
                 if let Some(mode) = mode.map(|mode| mode & permissions::BITS)
                     && Some(mode) != old_mode
                 {

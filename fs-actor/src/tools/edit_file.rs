@@ -19,8 +19,8 @@ use super::hash::HashPrefix;
 use super::{optional, suggest};
 use crate::change::put::Put;
 use crate::change::stored::undo_record;
-use crate::change::target::{self, OldFile};
-use crate::change::{ChangeSet, State, StepExecutor};
+use crate::change::target;
+use crate::change::{ChangeSet, StepExecutor};
 use crate::edit::{self, AppliedEdit, Edit, Edited, Occurrences};
 use crate::replace::ReachedDurability;
 use crate::text::Text;
@@ -186,7 +186,7 @@ impl WriteTool for EditFile {
     }
 
     fn plan(&self, job: &Job, permit: &ReadPermit) -> Result<Plan<ChangeSet>, Interrupt> {
-        let (path, before, bytes, limit) = read_target(job, permit)?;
+        let (path, bytes, limit) = read_target(job, permit)?;
         let edited = apply_change(
             job,
             &path,
@@ -195,13 +195,7 @@ impl WriteTool for EditFile {
             permit,
         )?;
         let content = Bytes::from(edited.text);
-        let plan = self.rewrite(
-            path.clone(),
-            before,
-            (bytes, content),
-            edited.applied,
-            Vec::new(),
-        );
+        let plan = self.rewrite(path.clone(), (bytes, content), edited.applied, Vec::new());
         target::require_put(permit, &path, &plan.steps.steps, false)?;
         Ok(plan)
     }
@@ -230,25 +224,16 @@ impl EditFile {
     fn rewrite(
         &self,
         path: VirtualPath,
-        before: State,
         (old, new): (Bytes, Bytes),
         edits: Vec<AppliedEdit>,
         left_out: Vec<ExcludedEdit>,
     ) -> Plan<ChangeSet> {
-        let put = Put {
-            path,
-            entry: before.entry(),
-            before,
-            old: Some(old),
-            content: new,
-            parents: Vec::new(),
-            shown: true,
-        };
-        put.plan(&self.0, |put, hash, diff, durability| {
+        let put = Put::rewriting(path, old, new);
+        put.plan(&self.0, |put, diff, durability| {
             reply::reply(EditFileOutput {
                 path: put.path.to_string(),
                 bytes: put.content.len() as u64,
-                hash,
+                hash: put.hash,
                 added: diff.added,
                 removed: diff.removed,
                 edits,
@@ -259,29 +244,18 @@ impl EditFile {
     }
 }
 
-/// The file to edit: resolved path, state, content, and maximum size.
-fn read_target(
-    job: &Job,
-    permit: &ReadPermit,
-) -> Result<(VirtualPath, State, Bytes, u64), Interrupt> {
+/// The file to edit: resolved path, content, and maximum size.
+fn read_target(job: &Job, permit: &ReadPermit) -> Result<(VirtualPath, Bytes, u64), Interrupt> {
     let old = target::read_old(permit, &job.path)?
         .ok_or_else(|| suggest::not_found(permit, &job.path))?;
     let path = permit.actual(&job.path).clone();
     target::reject_temporary_name(&path)?;
-    target::check_expected_hash(&path, &old.state, job.expected.as_ref())?;
+    target::check_expected_hash(&path, || old.state(), job.expected.as_ref())?;
     let limit = permit.limits().write_max_bytes.min(MAX_BYTES);
-    let OldFile {
-        state: before,
-        bytes: Some(bytes),
-        ..
-    } = old
-    else {
-        return Err(too_large(&path, limit).into());
-    };
-    if bytes.len() as u64 > limit {
-        return Err(too_large(&path, limit).into());
+    match old.bytes.filter(|bytes| bytes.len() as u64 <= limit) {
+        Some(bytes) => Ok((path, bytes, limit)),
+        None => Err(too_large(&path, limit).into()),
     }
-    Ok((path, before, bytes, limit))
 }
 
 fn parse_edit((index, args): (usize, EditArgs)) -> Result<Edit, CallError> {

@@ -162,7 +162,7 @@ impl WriteTool for WriteFile {
         let old = target::read_old(permit, &job.path)?;
         let path = permit.actual(&job.path).clone();
         target::reject_temporary_name(&path)?;
-        let before = old.as_ref().map_or(&State::Absent, |old| &old.state);
+        let before = || old.as_ref().map_or(State::Absent, target::OldFile::state);
         if old.is_some() && job.mode == IfExists::Create {
             return Err(exists(&path).into());
         }
@@ -171,8 +171,8 @@ impl WriteTool for WriteFile {
         let content = content(job, kept, &path)?;
         let parents = job.create_parents;
         let put = Put::new(&self.0, permit, path.clone(), old, content, parents)?;
-        let plan = put.plan(&self.0, |put, hash, _, durability| {
-            reply(written(put, hash, job.mode, durability))
+        let plan = put.plan(&self.0, |put, _, durability| {
+            reply(written(put, job.mode, durability))
         });
         let appends = job.mode == IfExists::Append;
         target::require_put(permit, &path, &plan.steps.steps, appends)?;
@@ -214,12 +214,7 @@ pub(super) fn content(
     }
 }
 
-fn written(
-    put: &Put,
-    hash: ContentHash,
-    mode: IfExists,
-    durability: ReachedDurability,
-) -> WriteFileOutput {
+fn written(put: &Put, mode: IfExists, durability: ReachedDurability) -> WriteFileOutput {
     let done = match mode {
         _ if durability.get().is_none() => "unchanged",
         _ if put.before == State::Absent => "created",
@@ -231,7 +226,7 @@ fn written(
         path: put.path.to_string(),
         done,
         bytes: put.content.len() as u64,
-        hash: put.shown.then_some(hash),
+        hash: put.shown.then_some(put.hash),
         warning: before.and_then(|before| elision(before, &put.content)),
         durability,
     }

@@ -253,7 +253,7 @@ impl<'p> Planner<'p> {
             return Err(write_file::exists(&path).into());
         }
         let existing = old.as_ref().map_or(State::Absent, |old| old.state.clone());
-        target::check_expected_hash(&path, &existing, job.expected.as_ref())?;
+        target::check_expected_hash(&path, || existing.clone(), job.expected.as_ref())?;
         let kept = old.as_ref().map(|old| old.content.as_ref());
         let content = write_file::content(job, kept, &path)?;
         if let Some(before) = kept.flatten().filter(|_| self.permit.shows(&path)) {
@@ -269,7 +269,7 @@ impl<'p> Planner<'p> {
     fn edit(&mut self, job: &edit_file::Job) -> Result<bool, Interrupt> {
         let path = self.resolve(&job.path, true)?;
         let old = self.file(&path)?.ok_or_else(|| self.not_found(&path))?;
-        target::check_expected_hash(&path, &old.state, job.expected.as_ref())?;
+        target::check_expected_hash(&path, || old.state.clone(), job.expected.as_ref())?;
         let limit = self
             .permit
             .limits()

@@ -29,8 +29,7 @@ impl EditFile {
             Some([Step::Write { content, .. }]) => content.clone(),
             _ => return Err(not_divisible()),
         };
-        let Ok([Step::Write { path, existing, .. }]) = <[Step; 1]>::try_from(plan.steps.steps)
-        else {
+        let Ok([Step::Write { path, .. }]) = <[Step; 1]>::try_from(plan.steps.steps) else {
             return Err(not_divisible());
         };
         let is_excluded = |index: usize| {
@@ -48,7 +47,7 @@ impl EditFile {
         let text = std::str::from_utf8(&old).map_err(|_| not_divisible())?;
         let content = with_hunks(text, made).ok_or_else(not_divisible)?;
         let contents = (old, Bytes::from(content));
-        Ok(self.rewrite(path, existing, contents, edits, not_made))
+        Ok(self.rewrite(path, contents, edits, not_made))
     }
 }
 
