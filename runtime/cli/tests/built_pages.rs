@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use bailiwick_test_support::{firefox, playwright};
+use bailiwick_test_support::{chromium, firefox, playwright};
 
 /// Runs a program of the installed packages.
 #[track_caller]
@@ -80,7 +80,8 @@ fn committed_pages_match_their_sources() {
 
 #[test]
 fn pages_pass_the_browser_tests() {
-    playwright::run(&[], &[]);
+    let chromium = chromium::find_headless();
+    playwright::run(&[], &[(chromium::VARIABLE, chromium.as_os_str())]);
 }
 
 #[test]

@@ -2,6 +2,14 @@
 
 use std::path::PathBuf;
 
+/// The first program of `names` in `PATH`.
+pub(crate) fn in_path(names: &[&str]) -> Option<PathBuf> {
+    let folders = std::env::var_os("PATH").unwrap_or_default();
+    let mut programs = std::env::split_paths(&folders)
+        .flat_map(|folder| names.iter().map(move |name| folder.join(name)));
+    programs.find(|program| program.is_file())
+}
+
 /// The program that the environment variable `variable` names, or else the first one of `names` in `PATH`. The first name
 /// is that of Debian's package.
 ///
@@ -16,10 +24,7 @@ pub(crate) fn find(browser: &str, variable: &str, names: &[&str]) -> PathBuf {
         );
         return program;
     }
-    let folders = std::env::var_os("PATH").unwrap_or_default();
-    let mut programs = std::env::split_paths(&folders)
-        .flat_map(|folder| names.iter().map(move |name| folder.join(name)));
-    programs.find(|program| program.is_file()).unwrap_or_else(|| {
+    in_path(names).unwrap_or_else(|| {
         let package = names.first().copied().unwrap_or_default();
         panic!(
             "these tests need {browser}: install it (on Debian, `apt-get install {package}`), or set `{variable}` to its path"

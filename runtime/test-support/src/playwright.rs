@@ -19,8 +19,8 @@ pub fn web() -> PathBuf {
     web
 }
 
-/// Runs `npx playwright test` with these arguments and environment variables. The scripts in `tests/live` need the configuration
-/// `playwright.live.config.ts`.
+/// Runs `npx playwright test` with these arguments and environment variables, in the Chromium that [`chromium::find`] finds
+/// unless they name another one. The scripts in `tests/live` need the configuration `playwright.live.config.ts`.
 ///
 /// # Panics
 /// If a script fails.
@@ -29,8 +29,8 @@ pub fn run(scripts: &[&str], variables: &[(&str, &OsStr)]) {
     let output = Command::new("npx")
         .args(["playwright", "test"])
         .args(scripts)
+        .env(chromium::VARIABLE, chromium::find())
         .envs(variables.iter().copied())
-        .env("BAILIWICK_CHROMIUM", chromium::find())
         .current_dir(web())
         .stdin(Stdio::null())
         .output()
