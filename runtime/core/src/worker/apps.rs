@@ -1,7 +1,7 @@
 //! Tools that running MCP Apps provide to a worker.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value, json};
@@ -35,7 +35,8 @@ struct AppTools {
 #[doc(hidden)]
 pub struct Apps {
     by_name: Mutex<BTreeMap<Arc<str>, AppTools>>,
-    changed: watch::Sender<()>,
+    /// Created for the first receiver, since few workers have one.
+    changed: OnceLock<watch::Sender<()>>,
 }
 
 impl Apps {
@@ -52,13 +53,19 @@ impl Apps {
         };
         by_name.insert(Arc::clone(app), app_tools);
         drop(by_name);
-        self.changed.send_replace(());
+        self.notify();
         true
     }
 
     /// Returns a receiver that is notified when the tools change.
     pub(super) fn changes(&self) -> watch::Receiver<()> {
-        self.changed.subscribe()
+        self.changed.get_or_init(watch::Sender::default).subscribe()
+    }
+
+    fn notify(&self) {
+        if let Some(changed) = self.changed.get() {
+            changed.send_replace(());
+        }
     }
 
     /// Replaces the tools of an app, unless it was removed.
@@ -70,7 +77,7 @@ impl Apps {
         {
             app_tools.tools = tools;
         }
-        self.changed.send_replace(());
+        self.notify();
     }
 
     /// Removes an app.
@@ -78,7 +85,7 @@ impl Apps {
         self.by_name
             .lock()
             .retain(|name, app_tools| &**name != app || app_tools.label != label);
-        self.changed.send_replace(());
+        self.notify();
     }
 
     fn find(&self, name: &str) -> Option<Arc<Entry>> {
