@@ -13,7 +13,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::pread;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// A call has two audit events. The audit is flushed between batches.
 const BATCH: u32 = 100;
@@ -63,11 +63,8 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
         let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
         let same_dir = dir.try_clone().unwrap();
         let baseline = MinimalActor::start(move |path: String| read(&dir, &path, length));
-        let encoding = MinimalActor::start(move |path: String| {
-            let bytes = read(&same_dir, &path, length);
-            let hash = ContentHash::of(&bytes).to_string();
-            json!({ "path": path, "hash": hash, "text": String::from_utf8(bytes).unwrap() })
-        });
+        let encoding =
+            MinimalActor::start(move |path: String| encode(read(&same_dir, &path, length)));
         (baseline, encoding, runtime, worker)
     });
     let tool = ToolName::new("read_file");
@@ -75,22 +72,10 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     let benchmark = Benchmark::new(title, Duration::from_secs(6))
         .case("actor: openat2, pread, close", Target::None, BATCH, |n| {
-            let baseline = baseline.clone();
-            run_task(tokio, async move {
-                for _ in 0..n {
-                    let bytes = baseline.call("src/a/b/f.rs".to_owned()).await.unwrap();
-                    assert_eq!(bytes.len(), length);
-                }
-            });
+            call_actor(tokio, &baseline, n, move |bytes| bytes.len() == length);
         })
         .case("the same actor, hash, JSON", Target::None, BATCH, |n| {
-            let encoding = encoding.clone();
-            run_task(tokio, async move {
-                for _ in 0..n {
-                    let output = encoding.call("src/a/b/f.rs".to_owned()).await.unwrap();
-                    assert!(output.is_object());
-                }
-            });
+            call_actor(tokio, &encoding, n, |output| output.is_object());
         })
         .case_then(
             "worker.call_typed",
@@ -136,6 +121,26 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime, size: Size) {
             rest,
         );
     benchmark.run();
+}
+
+fn call_actor<O: Send + 'static>(
+    tokio: &tokio::runtime::Runtime,
+    actor: &MinimalActor<String, O>,
+    count: u32,
+    is_expected: impl Fn(&O) -> bool + Send + 'static,
+) {
+    let actor = actor.clone();
+    run_task(tokio, async move {
+        for _ in 0..count {
+            let output = actor.call("src/a/b/f.rs".to_owned()).await.unwrap();
+            assert!(is_expected(&output));
+        }
+    });
+}
+
+fn encode(bytes: Vec<u8>) -> Value {
+    let hash = ContentHash::of(&bytes).to_string();
+    json!({ "hash": hash, "text": String::from_utf8(bytes).unwrap() })
 }
 
 fn read(dir: &Dir, path: &str, length: usize) -> Vec<u8> {

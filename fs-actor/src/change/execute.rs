@@ -221,6 +221,7 @@ impl DirEntryRef<'_> {
         let is_planned = match (state, content) {
             (State::Object { .. }, _) => Ok(State::of_object(&file.meta) == *state),
             (State::File { .. }, Some(content)) => {
+                debug_assert_eq!(State::of_file(content), *state);
                 tree::has_content(&file, content, self.path, view)
             }
             (

@@ -54,10 +54,11 @@ impl Put {
         };
         let shown = permit.shows(&path);
         let (before, hash) = match &old {
+            // For other files, the time that this takes would tell how much of the new content is also that of the old one.
             Some(OldFile {
                 bytes: Some(bytes), ..
-            }) => states(bytes, &content),
-            Some(large) => (large.state(), ContentHash::of(&content)),
+            }) if shown => states(bytes, &content),
+            Some(old) => (old.state(), ContentHash::of(&content)),
             None => (State::Absent, ContentHash::of(&content)),
         };
         let (meta, old) = old.map(|old| (old.meta, old.bytes)).unzip();

@@ -221,8 +221,11 @@ pub(crate) fn has_content(
     path: &VirtualPath,
     view: &dyn ReadView,
 ) -> Result<bool, CallError> {
-    let mut rest = Some(content);
     let limit = content.len() as u64;
+    if file.meta.len != limit {
+        return Ok(false);
+    }
+    let mut rest = Some(content);
     read(file, limit, path, view, |piece| {
         rest = rest.and_then(|rest| rest.strip_prefix(piece));
     })?;

@@ -339,7 +339,11 @@ impl RootTable {
             return Some(false);
         };
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let how = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::CACHED;
+        // A mount point of a network file system would be looked up again at its server.
+        let how = ResolveFlags::BENEATH
+            | ResolveFlags::NO_MAGICLINKS
+            | ResolveFlags::NO_XDEV
+            | ResolveFlags::CACHED;
         let found = match openat2(&root.dir, rest, flags, Mode::empty(), how) {
             Ok(found) => found,
             Err(Errno::NOENT) => return Some(false),

@@ -26,10 +26,14 @@ pub fn web() -> PathBuf {
 /// If a script fails.
 #[track_caller]
 pub fn run(scripts: &[&str], variables: &[(&str, &OsStr)]) {
+    let is_named = variables
+        .iter()
+        .any(|(name, _)| *name == chromium::VARIABLE);
+    let chromium = (!is_named).then(|| (chromium::VARIABLE, chromium::find()));
     let output = Command::new("npx")
         .args(["playwright", "test"])
         .args(scripts)
-        .env(chromium::VARIABLE, chromium::find())
+        .envs(chromium)
         .envs(variables.iter().copied())
         .current_dir(web())
         .stdin(Stdio::null())
