@@ -217,7 +217,6 @@ impl DirEntryRef<'_> {
             }
             Err(errno) => return Err(resolve::to_call_error(errno, self.path)),
         };
-        let limit = file.meta.len;
         let is_planned = match (state, content) {
             (State::Object { .. }, _) => Ok(State::of_object(&file.meta) == *state),
             (State::File { .. }, Some(content)) => {
@@ -227,7 +226,7 @@ impl DirEntryRef<'_> {
             (
                 State::Absent | State::File { .. } | State::Link { .. } | State::Directory { .. },
                 _,
-            ) => tree::hash_file(&file, limit, self.path, view)
+            ) => tree::hash_file(&file, file.meta.len, self.path, view)
                 .map(|(hash, bytes)| State::File { hash, bytes } == *state),
         };
         if is_planned.map_err(|error| changed_if_too_large(error, self.path))? {
