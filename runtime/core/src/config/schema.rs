@@ -1,6 +1,6 @@
 //! JSON Schemas of configuration and policy, generated from the table of keys.
 
-use serde::ser::{Serialize, Serializer};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
@@ -28,8 +28,12 @@ pub struct ConfigSchema;
 
 impl Serialize for ConfigSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let about = "What people open to workers, and the limits of all of them.";
-        document("Configuration", about, KeyScope::Configuration).serialize(serializer)
+        let document = Document {
+            title: "Configuration",
+            about: "What people open to workers, and the limits of all of them.",
+            here: KeyScope::Configuration,
+        };
+        document.serialize(serializer)
     }
 }
 
@@ -41,143 +45,157 @@ impl Serialize for ConfigSchema {
 /// ```
 #[must_use]
 pub fn policy_schema() -> Value {
-    let about = "What a worker or a call is kept to: it can only restrict what its issuer holds.";
-    json!(document("Policy", about, KeyScope::Policy))
+    json!(Document {
+        title: "Policy",
+        about: "What a worker or a call is kept to: it can only restrict what its issuer holds.",
+        here: KeyScope::Policy,
+    })
 }
 
-/// A part of a schema.
-enum Part {
-    Text(&'static str),
-    Texts(Vec<&'static str>),
-    Value(Value),
-    /// A list with one value, given as JSON.
-    Example(&'static RawValue),
-    Object(Object),
+/// The schema of a whole document.
+struct Document {
+    title: &'static str,
+    about: &'static str,
+    here: KeyScope,
 }
 
-impl Serialize for Part {
+impl Serialize for Document {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Text(text) => serializer.serialize_str(text),
-            Self::Texts(texts) => texts.serialize(serializer),
-            Self::Value(value) => value.serialize(serializer),
-            Self::Example(text) => [text].serialize(serializer),
-            Self::Object(object) => object.serialize(serializer),
-        }
+        let mut map = serializer.serialize_map(None)?;
+        let dialect = "https://json-schema.org/draft/2020-12/schema";
+        map.serialize_entry("$schema", dialect)?;
+        map.serialize_entry("title", self.title)?;
+        map.serialize_entry("description", self.about)?;
+        let here = self.here;
+        Object { parent: None, here }.write(&mut map)?;
+        map.end()
     }
 }
 
-impl<V: Into<Value>> From<V> for Part {
-    fn from(value: V) -> Self {
-        Self::Value(value.into())
-    }
+/// The schema of an object with the keys of `parent`.
+#[derive(Clone, Copy)]
+struct Object {
+    parent: Option<&'static str>,
+    here: KeyScope,
 }
-
-/// A JSON object whose members keep their order.
-struct Object(Vec<(&'static str, Part)>);
 
 impl Object {
-    /// A schema of values of type `name`.
-    fn typed(name: &'static str) -> Self {
-        Self(vec![("type", Part::Text(name))])
+    fn keys(self) -> impl Iterator<Item = &'static Key> {
+        let keys = KEYS.iter().filter(move |key| key.parent() == self.parent);
+        keys.filter(move |key| key.stands_in(self.here))
     }
 
-    fn with(mut self, name: &'static str, part: impl Into<Part>) -> Self {
-        self.0.push((name, part.into()));
-        self
-    }
-}
-
-impl From<Object> for Part {
-    fn from(object: Object) -> Self {
-        Self::Object(object)
+    fn write<M: SerializeMap>(self, map: &mut M) -> Result<(), M::Error> {
+        map.serialize_entry("type", "object")?;
+        map.serialize_entry("properties", &Properties(self))?;
+        map.serialize_entry("additionalProperties", &false)?;
+        let required = self.keys().filter(|key| key.kind == ValueKind::Path);
+        let required: Vec<_> = required.map(Key::name).collect();
+        if required.is_empty() {
+            return Ok(());
+        }
+        map.serialize_entry("required", &required)
     }
 }
 
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_map(self.0.iter().map(|(name, part)| (name, part)))
+        let mut map = serializer.serialize_map(None)?;
+        self.write(&mut map)?;
+        map.end()
     }
 }
 
-fn document(title: &'static str, about: &'static str, here: KeyScope) -> Object {
-    let mut schema = Object(vec![
-        (
-            "$schema",
-            Part::Text("https://json-schema.org/draft/2020-12/schema"),
-        ),
-        ("title", Part::Text(title)),
-        ("description", Part::Text(about)),
-    ]);
-    schema.0.extend(object(None, here).0);
-    schema
-}
+struct Properties(Object);
 
-/// An object of the keys of `parent`.
-fn object(parent: Option<&str>, here: KeyScope) -> Object {
-    let keys = KEYS.iter().filter(|field| field.parent() == parent);
-    let keys = keys.filter(|field| field.stands_in(here));
-    let required = keys.clone().filter(|field| field.kind == ValueKind::Path);
-    let required: Vec<_> = required.map(Key::name).collect();
-    let properties = keys.map(|field| (field.name(), Part::Object(member(field, here))));
-    let object = Object::typed("object")
-        .with("properties", Object(properties.collect()))
-        .with("additionalProperties", false);
-    if required.is_empty() {
-        object
-    } else {
-        object.with("required", Part::Texts(required))
+impl Serialize for Properties {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let here = self.0.here;
+        let members = self.0.keys().map(|key| (key.name(), Member { key, here }));
+        serializer.collect_map(members)
     }
 }
 
-fn member(field: &Key, here: KeyScope) -> Object {
-    let mut schema = values(field, here).with("description", Part::Text(field.about));
-    if let Some(default) = default(field).filter(|_| here == KeyScope::Configuration) {
-        schema = schema.with("default", default);
-    }
-    // An example that is not JSON would be left out, and a test fails.
-    if let Ok(example) = serde_json::from_str(field.example) {
-        schema = schema.with("examples", Part::Example(example));
-    }
-    schema
-        .with("scope", json!(field.scope))
-        .with("audience", json!(field.audience))
-        .with("x-restrict", json!(field.merge))
+/// The schema of the values of a key, with its description.
+struct Member {
+    key: &'static Key,
+    here: KeyScope,
 }
 
-/// The schema of the values of a key.
-fn values(field: &Key, here: KeyScope) -> Object {
-    match field.kind {
-        ValueKind::Flag => Object::typed("boolean"),
-        ValueKind::Count => Object::typed("integer")
-            .with("minimum", 0)
-            .with("maximum", u64::MAX),
-        ValueKind::Path => Object::typed("string")
-            .with("pattern", Part::Text("^/"))
-            .with("maxLength", MAX_PATH),
-        ValueKind::OneOf(words) => word(words),
-        ValueKind::ListOf(words) => list(word(words)).with("uniqueItems", true),
-        ValueKind::Names => list(Object::typed("string")),
-        ValueKind::Globs => {
-            let glob = Object::typed("string")
-                .with("minLength", 1)
-                .with("maxLength", MAX_GLOB);
-            list(glob).with("maxItems", MAX_LIST)
+impl Serialize for Member {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let key = self.key;
+        let mut map = serializer.serialize_map(None)?;
+        self.write_values(&mut map)?;
+        map.serialize_entry("description", key.about)?;
+        if let Some(default) = default(key).filter(|_| self.here == KeyScope::Configuration) {
+            map.serialize_entry("default", &default)?;
         }
-        ValueKind::Patterns => list(Object::typed("string").with("pattern", pattern())),
-        ValueKind::Object => object(Some(field.key), here),
-        // Roots of a restriction have the same members as roots.
-        ValueKind::Objects => list(object(Some(field.name()), here)),
-        ValueKind::Policy => object(None, KeyScope::Policy),
+        // An example that is not JSON would be left out, and a test fails.
+        if let Ok(example) = serde_json::from_str::<&RawValue>(key.example) {
+            map.serialize_entry("examples", &[example])?;
+        }
+        map.serialize_entry("scope", &key.scope)?;
+        map.serialize_entry("audience", &key.audience)?;
+        map.serialize_entry("x-restrict", &key.merge)?;
+        map.end()
     }
 }
 
-fn list(items: Object) -> Object {
-    Object::typed("array").with("items", items)
+impl Member {
+    fn write_values<M: SerializeMap>(&self, map: &mut M) -> Result<(), M::Error> {
+        let (key, here) = (self.key, self.here);
+        match key.kind {
+            ValueKind::Flag => map.serialize_entry("type", "boolean"),
+            ValueKind::Count => {
+                map.serialize_entry("type", "integer")?;
+                map.serialize_entry("minimum", &0)?;
+                map.serialize_entry("maximum", &u64::MAX)
+            }
+            ValueKind::Path => {
+                map.serialize_entry("type", "string")?;
+                map.serialize_entry("pattern", "^/")?;
+                map.serialize_entry("maxLength", &MAX_PATH)
+            }
+            ValueKind::OneOf(words) => {
+                map.serialize_entry("type", "string")?;
+                map.serialize_entry("enum", &words.all())
+            }
+            ValueKind::ListOf(words) => {
+                write_list(map, &json!({ "type": "string", "enum": words.all() }))?;
+                map.serialize_entry("uniqueItems", &true)
+            }
+            ValueKind::Names => write_list(map, &json!({ "type": "string" })),
+            ValueKind::Globs => {
+                write_list(
+                    map,
+                    &json!({ "type": "string", "minLength": 1, "maxLength": MAX_GLOB }),
+                )?;
+                map.serialize_entry("maxItems", &MAX_LIST)
+            }
+            ValueKind::Patterns => {
+                write_list(map, &json!({ "type": "string", "pattern": pattern() }))
+            }
+            ValueKind::Object => {
+                let parent = Some(key.key);
+                Object { parent, here }.write(map)
+            }
+            // Roots of a restriction have the same members as roots.
+            ValueKind::Objects => {
+                let parent = Some(key.name());
+                write_list(map, &Object { parent, here })
+            }
+            ValueKind::Policy => {
+                let (parent, here) = (None, KeyScope::Policy);
+                Object { parent, here }.write(map)
+            }
+        }
+    }
 }
 
-fn word(words: EnumKind) -> Object {
-    Object::typed("string").with("enum", Part::Texts(words.all()))
+fn write_list<M: SerializeMap>(map: &mut M, items: &impl Serialize) -> Result<(), M::Error> {
+    map.serialize_entry("type", "array")?;
+    map.serialize_entry("items", items)
 }
 
 /// Regular expression that scope patterns match.

@@ -281,9 +281,8 @@ pub(crate) fn check(text: &str) -> Result<(), String> {
 /// The globs without braces that `text` expands to, relative to a directory.
 fn alternatives(text: &str) -> Result<Vec<String>, String> {
     check_form(text)?;
-    // A text without wildcards cannot be malformed, and compiling it takes much longer.
-    let inner = text.strip_prefix("**/").unwrap_or(text);
-    if !is_plain(inner.strip_suffix("/**").unwrap_or(inner)) {
+    // Other texts cannot be malformed, and compiling one takes much longer than this test.
+    if text.contains(['[', ']', '{', '}', '\\']) {
         compile(text)?;
     }
     let expanded = braces::expand(text)?.into_iter();
@@ -708,7 +707,7 @@ mod tests {
 
         #[test]
         fn matching_agrees_with_globset(
-            texts in proptest::collection::vec(r"(\*\*/)?(\*?[ab]{1,2}|\*|a\?)(/([ab]{1,2}\*?|\*\*|\*)){0,2}", 1..3),
+            texts in proptest::collection::vec(r"(\*\*/)?(\*?[ab]{1,2}|[ab]{1,2}\*[ab]{0,2}|\*|a\?)(/([ab]{1,2}\*?|\*\*|\*)){0,2}", 1..3),
             path in "[ab]{1,2}(/[ab]{1,2}){0,3}",
         ) {
             let globs = built(&texts, &PatternBudget::configuration()).unwrap();

@@ -13,12 +13,34 @@ pub(super) struct Names {
     anchored: Vec<Box<str>>,
     /// `**/a/b`: the names that must follow a name, keyed by that name.
     floating: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
-    /// `**/*.key`: suffixes of names.
-    endings: Vec<Box<str>>,
-    /// `**/a/*`: names that a path must have for one of the other globs to cover it.
+    /// `**/a*b`: names with one `*`.
+    wildcards: Vec<Wildcard>,
+    /// `**/a/*` or `a/*`: names that a path must have for one of the other globs to cover it.
     needed: HashSet<Box<str>, RandomState>,
     /// Whether one of the other globs requires no name.
     unbound: bool,
+}
+
+/// How a name begins and ends.
+#[derive(Debug)]
+struct Wildcard {
+    begin: Box<str>,
+    end: Box<str>,
+}
+
+impl Wildcard {
+    fn parse(name: &str) -> Option<Self> {
+        let (begin, end) = name.split_once('*')?;
+        (is_plain(begin) && is_plain(end) && begin.len() + end.len() > 0).then(|| Self {
+            begin: begin.into(),
+            end: end.into(),
+        })
+    }
+
+    fn matches(&self, name: &str) -> bool {
+        let rest = name.strip_prefix(&*self.begin);
+        rest.is_some_and(|rest| rest.ends_with(&*self.end))
+    }
 }
 
 /// Result of comparing the names of a path.
@@ -33,42 +55,38 @@ pub(super) enum NameMatch {
 impl Names {
     /// Adds a glob, which also covers everything beneath. Returns false if it cannot be matched by names.
     pub(super) fn take(&mut self, stem: &str) -> bool {
-        let Some(rest) = stem.strip_prefix("**/") else {
-            let plain = is_plain(stem);
-            if plain {
-                self.anchored.push(stem.into());
-            } else {
-                self.unbound = true;
-            }
-            return plain;
-        };
+        let floating = stem.strip_prefix("**/");
+        let rest = floating.unwrap_or(stem);
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
-        if is_plain(rest) {
-            let follows = self.floating.entry(name.into()).or_default();
-            follows.push(after.into());
-            return true;
-        }
-        if is_plain(name) {
-            self.needed.insert(name.into());
-            return false;
-        }
-        match rest.strip_prefix('*') {
-            Some(ending) if after.is_empty() && !ending.is_empty() && is_plain(ending) => {
-                self.endings.push(ending.into());
-                true
+        let wildcard = floating
+            .filter(|_| after.is_empty())
+            .and(Wildcard::parse(name));
+        match (floating, wildcard) {
+            (None, _) if is_plain(stem) => self.anchored.push(stem.into()),
+            (Some(_), _) if is_plain(rest) => {
+                let follows = self.floating.entry(name.into()).or_default();
+                follows.push(after.into());
+            }
+            (_, Some(wildcard)) => self.wildcards.push(wildcard),
+            _ if is_plain(name) => {
+                self.needed.insert(name.into());
+                return false;
             }
             _ => {
                 self.unbound = true;
-                false
+                return false;
             }
         }
+        true
     }
 
     /// Whether an entry of that name may be treated differently from others in its directory, because of its name alone.
     pub(super) fn mentions(&self, name: &str) -> bool {
-        self.floating.contains_key(name)
-            || self.needed.contains(name)
-            || self.endings.iter().any(|end| name.ends_with(&**end))
+        self.floating.contains_key(name) || self.needed.contains(name) || self.has_wildcard(name)
+    }
+
+    fn has_wildcard(&self, name: &str) -> bool {
+        self.wildcards.iter().any(|it| it.matches(name))
     }
 
     /// Adds the names of entries in `dir` that globs with several names may treat differently from others. Returns false
@@ -113,7 +131,7 @@ impl Names {
             let covered = follows
                 .into_iter()
                 .any(|stem| stem.is_empty() || beneath(after, stem).is_some());
-            if covered || self.endings.iter().any(|end| name.ends_with(&**end)) {
+            if covered || self.has_wildcard(name) {
                 return NameMatch::Covered;
             }
             unclear = unclear || self.needed.contains(name);

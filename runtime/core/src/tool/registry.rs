@@ -1,6 +1,7 @@
 //! Table of tools by name.
 
 use super::acting::ActJob;
+use super::fields::fields_of;
 use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
 use super::schema::{self, ToolSchema};
@@ -260,6 +261,10 @@ impl ToolSet {
         + Sync
         + 'static,
     ) -> Self {
+        let fields = match spec.input_schema {
+            Some(_) => &[][..],
+            None => fields_of::<A>(),
+        };
         let input_schema = schema::of_arguments::<A>(&spec);
         let parameters = Arc::new(Parameters {
             schema: input_schema.clone(),
@@ -269,7 +274,7 @@ impl ToolSet {
             let prepared = prepare(read(&parameters, arguments)?, names, &parameters);
             prepared.map_err(|error| parameters.with_example(error))
         };
-        self.insert(Entry {
+        let entry = Entry {
             name: ToolName::new(&spec.name),
             spec,
             intent: None,
@@ -278,7 +283,8 @@ impl ToolSet {
             mutates,
             remote: None,
             prepare: Box::new(prepare),
-        })
+        };
+        self.insert(entry, fields)
     }
 
     /// Declares that the tools of this set work on files in the roots. They run on the I/O threads, where the jobs of
@@ -338,7 +344,8 @@ impl ToolSet {
         &self.faults
     }
 
-    fn insert(mut self, mut entry: Entry) -> Self {
+    /// Checks a tool, whose arguments have these `fields` and perhaps others, and adds it.
+    fn insert(mut self, mut entry: Entry, fields: &[&str]) -> Self {
         let name = &*entry.spec.name;
         let plain = name
             .bytes()
@@ -369,7 +376,7 @@ impl ToolSet {
         if !entry.spec.intent.is_empty() {
             match IntentTemplate::parse(&entry.spec.intent) {
                 Ok(template) => {
-                    let unknown = template.unknown_arguments(&entry.input_schema);
+                    let unknown = template.unknown_arguments(fields, || &entry.input_schema);
                     let faults =
                         unknown
                             .into_iter()
@@ -606,5 +613,30 @@ mod tests {
         let open = json!({ "type": "object", "properties": {}, "additionalProperties": true });
         let open = saying().intent("Do {x}").input_schema(open);
         assert!(faults_of(open).is_empty());
+        let other = json!({ "type": "object", "properties": { "x": {} } });
+        let other = saying().intent("Do {x} {path}").input_schema(other);
+        assert_eq!(faults_of(other), [unknown.replace("{x}", "{path}")]);
+    }
+
+    #[test]
+    fn schema_of_a_type_is_not_made_when_its_tool_is_added() {
+        #[derive(Debug, serde::Deserialize)]
+        struct Path {
+            #[serde(rename = "path")]
+            _path: String,
+        }
+        impl JsonSchema for Path {
+            fn schema_name() -> std::borrow::Cow<'static, str> {
+                panic!("the schema is made")
+            }
+
+            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+                panic!("the schema is made")
+            }
+        }
+        let needs = |_: &Path, _: &_| Ok(Vec::new());
+        let spec = saying().intent("Open {path}");
+        let tools = ToolSet::new().read_function(spec, needs, |_, _| Ok(Reply::text("", ())));
+        assert_eq!(tools.faults(), []);
     }
 }

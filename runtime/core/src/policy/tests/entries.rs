@@ -11,7 +11,7 @@ use crate::scope::{Coverage, Scope, Verb};
 fn glob() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
         "a", "A", "*.k", "a/b", "b/a", "**/a/b", "**/b", "**/a/*", "b*", "*", "**", "a/**",
-        "**/A.k", "B/c",
+        "**/A.k", "B/c", "a/*", "B/*/d", "a*K",
     ])
     .prop_map(str::to_owned)
 }
