@@ -41,7 +41,9 @@ impl HashPrefix {
 
 impl From<ContentHash> for HashPrefix {
     fn from(hash: ContentHash) -> Self {
-        Self(hash.to_string().chars().take(SHOWN).collect())
+        let mut digits = hash.to_string();
+        digits.truncate(SHOWN);
+        Self(digits.into())
     }
 }
 

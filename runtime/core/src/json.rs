@@ -31,19 +31,9 @@ pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Erro
 
 /// Returns `value` with the keys of every object sorted, so that equal values have equal bytes.
 #[must_use]
-pub fn canonical(value: &Value) -> Value {
-    match value {
-        Value::Object(map) => {
-            let mut entries: Vec<_> = map
-                .iter()
-                .map(|(key, value)| (key.clone(), canonical(value)))
-                .collect();
-            entries.sort_by(|a, b| a.0.cmp(&b.0));
-            Value::Object(entries.into_iter().collect())
-        }
-        Value::Array(items) => Value::Array(items.iter().map(canonical).collect()),
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.clone(),
-    }
+pub fn canonical(mut value: Value) -> Value {
+    value.sort_all_objects();
+    value
 }
 
 /// The members of an object; none of another value.

@@ -44,7 +44,7 @@ impl CallContext {
             (Value::Null, Job::Write(job)) => format!("{job:?}").into(),
             (Value::Null, Job::Act(job)) => format!("{job:?}").into(),
             (Value::Null, Job::Remote(job)) => format!("{job:?}").into(),
-            (json, _) => canonical(json),
+            (json, _) => canonical(json.clone()),
         }
     }
 

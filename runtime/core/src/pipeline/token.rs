@@ -77,7 +77,7 @@ fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
     let call = serde_json::json!([
         info.worker.0,
         info.tool.as_str(),
-        canonical(&info.arguments)
+        canonical(info.arguments.clone())
     ]);
     joined(info.key, &call.to_string(), state)
 }
@@ -107,7 +107,7 @@ pub(super) fn is_of_call(token: PreviewToken, info: &CallInfo) -> bool {
 /// Returns the hash of arguments in the audit: the hash of their canonical JSON.
 #[must_use]
 pub(crate) fn arguments_hash(arguments: &Value) -> ContentHash {
-    ContentHash::of(canonical(arguments).to_string().as_bytes())
+    ContentHash::of(canonical(arguments.clone()).to_string().as_bytes())
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Folders that are open to an authority.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use super::authority::Authority;
@@ -81,13 +82,17 @@ impl Authority {
         paths.retain(|path| !self.base().is_outside(path));
         paths.sort_unstable();
         paths.dedup();
+        // The folder above is often one of the paths before it.
+        let mut known = BTreeMap::new();
+        let mut verdicts = |path: &VirtualPath| {
+            let known = known.entry(path.clone());
+            *known.or_insert_with(|| self.verdicts(path))
+        };
+        let closed = (Verdict::Deny, Verdict::Deny);
         let open = |path: VirtualPath| {
-            let (read, write) = self.verdicts(&path);
+            let (read, write) = verdicts(&path);
             let above = path.parent().filter(|above| !self.base().is_outside(above));
-            let above = above.map_or((Verdict::Deny, Verdict::Deny), |above| {
-                self.verdicts(&above)
-            });
-            let closed = (Verdict::Deny, Verdict::Deny);
+            let above = above.map_or(closed, |above| verdicts(&above));
             ((read, write) != above && (read, write) != closed).then(|| OpenFolder {
                 path,
                 read,

@@ -207,7 +207,7 @@ impl Core {
         self.tools.check_names(policy.named_tools())?;
         let (authority, names) = self.narrowed(parent, &policy, origin, cwd).await?;
         let written = serde_json::to_value(&*policy)
-            .map(|policy| canonical(&policy).to_string().into())
+            .map(|policy| canonical(policy).to_string().into())
             .ok();
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
         if depth > self.max_depth {

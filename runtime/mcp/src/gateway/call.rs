@@ -42,6 +42,7 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 struct ToolCall {
     backend: Arc<Backend>,
     tool: String,
+    /// Null once the call has started, unless a stateless client may resume it.
     arguments: Value,
     options: RequestOptions,
     links: convert::ResultLinks,
@@ -147,7 +148,7 @@ impl Gateway {
             worker_request.options.origin = Origin::View;
         }
         let (state, responses) = (request.request_state.take(), request.input_responses.take());
-        let call = self.tool_call(request, worker_request, &capabilities, context);
+        let mut call = self.tool_call(request, worker_request, &capabilities, context);
         let resumed = match state {
             Some(state) => Some(self.resume_call(&call, &state, responses.as_ref()).await?),
             None => None,
@@ -155,7 +156,7 @@ impl Gateway {
         let progress = call.progress.clone();
         let answer = tokio::select! {
             biased;
-            answer = self.run_call(&call, context, resumed) => answer.or_else(CallFailure::into_response),
+            answer = self.run_call(&mut call, context, resumed) => answer.or_else(CallFailure::into_response),
             never = report_progress(context, progress) => match never {},
             // Dropping the call cancels it, unless its effect has begun.
             () = request_cancelled(context) => return Err(cancelled().into()),
@@ -212,7 +213,7 @@ impl Gateway {
 
     async fn run_call(
         &self,
-        call: &ToolCall,
+        call: &mut ToolCall,
         context: &RequestContext<RoleServer>,
         resumed: Option<ClientCall>,
     ) -> Result<CallAnswer, CallFailure> {
@@ -235,7 +236,7 @@ impl Gateway {
         };
         if may_be_task && !asks_client {
             let owner = call.backend.name.clone();
-            let call = call.clone();
+            let mut call = call.clone();
             let task = tokio::spawn(async move { call.run(asks).await });
             let task = AbortOnDropHandle::new(task);
             return Ok(self.state.tasks.answer(&owner, task).await?.into());
@@ -406,9 +407,9 @@ impl ToolCall {
         let identity = json!([
             self.backend.name,
             self.tool,
-            canonical(&self.arguments),
+            canonical(self.arguments.clone()),
             preview,
-            policy.as_ref().map(canonical),
+            policy.clone().map(canonical),
             origin,
             preview_token,
             confirm,
@@ -417,7 +418,11 @@ impl ToolCall {
     }
 
     fn to_call(&self, asks: Asks) -> Call {
-        Call::new(&self.tool, self.arguments.clone()).meta(CallMeta {
+        self.with_arguments(self.arguments.clone(), asks)
+    }
+
+    fn with_arguments(&self, arguments: Value, asks: Asks) -> Call {
+        Call::new(&self.tool, arguments).meta(CallMeta {
             preview_token: self.options.preview_token,
             progress: self.progress.clone(),
             asks,
@@ -489,14 +494,20 @@ impl ToolCall {
     }
 
     /// Starts the call, and forwards requests of servers.
-    fn start(&self, asks: Asks, asks_client: bool) -> ClientCall {
-        let mut call = self.to_call(asks);
-        let (sender, requests) = mpsc::unbounded_channel();
-        if self.may_forward() {
+    fn start(&mut self, asks: Asks, asks_client: bool) -> ClientCall {
+        let arguments = if self.is_stateless {
+            self.arguments.clone()
+        } else {
+            self.arguments.take()
+        };
+        let mut call = self.with_arguments(arguments, asks);
+        let requests = self.may_forward().then(|| {
+            let (sender, requests) = mpsc::unbounded_channel();
             let answers = self.answers;
             let forwarder = Forwarder { answers, sender };
             call.meta.requests = Some(CallRequests::of_client(&self.client_id, forwarder));
-        }
+            requests
+        });
         ClientCall {
             call: self.begin(call),
             requests,
@@ -528,7 +539,7 @@ impl ToolCall {
     }
 
     /// Runs the call without asking the user of the client.
-    async fn run(&self, asks: Asks) -> Result<CallToolResult, ErrorData> {
+    async fn run(&mut self, asks: Asks) -> Result<CallToolResult, ErrorData> {
         let mut running = self.start(asks, false);
         let result = loop {
             match running.next().await {

@@ -20,7 +20,6 @@ use rmcp::service::{RequestContext, RxJsonRpcMessage, Service as _, TxJsonRpcMes
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::call::{CallAnswer, DoneCall, is_stateless};
 use super::convert::{self, CallFailure};
@@ -96,22 +95,17 @@ pub(super) fn decode(text: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
     }))
 }
 
-/// The requests of a connection that are handled outside rmcp's service loop. Dropping it cancels them.
+/// The requests of a connection that are handled outside rmcp's service loop. Dropping it aborts them.
 pub(super) struct DirectRequests {
     service: GatewayService,
     running: JoinSet<()>,
-    stop: CancellationToken,
-    _stop_on_drop: DropGuard,
 }
 
 impl DirectRequests {
     pub(super) fn new(service: GatewayService) -> Self {
-        let stop = CancellationToken::new();
         Self {
             service,
             running: JoinSet::new(),
-            _stop_on_drop: stop.clone().drop_guard(),
-            stop,
         }
     }
 
@@ -142,7 +136,6 @@ impl DirectRequests {
             }));
         };
         let mut context = RequestContext::new(id.clone(), peer.clone());
-        context.ct = self.stop.child_token();
         context.meta = std::mem::take(request.get_meta_mut());
         context.extensions = std::mem::take(request.extensions_mut());
         let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());

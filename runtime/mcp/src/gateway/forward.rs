@@ -146,8 +146,8 @@ fn message(request: &Elicitation) -> String {
 #[derive(Debug)]
 pub(super) struct ClientCall {
     pub(super) call: RunningCall,
-    /// Requests of servers within the call.
-    pub(super) requests: mpsc::UnboundedReceiver<Box<ForwardedRequest>>,
+    /// Requests of servers within the call, if the client answers any.
+    pub(super) requests: Option<mpsc::UnboundedReceiver<Box<ForwardedRequest>>>,
     /// The client is asked permission questions.
     pub(super) asks_client: bool,
 }
@@ -163,10 +163,12 @@ impl ClientCall {
     /// Waits for the next event. Cancel safe; must not be called after the end.
     pub(super) async fn next(&mut self) -> Result<ClientCallEvent, CallError> {
         loop {
+            let requests = &mut self.requests;
+            let request = async { requests.as_mut()?.recv().await };
             let reached = tokio::select! {
                 biased;
                 reached = self.call.next() => reached?,
-                Some(request) = self.requests.recv() => {
+                Some(request) = request => {
                     return Ok(ClientCallEvent::Input(PendingInput::Request(*request)));
                 }
             };

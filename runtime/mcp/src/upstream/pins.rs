@@ -24,7 +24,7 @@ pub struct Fingerprint(ContentHash);
 
 impl Fingerprint {
     pub(crate) fn of(tool: &Tool) -> Self {
-        let schema = |schema: &Map<String, Value>| canonical(&Value::Object(schema.clone()));
+        let schema = |schema: &Map<String, Value>| canonical(Value::Object(schema.clone()));
         let definition = json!([
             tool.name,
             tool.title,
