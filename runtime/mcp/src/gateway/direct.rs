@@ -1,8 +1,8 @@
 //! Requests that are answered without rmcp's service loop: `ping` and `tools/call` of a session with a handshake.
 //!
-//! They are handled by the same code as in the loop. It takes less time, since rmcp tries one type of message after another
-//! until one fits, and sends three messages between tasks per request. All other messages, and those that cannot be
-//! decoded here, go through rmcp.
+//! Calls are handled by the same code as in the loop. It takes less time, since rmcp tries one type of message after
+//! another until one fits, and sends three messages between tasks per request. All other messages, and those that cannot
+//! be decoded here, go through rmcp.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -119,57 +119,91 @@ impl DirectRequests {
         let JsonRpcMessage::Request(JsonRpcRequest {
             jsonrpc,
             id,
-            mut request,
+            request,
         }) = message
         else {
             return Some(message);
         };
-        let is_ping = matches!(request, ClientRequest::PingRequest(_));
         // rmcp forbids requests to the client while it handles a request that names a stateless revision.
-        let is_direct = (is_ping || matches!(request, ClientRequest::CallToolRequest(_)))
-            && request.get_meta().protocol_version().is_none();
-        let Some(peer) = self.service.peer().filter(|_| is_direct) else {
-            return Some(JsonRpcMessage::Request(JsonRpcRequest {
-                jsonrpc,
-                id,
-                request,
-            }));
-        };
-        let mut context = RequestContext::new(id.clone(), peer.clone());
-        context.meta = std::mem::take(request.get_meta_mut());
-        context.extensions = std::mem::take(request.extensions_mut());
-        let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());
-        while self.running.try_join_next().is_some() {}
-        // The connection ends if the client no longer reads, so errors of sending are ignored.
-        match request {
-            ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
-                self.running.spawn(async move {
-                    let handled = async {
-                        let answer = service.call(call.params, context).await;
-                        let _ = answer_call(id.clone(), answer, &outgoing, &open).await;
-                    };
-                    // A tool may panic, also while its output is encoded. Nothing was sent then, and the id is still in use.
-                    if AssertUnwindSafe(handled).catch_unwind().await.is_err() {
-                        let failed = JsonRpcMessage::error(panicked(), Some(id));
-                        let _ = send(failed, outgoing, open).await;
-                    }
-                });
+        let is_direct = request.get_meta().protocol_version().is_none();
+        match (request, self.service.peer().filter(|_| is_direct)) {
+            (ClientRequest::PingRequest(_), Some(_)) => self.answer_ping(id, outgoing, open),
+            (request @ ClientRequest::CallToolRequest(_), Some(peer)) => {
+                let context = RequestContext::new(id, peer.clone());
+                self.begin_call(request, context, outgoing, open);
             }
-            request => {
-                let mut answering = Box::pin(async move {
-                    let answer = match service.handle_request(request, context).await {
-                        Ok(result) => JsonRpcMessage::response(result, id),
-                        Err(error) => JsonRpcMessage::error(error, Some(id)),
-                    };
-                    let _ = send(answer, outgoing, open).await;
-                });
-                // A `ping` waits only if the queue is full.
-                if !is_ping || answering.as_mut().now_or_never().is_none() {
-                    self.running.spawn(answering);
-                }
+            (request, _) => {
+                return Some(JsonRpcMessage::Request(JsonRpcRequest {
+                    jsonrpc,
+                    id,
+                    request,
+                }));
             }
         }
         None
+    }
+
+    fn answer_ping(&mut self, id: NumberOrString, outgoing: &OutgoingQueue, open: &OpenRequests) {
+        let answer = JsonRpcMessage::response(ServerResult::empty(()), id);
+        let mut sending = Box::pin(send(answer, outgoing.clone(), open.clone()));
+        // It waits only if the queue is full.
+        if sending.as_mut().now_or_never().is_none() {
+            self.spawn(async move { drop(sending.await) });
+        }
+    }
+
+    fn begin_call(
+        &mut self,
+        mut request: ClientRequest,
+        mut context: RequestContext<RoleServer>,
+        outgoing: &OutgoingQueue,
+        open: &OpenRequests,
+    ) {
+        context.meta = std::mem::take(request.get_meta_mut());
+        context.extensions = std::mem::take(request.extensions_mut());
+        let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());
+        // A task moves its future several times, and these have several kilobytes.
+        match request {
+            ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
+                let handling = handle_call(service, call.params, context, outgoing, open);
+                self.spawn(Box::pin(handling));
+            }
+            request => self.spawn(Box::pin(async move {
+                let id = context.id.clone();
+                let answer = match service.handle_request(request, context).await {
+                    Ok(result) => JsonRpcMessage::response(result, id),
+                    Err(error) => JsonRpcMessage::error(error, Some(id)),
+                };
+                let _ = send(answer, outgoing, open).await;
+            })),
+        }
+    }
+
+    /// Runs a request whose answer is sent. The connection ends if the client no longer reads, so errors of sending are
+    /// ignored.
+    fn spawn(&mut self, handling: impl Future<Output = ()> + Send + 'static) {
+        while self.running.try_join_next().is_some() {}
+        self.running.spawn(handling);
+    }
+}
+
+/// Makes a tool call and sends its answer.
+async fn handle_call(
+    service: GatewayService,
+    call: CallToolRequestParams,
+    context: RequestContext<RoleServer>,
+    outgoing: OutgoingQueue,
+    open: OpenRequests,
+) {
+    let id = context.id.clone();
+    let handled = async {
+        let answer = service.call(call, context).await;
+        let _ = answer_call(id.clone(), answer, &outgoing, &open).await;
+    };
+    // A tool may panic, also while its output is encoded. Nothing was sent then, and the id is still in use.
+    if AssertUnwindSafe(handled).catch_unwind().await.is_err() {
+        let failed = JsonRpcMessage::error(panicked(), Some(id));
+        let _ = send(failed, outgoing, open).await;
     }
 }
 

@@ -239,7 +239,9 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         let decorator = self.decorator.clone();
         async move {
             let text = encode_decorated(&decorator, &message);
-            send_encoded(message, text, outgoing, open).await
+            let id = open.answered(&message);
+            drop(message);
+            send_encoded(id, text, outgoing, open).await
         }
     }
 
@@ -342,25 +344,25 @@ pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u
 }
 
 /// Sends a message that needs no decoration. An answer to a request that is no longer open is dropped.
-pub(super) async fn send(
+pub(super) fn send(
     message: TxJsonRpcMessage<RoleServer>,
     outgoing: OutgoingQueue,
     open: OpenRequests,
-) -> io::Result<()> {
+) -> impl Future<Output = io::Result<()>> {
     let text = encode(&message);
-    send_encoded(message, text, outgoing, open).await
+    let id = open.answered(&message);
+    // A long answer that waits for queue space must not be kept twice.
+    drop(message);
+    send_encoded(id, text, outgoing, open)
 }
 
-/// Sends `message`, whose text is `text`.
+/// Sends the text of a message; if it is an answer, that to the request `id`.
 async fn send_encoded(
-    message: TxJsonRpcMessage<RoleServer>,
+    id: Option<NumberOrString>,
     text: io::Result<Vec<u8>>,
     outgoing: OutgoingQueue,
     open: OpenRequests,
 ) -> io::Result<()> {
-    let id = open.answered(&message);
-    // A long answer that waits for queue space must not be kept twice.
-    drop(message);
     let bytes = text.as_ref().map_or(0, Vec::len);
     match id {
         Some(id) if open.is_batched(&id) => end_batched(&id, text, outgoing, &open).await,

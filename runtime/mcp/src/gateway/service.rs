@@ -43,12 +43,12 @@ impl GatewayService {
     }
 
     /// Makes a tool call; the answer is not converted. Unlike [`Service::handle_request`], it does not catch panics.
-    pub(super) async fn call(
+    pub(super) fn call(
         &self,
         call: CallToolRequestParams,
         context: RequestContext<RoleServer>,
-    ) -> Result<CallAnswer, ErrorData> {
-        self.0.call(call, context).await
+    ) -> impl Future<Output = Result<CallAnswer, ErrorData>> {
+        self.0.call(call, context)
     }
 
     /// The client, after the handshake.
