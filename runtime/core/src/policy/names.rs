@@ -1,6 +1,6 @@
 //! Matches deny globs that are plain names, without a regular expression.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use foldhash::fast::RandomState;
 
@@ -9,19 +9,26 @@ use crate::path::beneath;
 /// The globs of a list that are matched by comparing names, and a filter for all other globs.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    /// `a/b`: paths from the root.
-    anchored: Vec<Box<str>>,
-    /// `**/a/b`: the names that must follow a name, keyed by that name.
-    floating: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
-    /// `**/a*b`: names with one `*`.
+    /// `a/b`: the names that must follow the first name of a path, keyed by that name.
+    anchored: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
+    /// Globs about a name anywhere in a path.
+    floating: HashMap<Box<str>, Floating, RandomState>,
+    /// `**/a*b`
     wildcards: Vec<Wildcard>,
-    /// `**/a/*` or `a/*`: names that a path must have for one of the other globs to cover it.
-    needed: HashSet<Box<str>, RandomState>,
     /// Whether one of the other globs requires no name.
     unbound: bool,
 }
 
-/// How a name begins and ends.
+/// What globs say about paths with a name.
+#[derive(Debug, Default)]
+struct Floating {
+    /// `**/a/b`: the names that must follow it.
+    follows: Vec<Box<str>>,
+    /// `**/a/*` or `a/*`: one of the other globs may cover the path.
+    is_unclear: bool,
+}
+
+/// A name with one `*`.
 #[derive(Debug)]
 struct Wildcard {
     begin: Box<str>,
@@ -37,9 +44,12 @@ impl Wildcard {
         })
     }
 
+    /// Compares byte by byte, since nearly all names differ in the first byte, and `memcmp` takes longer to call.
     fn matches(&self, name: &str) -> bool {
-        let rest = name.strip_prefix(&*self.begin);
-        rest.is_some_and(|rest| rest.ends_with(&*self.end))
+        let same = |(one, other): (u8, u8)| one == other;
+        name.len() >= self.begin.len() + self.end.len()
+            && name.bytes().rev().zip(self.end.bytes().rev()).all(same)
+            && name.bytes().zip(self.begin.bytes()).all(same)
     }
 }
 
@@ -58,31 +68,30 @@ impl Names {
         let floating = stem.strip_prefix("**/");
         let rest = floating.unwrap_or(stem);
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
-        let wildcard = floating
-            .filter(|_| after.is_empty())
-            .and(Wildcard::parse(name));
-        match (floating, wildcard) {
-            (None, _) if is_plain(stem) => self.anchored.push(stem.into()),
-            (Some(_), _) if is_plain(rest) => {
-                let follows = self.floating.entry(name.into()).or_default();
-                follows.push(after.into());
-            }
-            (_, Some(wildcard)) => self.wildcards.push(wildcard),
-            _ if is_plain(name) => {
-                self.needed.insert(name.into());
-                return false;
-            }
-            _ => {
-                self.unbound = true;
-                return false;
-            }
+        if is_plain(rest) {
+            let follows = match floating {
+                Some(_) => &mut self.floating.entry(name.into()).or_default().follows,
+                None => self.anchored.entry(name.into()).or_default(),
+            };
+            follows.push(after.into());
+            return true;
         }
-        true
+        if is_plain(name) {
+            let floating = self.floating.entry(name.into()).or_default();
+            floating.is_unclear = true;
+            return false;
+        }
+        let is_name = floating.is_some() && after.is_empty();
+        let wildcard = Wildcard::parse(name).filter(|_| is_name);
+        self.unbound |= wildcard.is_none();
+        let taken = wildcard.is_some();
+        self.wildcards.extend(wildcard);
+        taken
     }
 
     /// Whether an entry of that name may be treated differently from others in its directory, because of its name alone.
     pub(super) fn mentions(&self, name: &str) -> bool {
-        self.floating.contains_key(name) || self.needed.contains(name) || self.has_wildcard(name)
+        self.floating.contains_key(name) || self.has_wildcard(name)
     }
 
     fn has_wildcard(&self, name: &str) -> bool {
@@ -92,50 +101,60 @@ impl Names {
     /// Adds the names of entries in `dir` that globs with several names may treat differently from others. Returns false
     /// if the other globs must be matched for each entry.
     pub(super) fn names_in(&self, dir: &str, special: &mut Vec<String>) -> bool {
-        let mut add = |dir: &str, stem: &str| {
-            let rest = if dir.is_empty() {
-                Some(stem)
-            } else {
-                beneath(stem, dir)
-            };
-            let name = rest.and_then(|rest| rest.split('/').next());
-            special.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
-        };
-        self.anchored.iter().for_each(|stem| add(dir, stem));
-        let mut rest = Some(dir).filter(|dir| !dir.is_empty());
-        while let Some(names) = rest {
-            let (name, after) = names.split_once('/').unwrap_or((names, ""));
-            if self.needed.contains(name) {
-                return false;
+        let mut add = |follows: &[Box<str>], after: &str| {
+            for stem in follows {
+                let rest = if after.is_empty() {
+                    Some(&**stem)
+                } else {
+                    beneath(stem, after)
+                };
+                let name = rest.and_then(|rest| rest.split('/').next());
+                special.extend(name.filter(|name| !name.is_empty()).map(str::to_owned));
             }
-            let follows = self.floating.get(name).into_iter().flatten();
-            follows.for_each(|stem| add(after, stem));
-            rest = Some(after).filter(|after| !after.is_empty());
+        };
+        let mut steps = steps(dir).peekable();
+        if let Some((name, after)) = steps.peek()
+            && let Some(follows) = self.anchored.get(*name)
+        {
+            add(follows, after);
+        }
+        for (name, after) in steps {
+            if let Some(floating) = self.floating.get(name) {
+                if floating.is_unclear {
+                    return false;
+                }
+                add(&floating.follows, after);
+            }
+        }
+        if dir.is_empty() {
+            special.extend(self.anchored.keys().map(|name| name.to_string()));
         }
         !self.unbound
     }
 
     pub(super) fn check(&self, path: &str) -> NameMatch {
-        if self
-            .anchored
-            .iter()
-            .any(|stem| beneath(path, stem).is_some())
+        let covers = |follows: &[Box<str>], after: &str| {
+            let mut follows = follows.iter();
+            follows.any(|stem| stem.is_empty() || beneath(after, stem).is_some())
+        };
+        let mut steps = steps(path).peekable();
+        if let Some((name, after)) = steps.peek()
+            && let Some(follows) = self.anchored.get(*name)
+            && covers(follows, after)
         {
             return NameMatch::Covered;
         }
         let mut unclear = self.unbound;
-        let mut rest = Some(path);
-        while let Some(names) = rest {
-            let (name, after) = names.split_once('/').unwrap_or((names, ""));
-            let follows = self.floating.get(name).into_iter().flatten();
-            let covered = follows
-                .into_iter()
-                .any(|stem| stem.is_empty() || beneath(after, stem).is_some());
-            if covered || self.has_wildcard(name) {
+        for (name, after) in steps {
+            if let Some(floating) = self.floating.get(name) {
+                if covers(&floating.follows, after) {
+                    return NameMatch::Covered;
+                }
+                unclear |= floating.is_unclear;
+            }
+            if self.has_wildcard(name) {
                 return NameMatch::Covered;
             }
-            unclear = unclear || self.needed.contains(name);
-            rest = Some(after).filter(|after| !after.is_empty());
         }
         if unclear {
             NameMatch::Unclear
@@ -143,6 +162,16 @@ impl Names {
             NameMatch::Clear
         }
     }
+}
+
+/// Each name of a path, with the names after it.
+fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
+    let mut rest = path;
+    std::iter::from_fn(move || {
+        let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
+        rest = after;
+        (!name.is_empty()).then_some((name, after))
+    })
 }
 
 /// Whether a glob is a path without a wildcard.
