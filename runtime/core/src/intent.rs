@@ -152,14 +152,9 @@ impl IntentTemplate {
         lint::lints(&self.segments, input_schema)
     }
 
-    /// The arguments that it names and that are neither among `fields` nor in the schema; none if the schema does not list
-    /// all arguments. The schema is only made for arguments that are not among `fields`.
-    pub(crate) fn unknown_arguments<'s>(
-        &self,
-        fields: &[&str],
-        input_schema: impl FnOnce() -> &'s Value,
-    ) -> Vec<String> {
-        lint::unknown_arguments(&self.segments, fields, input_schema)
+    /// The arguments that it names and that the schema does not have; none if the schema does not list all arguments.
+    pub(crate) fn unknown_arguments(&self, input_schema: &Value) -> Vec<String> {
+        lint::unknown_arguments(&self.segments, input_schema)
     }
 }
 

@@ -1,7 +1,6 @@
 //! Tool traits: a read tool returns a reply; a write tool plans, then applies; an act tool acts, then reports.
 
 mod acting;
-mod fields;
 mod formats;
 mod function;
 mod notes;

@@ -72,23 +72,14 @@ pub(super) fn lints(segments: &[Segment], schema: &Value) -> Vec<Lint> {
     found
 }
 
-/// See [`IntentTemplate::unknown_arguments`](super::IntentTemplate::unknown_arguments).
-pub(super) fn unknown_arguments<'s>(
-    segments: &[Segment],
-    fields: &[&str],
-    schema: impl FnOnce() -> &'s Value,
-) -> Vec<String> {
-    let mut keys = Vec::new();
-    keys_of(segments, &mut keys);
-    keys.retain(|key| !fields.contains(&&*key.name));
-    if keys.is_empty() {
-        return Vec::new();
-    }
-    let schema = schema();
+/// The arguments that placeholders name and that the schema does not have; none if the schema does not list all arguments.
+pub(super) fn unknown_arguments(segments: &[Segment], schema: &Value) -> Vec<String> {
     let parts = Schema { whole: schema }.parts(vec![schema]);
     if !lists_all(&parts) {
         return Vec::new();
     }
+    let mut keys = Vec::new();
+    keys_of(segments, &mut keys);
     let names = keys.into_iter().map(|key| &key.name);
     let unknown = names.filter(|name| members(&parts, name).is_empty());
     unknown.cloned().collect()

@@ -1,4 +1,4 @@
-//! Matches deny globs that are plain names, without a regular expression.
+//! Matches deny globs without a regular expression, if they are plain names, or about one name with one `*`.
 
 use std::collections::HashMap;
 
@@ -44,7 +44,8 @@ impl Wildcard {
         })
     }
 
-    /// Compares byte by byte, since nearly all names differ in the first byte, and `memcmp` takes longer to call.
+    /// Compares byte by byte, since nearly all names differ in the first byte that is compared, and calling `memcmp` takes
+    /// longer.
     fn matches(&self, name: &str) -> bool {
         let same = |(one, other): (u8, u8)| one == other;
         name.len() >= self.begin.len() + self.end.len()
@@ -68,7 +69,8 @@ impl Names {
         let floating = stem.strip_prefix("**/");
         let rest = floating.unwrap_or(stem);
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
-        if is_plain(rest) {
+        // A folded glob may end with an empty name, which is not the folder itself.
+        if is_plain(rest) && !rest.ends_with('/') {
             let follows = match floating {
                 Some(_) => &mut self.floating.entry(name.into()).or_default().follows,
                 None => self.anchored.entry(name.into()).or_default(),
@@ -164,13 +166,14 @@ impl Names {
     }
 }
 
-/// Each name of a path, with the names after it.
+/// Each name of a path, with the names after it. A name of a folded path may be empty.
 fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut rest = path;
+    let mut rest = Some(path).filter(|path| !path.is_empty());
     std::iter::from_fn(move || {
-        let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
-        rest = after;
-        (!name.is_empty()).then_some((name, after))
+        let names = rest?;
+        let (name, after) = names.split_once('/').unwrap_or((names, ""));
+        rest = Some(after).filter(|after| !after.is_empty());
+        Some((name, after))
     })
 }
 

@@ -1,7 +1,6 @@
 //! Table of tools by name.
 
 use super::acting::ActJob;
-use super::fields::fields_of;
 use super::parameters::Parameters;
 use super::remote::{Remote, RemoteJob};
 use super::schema::{self, ToolSchema};
@@ -261,10 +260,6 @@ impl ToolSet {
         + Sync
         + 'static,
     ) -> Self {
-        let fields = match spec.input_schema {
-            Some(_) => &[][..],
-            None => fields_of::<A>(),
-        };
         let input_schema = schema::of_arguments::<A>(&spec);
         let parameters = Arc::new(Parameters {
             schema: input_schema.clone(),
@@ -274,7 +269,7 @@ impl ToolSet {
             let prepared = prepare(read(&parameters, arguments)?, names, &parameters);
             prepared.map_err(|error| parameters.with_example(error))
         };
-        let entry = Entry {
+        self.insert(Entry {
             name: ToolName::new(&spec.name),
             spec,
             intent: None,
@@ -283,8 +278,7 @@ impl ToolSet {
             mutates,
             remote: None,
             prepare: Box::new(prepare),
-        };
-        self.insert(entry, fields)
+        })
     }
 
     /// Declares that the tools of this set work on files in the roots. They run on the I/O threads, where the jobs of
@@ -344,8 +338,7 @@ impl ToolSet {
         &self.faults
     }
 
-    /// Checks a tool, whose arguments have these `fields` and perhaps others, and adds it.
-    fn insert(mut self, mut entry: Entry, fields: &[&str]) -> Self {
+    fn insert(mut self, mut entry: Entry) -> Self {
         let name = &*entry.spec.name;
         let plain = name
             .bytes()
@@ -376,7 +369,7 @@ impl ToolSet {
         if !entry.spec.intent.is_empty() {
             match IntentTemplate::parse(&entry.spec.intent) {
                 Ok(template) => {
-                    let unknown = template.unknown_arguments(fields, || &entry.input_schema);
+                    let unknown = template.unknown_arguments(&entry.input_schema);
                     let faults =
                         unknown
                             .into_iter()
@@ -616,27 +609,5 @@ mod tests {
         let other = json!({ "type": "object", "properties": { "x": {} } });
         let other = saying().intent("Do {x} {path}").input_schema(other);
         assert_eq!(faults_of(other), [unknown.replace("{x}", "{path}")]);
-    }
-
-    #[test]
-    fn schema_of_a_type_is_not_made_when_its_tool_is_added() {
-        #[derive(Debug, serde::Deserialize)]
-        struct Path {
-            #[serde(rename = "path")]
-            _path: String,
-        }
-        impl JsonSchema for Path {
-            fn schema_name() -> std::borrow::Cow<'static, str> {
-                panic!("the schema is made")
-            }
-
-            fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-                panic!("the schema is made")
-            }
-        }
-        let needs = |_: &Path, _: &_| Ok(Vec::new());
-        let spec = saying().intent("Open {path}");
-        let tools = ToolSet::new().read_function(spec, needs, |_, _| Ok(Reply::text("", ())));
-        assert_eq!(tools.faults(), []);
     }
 }

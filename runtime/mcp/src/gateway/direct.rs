@@ -16,12 +16,12 @@ use rmcp::model::{
     GetExtensions, GetMeta, JsonObject, JsonRpcMessage, JsonRpcRequest, JsonRpcVersion2_0,
     NumberOrString, PingRequest, RequestMetaObject, ServerResult,
 };
-use rmcp::service::{RequestContext, RxJsonRpcMessage, Service as _, TxJsonRpcMessage};
+use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde::Deserialize;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::call::{CallAnswer, DoneCall, is_stateless};
+use super::call::{CallAnswer, DoneCall};
 use super::convert::{self, CallFailure};
 use super::line_transport::{encode, end, end_batched, send};
 use super::outgoing::OutgoingQueue;
@@ -128,9 +128,15 @@ impl DirectRequests {
         let is_direct = request.get_meta().protocol_version().is_none();
         match (request, self.service.peer().filter(|_| is_direct)) {
             (ClientRequest::PingRequest(_), Some(_)) => self.answer_ping(id, outgoing, open),
-            (request @ ClientRequest::CallToolRequest(_), Some(peer)) => {
-                let context = RequestContext::new(id, peer.clone());
-                self.begin_call(request, context, outgoing, open);
+            (ClientRequest::CallToolRequest(call), Some(peer)) => {
+                let mut context = RequestContext::new(id, peer.clone());
+                context.extensions = call.extensions;
+                context.meta = context.extensions.remove().unwrap_or_default();
+                let service = self.service.clone();
+                let (outgoing, open) = (outgoing.clone(), open.clone());
+                let handling = handle_call(service, call.params, context, outgoing, open);
+                // A task moves its future several times, and this one has several kilobytes.
+                self.spawn(Box::pin(handling));
             }
             (request, _) => {
                 return Some(JsonRpcMessage::Request(JsonRpcRequest {
@@ -149,33 +155,6 @@ impl DirectRequests {
         // It waits only if the queue is full.
         if sending.as_mut().now_or_never().is_none() {
             self.spawn(async move { drop(sending.await) });
-        }
-    }
-
-    fn begin_call(
-        &mut self,
-        mut request: ClientRequest,
-        mut context: RequestContext<RoleServer>,
-        outgoing: &OutgoingQueue,
-        open: &OpenRequests,
-    ) {
-        context.meta = std::mem::take(request.get_meta_mut());
-        context.extensions = std::mem::take(request.extensions_mut());
-        let (service, outgoing, open) = (self.service.clone(), outgoing.clone(), open.clone());
-        // A task moves its future several times, and these have several kilobytes.
-        match request {
-            ClientRequest::CallToolRequest(call) if !is_stateless(&context) => {
-                let handling = handle_call(service, call.params, context, outgoing, open);
-                self.spawn(Box::pin(handling));
-            }
-            request => self.spawn(Box::pin(async move {
-                let id = context.id.clone();
-                let answer = match service.handle_request(request, context).await {
-                    Ok(result) => JsonRpcMessage::response(result, id),
-                    Err(error) => JsonRpcMessage::error(error, Some(id)),
-                };
-                let _ = send(answer, outgoing, open).await;
-            })),
         }
     }
 

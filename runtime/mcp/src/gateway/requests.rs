@@ -358,7 +358,8 @@ pub(super) fn is_initialized(context: &RequestContext<RoleServer>) -> bool {
     handle.is_some_and(|handle| handle.initialized)
 }
 
-/// Completes when the client cancels the request or the connection ends.
+/// Completes when the client cancels the request, or the connection ends and rmcp handles the request. Other requests are
+/// aborted then.
 pub(super) async fn request_cancelled(context: &RequestContext<RoleServer>) {
     match context.extensions.get::<RequestHandle>() {
         Some(handle) => tokio::select! {

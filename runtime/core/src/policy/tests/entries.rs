@@ -10,8 +10,24 @@ use crate::scope::{Coverage, Scope, Verb};
 /// Names and globs that meet often.
 fn glob() -> impl Strategy<Value = String> {
     prop::sample::select(vec![
-        "a", "A", "*.k", "a/b", "b/a", "**/a/b", "**/b", "**/a/*", "b*", "*", "**", "a/**",
-        "**/A.k", "B/c", "a/*", "B/*/d", "a*K",
+        "a",
+        "A",
+        "*.k",
+        "a/b",
+        "b/a",
+        "**/a/b",
+        "**/b",
+        "**/a/*",
+        "b*",
+        "*",
+        "**",
+        "a/**",
+        "**/A.k",
+        "B/c",
+        "a/*",
+        "B/*/d",
+        "a*K",
+        "\u{200b}/a",
     ])
     .prop_map(str::to_owned)
 }
@@ -22,7 +38,7 @@ fn subtree() -> impl Strategy<Value = &'static str> {
 
 fn name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
-        "a", "A", "b", "c", "a.k", "x.K", "B", "zz", "\u{e9}", "d",
+        "a", "A", "b", "c", "a.k", "x.K", "B", "zz", "\u{e9}", "d", "\u{200b}",
     ])
 }
 
@@ -41,7 +57,7 @@ proptest! {
         verb in prop::sample::select(vec!["read", "write"]),
         denied in prop::option::of(subtree()),
         grant in prop::option::of(subtree()),
-        dir in prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/b", "/r/a/b", "/s"]),
+        dir in prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/b", "/r/a/b", "/r/\u{200b}", "/s"]),
         names in prop::collection::vec(name(), 2..6),
     ) {
         let mut roots = vec![json!({ "path": "/r", "deny": base_deny }), json!({ "path": "/s" })];
