@@ -10,8 +10,8 @@ use crate::policy::{Access, Limits, MAX_GLOB, MAX_LIST};
 
 /// Returns the JSON Schema (2020-12) of [`Config::parse`](crate::Config::parse), for example to generate forms.
 ///
-/// In addition to type, bounds, default and example, each key has its scope (`scope`), who may write it (`audience`) and
-/// how layers are merged (`x-restrict`).
+/// In addition to type, bounds, default and example, each key has where it is valid (`scope`), who may write it (`audience`)
+/// and how layers are merged (`x-restrict`).
 ///
 /// ```
 /// let schema = bailiwick::config::config_schema();
@@ -72,7 +72,7 @@ impl Serialize for Document {
     }
 }
 
-/// The schema of an object with the keys of `parent`.
+/// The schema of an object with the keys of `parent`; `None` stands for the whole document.
 #[derive(Clone, Copy)]
 struct Object {
     parent: Option<&'static str>,

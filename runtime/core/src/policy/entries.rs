@@ -53,14 +53,20 @@ pub(super) struct EntryRulesBuilder<'a, 'd> {
 impl<'a, 'd> EntryRulesBuilder<'a, 'd> {
     /// `None` if the directory is outside all roots.
     pub(super) fn new(dir: &'d VirtualPath, base: &Base) -> Option<Self> {
-        (!base.is_outside(dir)).then(|| Self {
+        if base.is_outside(dir) {
+            return None;
+        }
+        let folded = fold(dir.as_str());
+        // A name of ignored characters is empty when it is folded, and would be taken for no name.
+        let has_empty_name = folded.contains("//") || folded.len() > 1 && folded.ends_with('/');
+        Some(Self {
             dir,
-            folded: fold(dir.as_str()),
+            folded,
             rules: EntryRules {
                 lists: Vec::new(),
                 special: HashSet::default(),
             },
-            others: false,
+            others: has_empty_name,
         })
     }
 

@@ -11,11 +11,11 @@ use crate::path::beneath;
 pub(super) struct Names {
     /// `a/b`: the names that must follow the first name of a path, keyed by that name.
     anchored: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
-    /// Globs about a name anywhere in a path.
+    /// Globs about paths with a name anywhere, or at their beginning if a wildcard follows.
     floating: HashMap<Box<str>, Floating, RandomState>,
     /// `**/a*b`
     wildcards: Vec<Wildcard>,
-    /// Whether one of the other globs requires no name.
+    /// Whether one of the other globs does not begin with a plain name.
     unbound: bool,
 }
 
@@ -65,9 +65,9 @@ pub(super) enum NameMatch {
 
 impl Names {
     /// Adds a glob, which also covers everything beneath. Returns false if it cannot be matched by names.
-    pub(super) fn take(&mut self, stem: &str) -> bool {
-        let floating = stem.strip_prefix("**/");
-        let rest = floating.unwrap_or(stem);
+    pub(super) fn take(&mut self, glob: &str) -> bool {
+        let floating = glob.strip_prefix("**/");
+        let rest = floating.unwrap_or(glob);
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
         // A folded glob may end with an empty name, which is not the folder itself.
         if is_plain(rest) && !rest.ends_with('/') {
@@ -83,12 +83,15 @@ impl Names {
             floating.is_unclear = true;
             return false;
         }
-        let is_name = floating.is_some() && after.is_empty();
-        let wildcard = Wildcard::parse(name).filter(|_| is_name);
-        self.unbound |= wildcard.is_none();
-        let taken = wildcard.is_some();
-        self.wildcards.extend(wildcard);
-        taken
+        if floating.is_some()
+            && !rest.contains('/')
+            && let Some(wildcard) = Wildcard::parse(name)
+        {
+            self.wildcards.push(wildcard);
+            return true;
+        }
+        self.unbound = true;
+        false
     }
 
     /// Whether an entry of that name may be treated differently from others in its directory, because of its name alone.
@@ -100,8 +103,8 @@ impl Names {
         self.wildcards.iter().any(|it| it.matches(name))
     }
 
-    /// Adds the names of entries in `dir` that globs with several names may treat differently from others. Returns false
-    /// if the other globs must be matched for each entry.
+    /// Adds the names of entries in `dir` that globs from the root, or with several names, may treat differently from
+    /// others. Returns false if the other globs must be matched for each entry. No name of `dir` is empty.
     pub(super) fn names_in(&self, dir: &str, special: &mut Vec<String>) -> bool {
         let mut add = |follows: &[Box<str>], after: &str| {
             for stem in follows {
@@ -170,9 +173,11 @@ impl Names {
 fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = Some(path).filter(|path| !path.is_empty());
     std::iter::from_fn(move || {
-        let names = rest?;
-        let (name, after) = names.split_once('/').unwrap_or((names, ""));
-        rest = Some(after).filter(|after| !after.is_empty());
+        let names = rest.take()?;
+        let Some((name, after)) = names.split_once('/') else {
+            return Some((names, ""));
+        };
+        rest = Some(after);
         Some((name, after))
     })
 }

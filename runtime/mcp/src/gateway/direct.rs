@@ -1,8 +1,8 @@
 //! Requests that are answered without rmcp's service loop: `ping` and `tools/call` of a session with a handshake.
 //!
 //! Calls are handled by the same code as in the loop. It takes less time, since rmcp tries one type of message after
-//! another until one fits, and sends three messages between tasks per request. All other messages, and those that cannot
-//! be decoded here, go through rmcp.
+//! another until one fits, and sends three messages between tasks per request. A request with other members is decoded by
+//! rmcp and then handled here; all other messages go through rmcp.
 
 use std::io;
 use std::panic::AssertUnwindSafe;
@@ -32,7 +32,7 @@ use super::service::{GatewayService, panicked};
 /// delays other clients of the worker by no more.
 const HOLD_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A request that needs no trial of other forms.
+/// A request with only the members that most clients send.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Envelope {
@@ -109,7 +109,7 @@ impl DirectRequests {
         }
     }
 
-    /// Begins to handle a request; returns a message that rmcp must handle.
+    /// Begins to handle a request, or returns the message if rmcp must handle it.
     pub(super) fn begin(
         &mut self,
         message: RxJsonRpcMessage<RoleServer>,
@@ -158,8 +158,8 @@ impl DirectRequests {
         }
     }
 
-    /// Runs a request whose answer is sent. The connection ends if the client no longer reads, so errors of sending are
-    /// ignored.
+    /// Spawns the handling of a request, which sends its answer. The connection ends if the client no longer reads, so
+    /// errors of sending are ignored.
     fn spawn(&mut self, handling: impl Future<Output = ()> + Send + 'static) {
         while self.running.try_join_next().is_some() {}
         self.running.spawn(handling);
@@ -203,7 +203,7 @@ async fn answer_call(
     send(message(id, answer), outgoing.clone(), open.clone()).await
 }
 
-/// Sends a plain result, which is encoded when there is queue space for it.
+/// Sends a plain result, which is encoded when there is queue space for it; in a batch, at once.
 async fn answer_plain(
     id: NumberOrString,
     mut call: DoneCall,
@@ -218,7 +218,7 @@ async fn answer_plain(
         )),
     };
     if open.is_batched(&id) {
-        return end_batched(&id, encode_result(call), outgoing.clone(), open).await;
+        return end_batched(&id, encode_result(call), outgoing, open).await;
     }
     let expected = convert::encoded_size(&call.done);
     let mut reserving = pin!(outgoing.reserve(expected));

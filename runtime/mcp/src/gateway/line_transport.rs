@@ -343,7 +343,7 @@ pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u
     Ok(serde_json::to_vec(message)?)
 }
 
-/// Sends a message that needs no decoration. An answer to a request that is no longer open is dropped.
+/// Sends a message that needs no decoration. An answer to a request that is no longer open, or was cancelled, is dropped.
 pub(super) fn send(
     message: TxJsonRpcMessage<RoleServer>,
     outgoing: OutgoingQueue,
@@ -356,32 +356,29 @@ pub(super) fn send(
     send_encoded(id, text, outgoing, open)
 }
 
-/// Sends the text of a message; if it is an answer, that to the request `id`.
+/// Sends a message; `id` is that of the request that it answers.
 async fn send_encoded(
     id: Option<NumberOrString>,
     text: io::Result<Vec<u8>>,
     outgoing: OutgoingQueue,
     open: OpenRequests,
 ) -> io::Result<()> {
+    if let Some(id) = id.as_ref().filter(|id| open.is_batched(id)) {
+        return end_batched(id, text, &outgoing, &open).await;
+    }
     let bytes = text.as_ref().map_or(0, Vec::len);
+    let permit = outgoing.reserve(bytes).await?;
     match id {
-        Some(id) if open.is_batched(&id) => end_batched(&id, text, outgoing, &open).await,
-        Some(id) => {
-            let permit = outgoing.reserve(bytes).await?;
-            end(&id, text, permit, &outgoing, &open)
-        }
-        None => {
-            let permit = outgoing.reserve(bytes).await?;
-            outgoing.send(text?, permit)
-        }
+        Some(id) => end(&id, text, permit, &outgoing, &open),
+        None => outgoing.send(text?, permit),
     }
 }
 
-/// Collects the answer to a request of a batch, and sends the answers if it is the last one.
+/// Collects the answer to a request of a batch, and sends the array of answers once none is pending.
 pub(super) async fn end_batched(
     id: &NumberOrString,
     text: io::Result<Vec<u8>>,
-    outgoing: OutgoingQueue,
+    outgoing: &OutgoingQueue,
     open: &OpenRequests,
 ) -> io::Result<()> {
     // Collected answers occupy no queue space; those of a finished batch wait for it together.

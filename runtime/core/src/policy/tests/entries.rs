@@ -27,7 +27,10 @@ fn glob() -> impl Strategy<Value = String> {
         "a/*",
         "B/*/d",
         "a*K",
-        "\u{200b}/a",
+        "\u{200c}/a",
+        "a/\u{200c}/b",
+        "**/b/\u{200c}",
+        "\u{200b}",
     ])
     .prop_map(str::to_owned)
 }
@@ -57,7 +60,7 @@ proptest! {
         verb in prop::sample::select(vec!["read", "write"]),
         denied in prop::option::of(subtree()),
         grant in prop::option::of(subtree()),
-        dir in prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/b", "/r/a/b", "/r/\u{200b}", "/s"]),
+        dir in prop::sample::select(vec!["/r", "/r/a", "/r/A", "/r/b", "/r/a/b", "/r/\u{200b}", "/r/a/\u{200b}", "/s"]),
         names in prop::collection::vec(name(), 2..6),
     ) {
         let mut roots = vec![json!({ "path": "/r", "deny": base_deny }), json!({ "path": "/s" })];
