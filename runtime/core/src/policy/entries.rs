@@ -53,20 +53,14 @@ pub(super) struct EntryRulesBuilder<'a, 'd> {
 impl<'a, 'd> EntryRulesBuilder<'a, 'd> {
     /// `None` if the directory is outside all roots.
     pub(super) fn new(dir: &'d VirtualPath, base: &Base) -> Option<Self> {
-        if base.is_outside(dir) {
-            return None;
-        }
-        let folded = fold(dir.as_str());
-        // A name of ignored characters is empty when it is folded, and would be taken for no name.
-        let has_empty_name = folded.contains("//") || folded.len() > 1 && folded.ends_with('/');
-        Some(Self {
+        (!base.is_outside(dir)).then(|| Self {
             dir,
-            folded,
+            folded: fold(dir.as_str()),
             rules: EntryRules {
                 lists: Vec::new(),
                 special: HashSet::default(),
             },
-            others: has_empty_name,
+            others: false,
         })
     }
 

@@ -69,8 +69,7 @@ impl Names {
         let floating = glob.strip_prefix("**/");
         let rest = floating.unwrap_or(glob);
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
-        // A folded glob may end with an empty name, which is not the folder itself.
-        if is_plain(rest) && !rest.ends_with('/') {
+        if is_plain(rest) {
             let follows = match floating {
                 Some(_) => &mut self.floating.entry(name.into()).or_default().follows,
                 None => self.anchored.entry(name.into()).or_default(),
@@ -104,7 +103,7 @@ impl Names {
     }
 
     /// Adds the names of entries in `dir` that globs from the root, or with several names, may treat differently from
-    /// others. Returns false if the other globs must be matched for each entry. No name of `dir` is empty.
+    /// others. Returns false if the other globs must be matched for each entry.
     pub(super) fn names_in(&self, dir: &str, special: &mut Vec<String>) -> bool {
         let mut add = |follows: &[Box<str>], after: &str| {
             for stem in follows {
@@ -169,7 +168,7 @@ impl Names {
     }
 }
 
-/// Each name of a path, with the names after it. A name of a folded path may be empty.
+/// Each name of a path, with the names after it.
 fn steps(path: &str) -> impl Iterator<Item = (&str, &str)> {
     let mut rest = Some(path).filter(|path| !path.is_empty());
     std::iter::from_fn(move || {
