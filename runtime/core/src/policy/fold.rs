@@ -12,8 +12,8 @@ const IGNORED_NAME: char = '\u{200b}';
 /// Folds the names of `text`: NFC, case folded, without characters that file systems ignore. Slashes are not changed.
 ///
 /// Two spellings that a case-insensitive or normalising file system treats as the same name fold to the same text.
-/// The text is converted to upper case and then to lower case, so `ſ`, `ı` and ligatures equal their plain letters; and
-/// to lower case before, since `ẞ` has no upper case other than itself, and `ß` has `SS`.
+/// Letters are converted to lower case, to upper case and to lower case again. The upper case of `ſ`, `ı`, `ß` and ligatures
+/// consists of plain letters; that of `ẞ` is `ẞ`, and its lower case `ß`.
 #[doc(hidden)]
 #[must_use]
 pub fn fold(text: &str) -> Cow<'_, str> {

@@ -317,7 +317,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
     }
 }
 
-/// Serializes a message, decorated if needed.
+/// Serializes a message, and adds its extension data if it is of a kind that has some.
 fn encode_decorated(
     decorator: &Decorator,
     message: &TxJsonRpcMessage<RoleServer>,
@@ -338,12 +338,13 @@ fn encode_decorated(
     Ok(decorator.encode(serde_json::to_value(message)?)?)
 }
 
-/// Serializes a message that needs no decoration.
+/// Serializes a message that has no extension data.
 pub(super) fn encode(message: &TxJsonRpcMessage<RoleServer>) -> io::Result<Vec<u8>> {
     Ok(serde_json::to_vec(message)?)
 }
 
-/// Sends a message that needs no decoration. An answer to a request that is no longer open, or was cancelled, is dropped.
+/// Sends a message that has no extension data. If it answers a request that was cancelled or has been answered, it is not
+/// sent.
 pub(super) fn send(
     message: TxJsonRpcMessage<RoleServer>,
     outgoing: OutgoingQueue,
