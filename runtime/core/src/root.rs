@@ -99,7 +99,7 @@ impl Root {
             mount: mount.clone(),
             source: errno.into(),
         })?;
-        if let Some(reason) = kernel_reason(dir.as_fd()) {
+        if let Some(reason) = file_system_reason(dir.as_fd()) {
             return Err(RootError::Unsafe { mount, reason });
         }
         Ok(Self {
@@ -217,8 +217,7 @@ impl Root {
     /// # Errors
     /// The error of the operating system.
     pub fn serves_kernel_files(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
-        let kind = fstatfs(fd)?.f_type;
-        Ok(u32::try_from(kind).is_ok_and(|kind| KERNEL_FILES.contains(&kind)))
+        Ok(KERNEL_FILES.contains(&file_system(fd)?))
     }
 
     /// Returns the virtual path of an absolute link target that points into this root.
@@ -271,6 +270,9 @@ const KERNEL_FILES: [u32; 20] = [
     0x1980_0202,
 ];
 
+/// `f_type` of FAT and exFAT, which ignore dots at the end of a name. FAT also has a short name for each file.
+const ALIASING: [u32; 2] = [0x4d44, 0x2011_bab0];
+
 /// The home directory: its path as the system states it, then its path with links resolved.
 fn homes() -> Vec<PathBuf> {
     let named = std::env::home_dir().filter(|home| home.is_absolute());
@@ -292,13 +294,27 @@ fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
     (host == Path::new("/dev")).then_some("it holds devices")
 }
 
+/// The `f_type` of the file system of `fd`.
+fn file_system(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    u32::try_from(fstatfs(fd)?.f_type).map_err(|_| Errno::OVERFLOW)
+}
+
 /// Why a directory must not be a root because of its file system, if so.
-fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
-    match Root::serves_kernel_files(dir) {
-        Ok(false) => None,
-        Ok(true) => Some("it contains the kernel's own files"),
+fn file_system_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
+    match file_system(dir) {
+        Ok(kind) => reason_of(kind),
         Err(_) => Some("its file system cannot be determined"),
     }
+}
+
+/// Why directories of a file system must not be roots, if so.
+fn reason_of(file_system: u32) -> Option<&'static str> {
+    if KERNEL_FILES.contains(&file_system) {
+        return Some("it contains the kernel's own files");
+    }
+    ALIASING.contains(&file_system).then_some(
+        "a file has several names on its file system (FAT), and deny rules would not cover all of them; use another one",
+    )
 }
 
 /// The roots of one worker.

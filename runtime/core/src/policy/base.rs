@@ -111,7 +111,7 @@ impl Base {
     fn innermost(&self, roots: &[Subtree], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
         let depth = depth_of(roots.iter(), path);
         let rulings = roots.iter().filter_map(|root| {
-            let spelling = root.decides(need, path, depth)?;
+            let spelling = root.decides(need, depth)?;
             Some(match root.leaves(spelling) {
                 Ok(()) if root.permits(need.verb()) => Ruling::new(Verdict::Allow, Rule::Base),
                 Ok(()) => self.by_grant(need, Rule::Outside),

@@ -92,9 +92,32 @@ impl Matcher {
 }
 
 fn regex(reading: Reading, glob: &Glob) -> String {
-    let regex = glob.regex();
+    let regex = by_character(glob.regex());
     match (reading, regex.strip_suffix('$')) {
         (Reading::Deny, Some(stem)) => format!("{stem}(?:/.*)?$"),
-        (Reading::Deny | Reading::Allow, _) => regex.to_owned(),
+        (Reading::Deny | Reading::Allow, _) => regex,
     }
+}
+
+/// Makes `?` and negated classes match one character, where globset matches one byte: a first byte, and all bytes that
+/// continue its character. In an expression of globset, `[^` always begins a class.
+fn by_character(regex: &str) -> String {
+    let mut parts = regex.split("[^");
+    let mut converted = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut escaped = false;
+        let end = part.find(|c| {
+            let ends = c == ']' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        match end.map(|end| part.split_at(end + 1)) {
+            // `*` matches the bytes of one character after another.
+            Some((class, rest)) if !rest.starts_with('*') => {
+                converted.extend([r"[^\x80-\xbf", class, r"[\x80-\xbf]*", rest]);
+            }
+            Some(_) | None => converted.extend(["[^", part]),
+        }
+    }
+    converted
 }

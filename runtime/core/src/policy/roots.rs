@@ -175,16 +175,14 @@ impl Subtree {
     }
 
     /// The path of the need relative to this entry, if this entry decides on it. `depth` is the depth of the innermost
-    /// entries that contain `path`. These entries decide, and also deeper ones whose name is another spelling of the
-    /// path, since a file system may treat both as the same.
+    /// entries that contain the path. These entries decide, and also others at that depth or deeper whose path is another
+    /// spelling of the same, since a file system may treat both as the same.
     pub(crate) fn decides<'n>(
         &self,
         need: &'n Need<'_>,
-        path: &VirtualPath,
         depth: Option<usize>,
     ) -> Option<Spelling<'n>> {
-        let here = Some(self.mount.depth);
-        let decides = here > depth || here == depth && path.starts_with(&self.mount.path);
+        let decides = Some(self.mount.depth) >= depth;
         need.beneath(&self.mount).filter(|_| decides)
     }
 
@@ -307,10 +305,10 @@ impl Roots {
             (Some(_), _) => Err(Rule::AllowGlobs),
         };
         for entry in &self.list {
-            let Some(spelling) = entry.decides(need, path, depth) else {
+            let Some(spelling) = entry.decides(need, depth) else {
                 continue;
             };
-            let otherwise_spelt = depth != Some(entry.mount.depth);
+            let otherwise_spelt = !path.starts_with(&entry.mount.path);
             match entry.leaves(spelling) {
                 Err(rule) if otherwise_spelt || rule == Rule::Blocked => return Err(rule),
                 Ok(()) if !otherwise_spelt => left = Ok(()),

@@ -30,20 +30,20 @@ pub(crate) struct ScopeLists {
 #[derive(Clone, Debug)]
 pub(crate) struct Scopes {
     allow: Box<[ScopePattern]>,
-    ask: Box<[ScopePattern]>,
-    deny: Box<[Denied]>,
-    delegate_only: Box<[ScopePattern]>,
+    ask: Box<[Restricting]>,
+    deny: Box<[Restricting]>,
+    delegate_only: Box<[Restricting]>,
     otherwise: Verdict,
 }
 
-/// A deny pattern; its path is compared folded.
+/// A pattern that denies something or asks for it, also in other spellings of its path.
 #[derive(Clone, Debug)]
-struct Denied {
+struct Restricting {
     pattern: ScopePattern,
     folded: Option<Box<str>>,
 }
 
-impl Denied {
+impl Restricting {
     fn new(pattern: &ScopePattern) -> Self {
         Self {
             folded: pattern.path().map(|path| fold(path.as_str()).into()),
@@ -51,13 +51,25 @@ impl Denied {
         }
     }
 
+    /// Whether it covers the need in any spelling.
     fn covers(&self, need: &Need<'_>) -> bool {
         let Some(folded) = &self.folded else {
-            return self.pattern.covers(need.scope()) || self.lies_within(need.scope());
+            return self.pattern.covers(need.scope());
         };
         let speaks = self.pattern.verb().is_none_or(|verb| verb == need.verb());
-        let here = need.path().is_none() || beneath(need.folded(), folded).is_some();
-        speaks && need.is_file() && here
+        speaks && need.is_file() && beneath(need.folded(), folded).is_some()
+    }
+
+    /// Whether it covers a part of what is needed, in any spelling.
+    fn overlaps(&self, need: &Need<'_>) -> bool {
+        match &self.folded {
+            Some(_) if need.path().is_none() => {
+                let verb = self.pattern.verb();
+                need.is_file() && verb.is_none_or(|verb| verb == need.verb())
+            }
+            Some(_) => self.covers(need),
+            None => self.covers(need) || self.lies_within(need.scope()),
+        }
     }
 
     /// A need for a whole resource includes the denied parts of it.
@@ -88,37 +100,48 @@ impl Scopes {
             delegate_only,
             otherwise,
         } = lists;
-        let own = |list: &Option<Vec<ScopePattern>>| list.as_deref().unwrap_or_default().into();
+        let restricting = |list: &Option<Vec<ScopePattern>>| {
+            let patterns = list.iter().flatten();
+            patterns.map(Restricting::new).collect()
+        };
         let named = allow.is_some() || ask.is_some();
         Self {
-            allow: own(allow),
-            ask: own(ask),
-            deny: deny.iter().flatten().map(Denied::new).collect(),
-            delegate_only: own(delegate_only),
+            allow: allow.as_deref().unwrap_or_default().into(),
+            ask: restricting(ask),
+            deny: restricting(deny),
+            delegate_only: restricting(delegate_only),
             otherwise: otherwise.unwrap_or(if named { Verdict::Deny } else { Verdict::Allow }),
         }
     }
 
     /// Judges the need for the worker itself, or for a descendant if `inherited`.
     pub(crate) fn judge(&self, need: &Need<'_>, inherited: bool) -> Ruling {
-        let find = |list: &[ScopePattern]| list.iter().position(|p| p.covers(need.scope()));
-        if let Some(index) = self.deny.iter().position(|denied| denied.covers(need)) {
+        let as_written = |it: &Restricting| it.pattern.covers(need.scope());
+        let in_any_spelling = |it: &Restricting| it.covers(need);
+        if let Some(index) = self.deny.iter().position(|it| it.overlaps(need)) {
             return Ruling::deny(Rule::DenyScope(index));
         }
-        let handed = find(&self.delegate_only);
-        if let Some(index) = handed.filter(|_| !inherited) {
+        if !inherited && let Some(index) = self.delegate_only.iter().position(in_any_spelling) {
             return Ruling::deny(Rule::DelegateOnly(index));
         }
-        if let Some(index) = find(&self.ask) {
+        if let Some(index) = self.ask.iter().position(as_written) {
             return Ruling::new(Verdict::Ask, Rule::AskScope(index));
         }
-        if let Some(index) = find(&self.allow) {
-            return Ruling::new(Verdict::Allow, Rule::AllowScope(index));
-        }
-        match handed {
-            Some(index) => Ruling::new(Verdict::Allow, Rule::DelegateOnly(index)),
-            None if self.otherwise == Verdict::Allow => Ruling::OPEN,
-            None => Ruling::new(self.otherwise, Rule::Otherwise),
+        let allowed = self.allow.iter().position(|it| it.covers(need.scope()));
+        let handed = || self.delegate_only.iter().position(as_written);
+        let ruling = if let Some(index) = allowed {
+            Ruling::new(Verdict::Allow, Rule::AllowScope(index))
+        } else if let Some(index) = handed() {
+            Ruling::new(Verdict::Allow, Rule::DelegateOnly(index))
+        } else if self.otherwise == Verdict::Allow {
+            Ruling::OPEN
+        } else {
+            return Ruling::new(self.otherwise, Rule::Otherwise);
+        };
+        // An ask pattern in another spelling only restricts what is allowed.
+        match self.ask.iter().position(in_any_spelling) {
+            Some(index) => Ruling::new(Verdict::Ask, Rule::AskScope(index)),
+            None => ruling,
         }
     }
 
@@ -137,20 +160,21 @@ impl Scopes {
     pub(crate) fn may_need(&self, kind: &ScopePattern, inherited: bool) -> bool {
         let mut handed = self.delegate_only.iter().filter(|_| !inherited);
         !self.deny.iter().any(|denied| denied.covers_pattern(kind))
-            && !handed.any(|pattern| pattern.covers_pattern(kind))
+            && !handed.any(|it| it.pattern.covers_pattern(kind))
             && self.leaves(inherited, |pattern| pattern.overlaps(kind))
     }
 
     /// Whether any file could be written, now or by a grant. If this is not certain, the result is true.
     pub(crate) fn may_write(&self) -> bool {
-        let all = |denied: &Denied| denied.folded.is_none() && is_of_writing(&denied.pattern);
+        let all = |denied: &Restricting| denied.folded.is_none() && is_of_writing(&denied.pattern);
         !self.deny.iter().any(all) && self.leaves(true, is_of_writing)
     }
 
     /// The patterns that allow or ask; for a descendant if `inherited`.
     fn named(&self, inherited: bool) -> impl Iterator<Item = &ScopePattern> {
         let handed = self.delegate_only.iter().filter(move |_| inherited);
-        self.allow.iter().chain(&self.ask).chain(handed)
+        let restricting = self.ask.iter().chain(handed).map(|it| &it.pattern);
+        self.allow.iter().chain(restricting)
     }
 
     /// Whether something that `test` accepts is not denied, because of a pattern or by default.
@@ -173,9 +197,9 @@ impl Scopes {
     pub(crate) fn pattern(&self, rule: Rule) -> Option<&ScopePattern> {
         match rule {
             Rule::AllowScope(index) => self.allow.get(index),
-            Rule::AskScope(index) => self.ask.get(index),
-            Rule::DelegateOnly(index) => self.delegate_only.get(index),
-            Rule::DenyScope(index) => self.deny.get(index).map(|denied| &denied.pattern),
+            Rule::AskScope(index) => Some(&self.ask.get(index)?.pattern),
+            Rule::DelegateOnly(index) => Some(&self.delegate_only.get(index)?.pattern),
+            Rule::DenyScope(index) => Some(&self.deny.get(index)?.pattern),
             _ => None,
         }
     }

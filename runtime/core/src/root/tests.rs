@@ -10,7 +10,7 @@ fn open(host: &Path) -> Result<Root, RootError> {
 fn check_refused(host: &str, home: Option<&str>, expected: &str) {
     let dir = std::fs::File::open(host).unwrap();
     let reason = unsafe_reason(Path::new(host), home.map(Path::new));
-    let reason = reason.or_else(|| kernel_reason(dir.as_fd()));
+    let reason = reason.or_else(|| file_system_reason(dir.as_fd()));
     assert!(reason.unwrap().contains(expected), "{host}: {reason:?}");
 }
 
@@ -43,6 +43,17 @@ fn kernel_file_systems_are_rejected_as_root() {
         ));
     }
     check_refused("/dev", None, "devices");
+}
+
+#[test]
+fn file_systems_with_aliases_of_names_are_rejected_as_root() {
+    for fat in [0x4d44, 0x2011_bab0] {
+        assert!(reason_of(fat).unwrap().contains("several names"));
+    }
+    let (ext4, tmpfs, overlayfs) = (0xef53, 0x0102_1994, 0x794c_7630);
+    for other in [ext4, tmpfs, overlayfs] {
+        assert_eq!(reason_of(other), None);
+    }
 }
 
 #[test]

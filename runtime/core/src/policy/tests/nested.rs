@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use proptest::sample::select;
 use serde_json::{Map, Value, json};
 
-use super::{cases, check, configured, path, under};
+use super::{cases, check, compiled, configured, path, under};
 use crate::config::{Config, RootConfig};
 use crate::policy::{Authority, Policy, Verdict};
 use crate::scope::{Coverage, Scope};
@@ -210,6 +210,27 @@ fn nested_root_decides_in_every_spelling() {
     check(&host, "read:file:/repo/vendor/x", &[], Allow);
     check(&host, "read:file:/repo/KEYS/x", &[], Deny);
     check(&host, "write:file:/repo/src/X", &[], Allow);
+}
+
+#[test]
+fn roots_with_two_spellings_of_one_path_must_both_allow() {
+    let config = Config::new()
+        .root(RootConfig::new(path("/repo/out")))
+        .root(RootConfig::read_only(path("/repo/OUT")))
+        .root(RootConfig::new(path("/repo/src")));
+    let host = Authority::configured(&config).unwrap();
+    check(&host, "write:file:/repo/out/x", &[], Deny);
+    check(&host, "read:file:/repo/out/x", &[], Allow);
+    check(&host, "write:file:/repo/src/x", &[], Allow);
+
+    let policy = Policy::new()
+        .root("/repo/src")
+        .block("/repo/SRC")
+        .root("/repo/out");
+    let worker = host.overlay(&compiled(&policy));
+    check(&worker, "read:file:/repo/src/x", &[], Deny);
+    check(&worker, "read:file:/repo/SRC/x", &[], Deny);
+    check(&worker, "read:file:/repo/out/x", &[], Allow);
 }
 
 proptest! {

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::{admitted, check, configured, expands, host, path, under};
 use crate::call::Origin;
 use crate::config::{Config, RootConfig};
-use crate::policy::{Authority, Policy, PolicyErrorKind, Verdict};
+use crate::policy::{Authority, Policy, PolicyErrorKind, PolicyRoot, Verdict};
 use crate::scope::ScopePattern;
 
 use Verdict::{Allow, Ask, Deny};
@@ -438,7 +438,13 @@ fn deny_globs_cover_every_spelling() {
         ("\\[\u{e9}", &["[\u{e9}", "[E\u{301}"], &["\u{e9}"]),
         ("STRASSE", &["stra\u{df}e", "Strasse"], &["strase"]),
         ("e\u{301}", &["\u{e9}", "\u{c9}/x"], &["e"]),
-        ("[!a]", &["b"], &["a"]),
+        ("[!a]", &["b", "\u{e9}", "\u{c9}"], &["a", "bc"]),
+        (
+            "?.k",
+            &["\u{e9}.k", "E\u{301}.k", "\u{1f511}.k/x"],
+            &["\u{e9}\u{e9}.k", ".k"],
+        ),
+        ("[a^]?", &["a\u{e9}", "^b"], &["b\u{e9}", "a"]),
         ("x{,y}", &["x", "xy"], &["xz"]),
         ("**/*.d/x", &["a.d/x", "b/a.d/x/y"], &["a.d", "x"]),
         (
@@ -459,6 +465,46 @@ fn deny_globs_cover_every_spelling() {
             check(&worker, &format!("read:file:/r/{name}"), &[], Allow);
         }
     }
+}
+
+#[test]
+fn question_mark_and_negated_class_of_allow_globs_match_one_character() {
+    let allowing = PolicyRoot {
+        allow: Some(vec!["?.rs".to_owned(), "[!a].md".to_owned()]),
+        ..PolicyRoot::new(path("/r"))
+    };
+    let worker = under(&host(), &Policy::new().subtree(allowing));
+    for name in ["a.rs", "\u{e9}.rs", "b.md", "\u{1f511}.md"] {
+        check(&worker, &format!("read:file:/r/{name}"), &[], Allow);
+    }
+    for name in ["\u{e9}\u{e9}.rs", "a.md", "bb.md"] {
+        check(&worker, &format!("read:file:/r/{name}"), &["*"], Deny);
+    }
+}
+
+#[test]
+fn ask_and_delegate_only_apply_in_every_spelling() {
+    let asking = under(
+        &host(),
+        &Policy::new().ask("write:file:/r/a").otherwise(Allow),
+    );
+    check(&asking, "write:file:/r/A/x", &[], Ask);
+    check(&asking, "write:file:/r/b/x", &[], Allow);
+    let closed = under(&host(), &Policy::new().ask("write:file:/r/a"));
+    check(&closed, "write:file:/r/a/x", &[], Ask);
+    check(&closed, "write:file:/r/A/x", &["*"], Deny);
+    let handing = Policy::new()
+        .delegate_only("write:file:/r/a")
+        .otherwise(Allow);
+    let handing = under(&host(), &handing);
+    check(&handing, "write:file:/r/A/x", &["*"], Deny);
+    check(&handing, "read:file:/r/A/x", &[], Allow);
+    check(
+        &under(&handing, &Policy::new()),
+        "write:file:/r/A/x",
+        &[],
+        Allow,
+    );
 }
 
 #[test]
