@@ -24,6 +24,8 @@ use tokio::sync::oneshot;
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
 /// How long the thread waits after a batch, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
+/// How many messages and events an idle audit keeps memory for.
+const KEPT: usize = 64;
 /// How long the thread waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -327,6 +329,7 @@ impl Inner {
         let writer = Writer {
             head: sink.head(),
             sink: Some(Box::new(sink)),
+            taken: VecDeque::new(),
             unwritten: Vec::new(),
             commits: Vec::new(),
             flushes: Vec::new(),
@@ -346,10 +349,18 @@ impl Inner {
             let (empty, closed) = {
                 let mut queue = self.queue.lock();
                 queue.idle = queue.messages.is_empty();
+                if queue.idle {
+                    queue.messages.shrink_to(KEPT);
+                }
                 (queue.idle, queue.closed)
             };
             if empty && !closed {
-                let next = self.writer.lock().next_attempt();
+                let next = {
+                    let mut writer = self.writer.lock();
+                    writer.taken.shrink_to(KEPT);
+                    writer.unwritten.shrink_to(KEPT);
+                    writer.next_attempt()
+                };
                 if self.waits(next) {
                     continue;
                 }
@@ -399,14 +410,16 @@ impl Inner {
         left
     }
 
-    /// Takes the first messages of the queue.
-    fn take(&self, most: usize) -> VecDeque<Message> {
+    /// Moves the first messages of the queue to `taken`, which is empty. The queue gets its memory, so that senders do not
+    /// wait for allocations.
+    fn take(&self, most: usize, taken: &mut VecDeque<Message>) {
         let mut queue = self.queue.lock();
-        let most = most.min(queue.messages.len());
-        let rest = queue.messages.split_off(most);
-        let taken = std::mem::replace(&mut queue.messages, rest);
+        if queue.messages.len() <= most {
+            std::mem::swap(&mut queue.messages, taken);
+        } else {
+            taken.extend(queue.messages.drain(..most));
+        }
         queue.waiting -= taken.iter().filter(|it| !it.is_awaited()).count();
-        taken
     }
 }
 
@@ -423,6 +436,8 @@ struct Writer {
     /// `None` after it has panicked.
     sink: Option<Box<dyn AuditSink>>,
     head: Head,
+    /// The messages of the current batch; empty between batches.
+    taken: VecDeque<Message>,
     /// Events that are not written yet; those that could not be are retried with the next batch.
     unwritten: Vec<AuditEvent>,
     /// Those of them that are waited for.
@@ -457,7 +472,9 @@ impl Writer {
         if on == WrittenOn::Caller && !self.keeps_on_any_thread(&[]) {
             return;
         }
-        for message in inner.take(self.most_unwritten) {
+        let mut taken = std::mem::take(&mut self.taken);
+        inner.take(self.most_unwritten, &mut taken);
+        for message in taken.drain(..) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
                 Message::Together(events) => self.unwritten.extend(events),
@@ -472,6 +489,7 @@ impl Writer {
                 Message::Flush(reply) => self.flushes.push(reply),
             }
         }
+        self.taken = taken;
         let Some(result) = self.write(inner, on) else {
             return;
         };

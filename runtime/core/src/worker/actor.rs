@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::Shared;
-use super::admission::Incoming;
-use super::call_table::{CallTable, Prepared};
+use super::call_table::{CallTable, Caller, Prepared};
 use super::jobs::Ended;
+use super::prepare::Request;
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::Preview;
 use crate::error::CallError;
@@ -20,7 +20,7 @@ use crate::tool::AnyPlan;
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
-    Call(Box<Incoming>),
+    Call(Request, Box<Caller>),
     /// The policy of a call was compiled and the call judged, or the call was rejected.
     Prepared(CallId, Box<Result<Prepared, CallError>>),
     /// A call was judged again under its own policy.
@@ -85,7 +85,7 @@ impl Actor for WorkerActor {
         calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            WorkerMsg::Call(incoming) => calls.receive(*incoming),
+            WorkerMsg::Call(request, caller) => calls.receive(request, caller),
             WorkerMsg::Prepared(call, step) => calls.prepared(call, *step),
             WorkerMsg::Judged(call, judged) => calls.judged_again(call, *judged),
             WorkerMsg::GrantsChecked(call, granted) => calls.grants_checked(call, granted),

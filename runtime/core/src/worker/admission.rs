@@ -4,16 +4,16 @@
 use std::any::Any;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::sync::oneshot;
 
 use super::Shared;
 use super::actor::WorkerMsg;
+use super::call_table::Caller;
 use super::prepare::Request;
 use super::preview_arguments;
-use crate::call::{Asks, Call, Mode};
+use crate::call::{Call, Mode};
 use crate::capability::{StopFlag, StopReason, revoked};
 use crate::effect::{Change, Outcome, Preview};
 use crate::error::{CallError, Code};
@@ -198,18 +198,6 @@ impl Drop for ResultHold {
 
 pub(super) type ReplySender = oneshot::Sender<Result<Done, CallError>>;
 
-/// An admitted call in the mailbox.
-#[derive(Debug)]
-pub(crate) struct Incoming {
-    pub(super) request: Request,
-    pub(super) deadline: Option<Duration>,
-    pub(super) asks: Asks,
-    pub(super) question_tx: Option<QuestionSender>,
-    pub(super) hold: Option<Arc<ResultHold>>,
-    pub(super) admitted: Admitted,
-    pub(super) port: ReplySender,
-}
-
 /// Cancels the call when dropped before the answer.
 struct Waiter {
     shared: Arc<Shared>,
@@ -256,7 +244,7 @@ pub(super) fn admit(
     call: Call,
     options: CallOptions,
     understood: Result<(), CallError>,
-) -> Result<(Incoming, Answer), CallError> {
+) -> Result<(Request, Box<Caller>, Answer), CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
@@ -284,36 +272,31 @@ pub(super) fn admit(
     });
     let admitted = admitted.inspect_err(|error| shared.refused(&info, error))?;
     let (port, answer) = oneshot::channel();
-    let incoming = Incoming {
-        request: Request {
-            info,
-            typed: options.typed,
-            policy: meta.policy,
-            offered: options.offered,
-        },
-        deadline: meta.deadline,
-        asks: meta.asks,
-        question_tx: options.question_tx,
-        hold: options.hold,
-        admitted,
-        port,
+    let mut caller = Box::new(Caller::new(shared, &info, meta.deadline, admitted, port));
+    caller.asks = meta.asks;
+    (caller.question_tx, caller.hold) = (options.question_tx, options.hold);
+    let request = Request {
+        info,
+        typed: options.typed,
+        policy: meta.policy,
+        offered: options.offered,
     };
-    Ok((incoming, answer))
+    Ok((request, caller, answer))
 }
 
 /// Posts an admitted call and waits for its result.
 async fn post(
     shared: &Arc<Shared>,
-    (incoming, answer): (Incoming, Answer),
+    (request, caller, answer): (Request, Box<Caller>, Answer),
 ) -> Result<Done, CallError> {
-    let info = Arc::clone(&incoming.request.info);
+    let info = Arc::clone(&request.info);
     let mut waiter = Waiter {
         shared: Arc::clone(shared),
         call: info.id,
         stop: Arc::clone(&info.stop),
         answered: false,
     };
-    let posted = shared.post(WorkerMsg::Call(Box::new(incoming)));
+    let posted = shared.post(WorkerMsg::Call(request, caller));
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
     answer.unwrap_or_else(|| {

@@ -1,5 +1,6 @@
 //! State of the calls of one worker.
 
+mod caller;
 mod prepare;
 mod queue;
 
@@ -8,31 +9,27 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::FixedState;
-use tracing::Span;
 use tracing::field::Empty;
 
 use super::Shared;
 use super::activity::CallState;
-use super::actor::WorkerMsg;
-use super::admission::{Admitted, Done, Incoming, ReplySender, ResultHold, lost};
+use super::admission::{Done, lost};
 use super::blocking::Ticket;
-use super::deadline::DeadlineGuard;
 use super::future::TaskGuard;
 use super::jobs::{self, Approved};
-use super::path_locks::PathLockGuard;
 use super::prepare::Request;
-use super::tool_slots::ToolSlot;
 use crate::audit::Step as AuditStep;
-use crate::call::{Asks, Mode};
+use crate::call::Mode;
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::Preview;
 use crate::error::{CallError, Code};
 use crate::id::CallId;
-use crate::permission::{Exclusion, QuestionSender};
-use crate::pipeline::{CallInfo, Cleared, Granted, Judged, Parsed, Step, Waiting};
+use crate::permission::Exclusion;
+use crate::pipeline::{Cleared, Granted, Judged, Parsed, Step, Waiting};
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
 
+pub(crate) use caller::Caller;
 pub(crate) use prepare::Prepared;
 
 /// Stage of a call in flight.
@@ -101,41 +98,10 @@ struct Submitted {
     ticket: Arc<Ticket>,
 }
 
-/// Caller of a call and the resources that the call holds.
-struct Caller {
-    info: Arc<CallInfo>,
-    /// Tracing span of the call; disabled without a subscriber.
-    span: Span,
-    port: ReplySender,
-    /// Time since the previous call.
-    since: Option<Duration>,
-    /// When it was received.
-    received: Instant,
-    /// Time limit of its work; waiting for people does not count.
-    limit: Duration,
-    deadline_guard: Option<DeadlineGuard>,
-    /// Its job, once it was submitted to a pool.
-    job: Option<Submitted>,
-    /// Whether a thread for tools has run one of its jobs.
-    started: bool,
-    /// Its slot of its tool, if the tool limits its concurrent calls, until its job takes it.
-    slot: Option<ToolSlot>,
-    /// Its path locks, from its turn among the writes until its job takes them.
-    path_lock: Option<PathLockGuard>,
-    /// Its lookup of grants or its open question.
-    asking: Option<TaskGuard>,
-    asks: Asks,
-    /// Receives each question that the call waits for.
-    question_tx: Option<QuestionSender>,
-    /// Held until the caller has passed the result on.
-    hold: Option<Arc<ResultHold>>,
-    admitted: Admitted,
-}
-
 /// State of the actor; a restarted actor begins with an empty table.
 pub(crate) struct CallTable {
     shared: Arc<Shared>,
-    calls: HashMap<CallId, (Stage, Caller), FixedState>,
+    calls: HashMap<CallId, (Stage, Box<Caller>), FixedState>,
     /// Calls that wait until the worker is resumed, in the order in which they were received.
     paused: VecDeque<CallId>,
     /// Mutating calls in the order in which they became ready, without those whose turn it is.
@@ -190,36 +156,17 @@ impl CallTable {
     }
 
     /// Begins a new call, unless the worker is paused.
-    pub(super) fn receive(&mut self, incoming: Incoming) {
-        let Incoming {
-            request,
-            deadline,
-            asks,
-            question_tx,
-            hold,
-            admitted,
-            port,
-        } = incoming;
-        let now = Instant::now();
-        let since = self.last.map(|last| now.duration_since(last));
-        if let Err(error) = check_interval(self.shared.authority.limits(), since) {
-            let took = Duration::ZERO;
-            return self.shared.finished(&request.info, port, took, Err(error));
+    pub(super) fn receive(&mut self, request: Request, mut caller: Box<Caller>) {
+        let received = caller.received;
+        caller.since = self.last.map(|last| received.duration_since(last));
+        if let Err(error) = check_interval(self.shared.authority.limits(), caller.since) {
+            return caller.finish(&self.shared, Err(error));
         }
-        self.last = Some(now);
-        let (id, info) = (request.info.id, Arc::clone(&request.info));
-        self.shared.started(&info);
-        let mut limit = self.shared.core.limit(deadline);
-        // The time of a file tool begins with the call; that of another tool when a thread or task runs it.
-        if let Some(entry) = self.shared.tool(info.tool.as_str())
-            && entry.spec.for_files
-        {
-            limit = entry
-                .spec
-                .timeout
-                .map_or(limit, |timeout| limit.min(timeout));
-        }
-        let span = tracing::debug_span!(
+        self.last = Some(received);
+        let info = &caller.info;
+        let id = info.id;
+        self.shared.started(info);
+        caller.span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,
             call = %id,
@@ -227,24 +174,6 @@ impl CallTable {
             origin = ?info.origin,
             verdict = Empty,
         );
-        let mut caller = Caller {
-            info,
-            span,
-            port,
-            since,
-            received: now,
-            limit,
-            deadline_guard: None,
-            job: None,
-            started: false,
-            slot: None,
-            path_lock: None,
-            asking: None,
-            asks,
-            question_tx,
-            hold,
-            admitted,
-        };
         if self.shared.pause.is_paused() {
             caller.arm(id, &self.shared);
             self.store(id, Stage::Paused(request), caller);
@@ -269,7 +198,7 @@ impl CallTable {
     }
 
     /// Prepares and judges a call. Its own policy is compiled on the CPU pool, never here.
-    fn begin(&mut self, id: CallId, request: Request, mut caller: Caller) {
+    fn begin(&mut self, id: CallId, request: Request, mut caller: Box<Caller>) {
         if request.policy.is_none() {
             let step = request.prepare(&self.shared);
             return self.judge_or_answer(id, step, caller);
@@ -284,7 +213,7 @@ impl CallTable {
         &mut self,
         id: CallId,
         step: Result<Step<Parsed>, CallError>,
-        caller: Caller,
+        caller: Box<Caller>,
     ) {
         match step {
             Ok(step) => self.judge(id, step, Judging::Continuing, caller),
@@ -299,13 +228,13 @@ impl CallTable {
     }
 
     /// Stores a call until a message advances it.
-    fn store(&mut self, id: CallId, stage: Stage, caller: Caller) {
+    fn store(&mut self, id: CallId, stage: Stage, caller: Box<Caller>) {
         self.enter(id, stage.state());
         self.calls.insert(id, (stage, caller));
     }
 
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
-    fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Caller) {
+    fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Box<Caller>) {
         if !step.has_own_policy() {
             let judged = self.shared.judge(step);
             return self.judged(id, judged, why, caller);
@@ -317,7 +246,7 @@ impl CallTable {
     }
 
     /// Advances a judged call as far as possible without waiting.
-    fn judged(&mut self, id: CallId, judged: Judged, why: Judging, caller: Caller) {
+    fn judged(&mut self, id: CallId, judged: Judged, why: Judging, caller: Box<Caller>) {
         if let Judging::Answered(approved) = why {
             return self.approved(id, judged, approved, caller);
         }
@@ -336,7 +265,13 @@ impl CallTable {
     }
 
     /// Continues a call that a person allowed.
-    fn approved(&mut self, id: CallId, judged: Judged, approved: Option<Approved>, caller: Caller) {
+    fn approved(
+        &mut self,
+        id: CallId,
+        judged: Judged,
+        approved: Option<Approved>,
+        caller: Box<Caller>,
+    ) {
         match judged {
             Judged::Run(cleared) => {
                 let (worker, tool) = (self.shared.id, &caller.info.tool);
@@ -350,7 +285,7 @@ impl CallTable {
     }
 
     /// Looks up grants, except for previews of readable targets, which require no approval.
-    fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Caller) {
+    fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Box<Caller>) {
         caller.deadline_guard = None;
         let planned = || waiting.act_job().is_some() || waiting.early_plan().is_some();
         let shown = caller.info.mode == Mode::Preview && planned();
@@ -388,7 +323,7 @@ impl CallTable {
     }
 
     /// Plans a change before anybody is asked, if its targets may be read or its tool can foresee it.
-    fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+    fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Box<Caller>) {
         if let Some(job) = waiting.act_job() {
             let plan = jobs::foreseen(&self.shared, &waiting, job);
             return self.planned_early(id, waiting, plan, caller);
@@ -423,7 +358,7 @@ impl CallTable {
         id: CallId,
         waiting: Step<Waiting>,
         plan: Result<(AnyPlan, Preview), Interrupt>,
-        caller: Caller,
+        caller: Box<Caller>,
     ) {
         match plan {
             Ok((_, preview)) if caller.info.mode == Mode::Preview => {
@@ -440,7 +375,7 @@ impl CallTable {
         id: CallId,
         waiting: Step<Waiting>,
         plan: Option<(AnyPlan, Preview)>,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
     ) {
         (caller.deadline_guard, caller.slot) = (None, None);
         let (plan, preview) = plan.unzip();
@@ -515,34 +450,4 @@ fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallEr
         "calls come faster than the policy allows",
     );
     Err(error.with("retry_after_ms", wait))
-}
-
-impl Caller {
-    /// Limits the call to the lifetime in its own policy.
-    fn limit_to(&mut self, limits: &Limits) {
-        let life = Duration::from_millis(limits.ttl_ms);
-        if life < self.limit {
-            self.limit = life.saturating_sub(self.received.elapsed());
-            self.deadline_guard = None;
-        }
-    }
-
-    /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
-    fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
-        drop((self.admitted, self.slot));
-        let took = self.received.elapsed();
-        shared.finished(&self.info, self.port, took, result);
-    }
-
-    fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
-        if self.deadline_guard.is_none() {
-            let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
-            stop.set_time(self.limit);
-            self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
-                // The job sees the flag at its next checkpoint, even while the mailbox is busy.
-                stop.raise(StopReason::Expired);
-                worker.post(WorkerMsg::Expired(id));
-            }));
-        }
-    }
 }

@@ -20,7 +20,7 @@ use crate::tool::{Arguments, Entry, Job};
 
 /// A call that is not parsed yet.
 #[derive(Debug)]
-pub(super) struct Request {
+pub(crate) struct Request {
     pub(super) info: Arc<CallInfo>,
     /// Arguments of the tool's own type, instead of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,

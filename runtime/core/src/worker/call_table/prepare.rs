@@ -90,7 +90,7 @@ impl CallTable {
         }
     }
 
-    fn start_preparing(&mut self, id: CallId, request: Request, caller: Caller) {
+    fn start_preparing(&mut self, id: CallId, request: Request, caller: Box<Caller>) {
         let (shared, since) = (Arc::clone(&self.shared), caller.since);
         let work = move || {
             let prepared = jobs::catch_panic(|| Prepared::of(request, &shared, since), Err);
@@ -99,7 +99,7 @@ impl CallTable {
         self.submit_policy(id, Stage::Preparing(None), caller, work);
     }
 
-    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Caller) {
+    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Box<Caller>) {
         let shared = Arc::clone(&self.shared);
         let work = move || {
             let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
@@ -112,7 +112,7 @@ impl CallTable {
         &mut self,
         id: CallId,
         stage: Stage,
-        caller: Caller,
+        caller: Box<Caller>,
         work: impl FnOnce() + Send + 'static,
     ) {
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);

@@ -29,7 +29,7 @@ impl CallTable {
         id: CallId,
         step: Step<Cleared>,
         approved: Option<Approved>,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
     ) {
         let ordered = step.mutates() && caller.info.mode == Mode::Apply;
         if ordered && !step.is_future() {
@@ -93,7 +93,7 @@ impl CallTable {
         &mut self,
         id: CallId,
         waiting: Step<Waiting>,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
     ) {
         caller.arm(id, &self.shared);
         self.store(id, Stage::Planning(waiting), caller);
@@ -106,7 +106,7 @@ impl CallTable {
         id: CallId,
         step: Step<Cleared>,
         approved: Option<Approved>,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
     ) {
         if step.is_future() {
             self.restart_deadline(id, &mut caller);
@@ -247,7 +247,7 @@ impl CallTable {
         usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
     }
 
-    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Caller) {
+    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Box<Caller>) {
         let Some((job, permit)) = waiting.early_plan() else {
             return self.question(id, waiting, None, caller);
         };
@@ -271,7 +271,7 @@ impl CallTable {
         id: CallId,
         step: Step<Cleared>,
         approved: Option<Approved>,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
     ) {
         let shared = Arc::clone(&self.shared);
         let held = (caller.path_lock.take(), caller.slot.take());
@@ -333,7 +333,7 @@ impl CallTable {
         &mut self,
         id: CallId,
         stage: Stage,
-        mut caller: Caller,
+        mut caller: Box<Caller>,
         pool: PoolKind,
         handed: Result<Arc<Ticket>, Full>,
     ) {
@@ -464,7 +464,12 @@ impl CallTable {
         }
     }
 
-    pub(super) fn answer(&mut self, id: CallId, caller: Caller, result: Result<Done, CallError>) {
+    pub(super) fn answer(
+        &mut self,
+        id: CallId,
+        caller: Box<Caller>,
+        result: Result<Done, CallError>,
+    ) {
         self.dequeue(id);
         caller.finish(&self.shared, result);
     }
@@ -478,7 +483,7 @@ impl CallTable {
     }
 
     /// A job ended. Returns its call, unless the caller stopped waiting or the call belongs to an earlier actor of this worker.
-    pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Caller)> {
+    pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Box<Caller>)> {
         self.running.remove(&id)?;
         let (stage, mut caller) = self.calls.remove(&id)?;
         caller.job = None;
@@ -486,7 +491,7 @@ impl CallTable {
     }
 
     /// Puts a call back whose stage does not match the message.
-    pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Caller)>) {
+    pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Box<Caller>)>) {
         self.calls.extend(call.map(|call| (id, call)));
     }
 }
@@ -571,9 +576,9 @@ mod tests {
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
         let call = Call::new("look", json!({}));
         let options = CallOptions::new(Mode::Apply);
-        let (incoming, mut answer) = admit(&worker.shared, call, options, Ok(())).unwrap();
-        let id = incoming.request.info.id;
-        calls.receive(incoming);
+        let (request, caller, mut answer) = admit(&worker.shared, call, options, Ok(())).unwrap();
+        let id = request.info.id;
+        calls.receive(request, caller);
         assert_eq!(calls.ready, [id]);
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());

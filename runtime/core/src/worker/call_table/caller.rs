@@ -1,0 +1,128 @@
+//! The caller of a call and the resources that the call holds.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tracing::Span;
+
+use super::Submitted;
+use crate::call::Asks;
+use crate::capability::StopReason;
+use crate::error::CallError;
+use crate::id::CallId;
+use crate::permission::QuestionSender;
+use crate::pipeline::CallInfo;
+use crate::policy::Limits;
+use crate::worker::Shared;
+use crate::worker::actor::WorkerMsg;
+use crate::worker::admission::{Admitted, Done, ReplySender, ResultHold};
+use crate::worker::deadline::DeadlineGuard;
+use crate::worker::future::TaskGuard;
+use crate::worker::path_locks::PathLockGuard;
+use crate::worker::tool_slots::ToolSlot;
+
+/// Caller of an admitted call and the resources that the call holds.
+pub(crate) struct Caller {
+    pub(in crate::worker) info: Arc<CallInfo>,
+    /// Tracing span of the call; disabled without a subscriber, and until the worker has received the call.
+    pub(super) span: Span,
+    port: ReplySender,
+    /// Time since the previous call.
+    pub(super) since: Option<Duration>,
+    /// When it was admitted.
+    pub(super) received: Instant,
+    /// Time limit of its work; waiting for people does not count.
+    pub(super) limit: Duration,
+    pub(super) deadline_guard: Option<DeadlineGuard>,
+    /// Its job, once it was submitted to a pool.
+    pub(super) job: Option<Submitted>,
+    /// Whether a thread for tools has run one of its jobs.
+    pub(super) started: bool,
+    /// Its slot of its tool, if the tool limits its concurrent calls, until its job takes it.
+    pub(super) slot: Option<ToolSlot>,
+    /// Its path locks, from its turn among the writes until its job takes them.
+    pub(super) path_lock: Option<PathLockGuard>,
+    /// Its lookup of grants or its open question.
+    pub(super) asking: Option<TaskGuard>,
+    pub(in crate::worker) asks: Asks,
+    /// Receives each question that the call waits for.
+    pub(in crate::worker) question_tx: Option<QuestionSender>,
+    /// Held until the caller has passed the result on.
+    pub(in crate::worker) hold: Option<Arc<ResultHold>>,
+    pub(super) admitted: Admitted,
+}
+
+impl fmt::Debug for Caller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Caller")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Caller {
+    /// The caller of a call that was admitted now. `deadline` is its own time limit.
+    pub(in crate::worker) fn new(
+        shared: &Shared,
+        info: &Arc<CallInfo>,
+        deadline: Option<Duration>,
+        admitted: Admitted,
+        port: ReplySender,
+    ) -> Self {
+        Self {
+            info: Arc::clone(info),
+            span: Span::none(),
+            port,
+            since: None,
+            received: Instant::now(),
+            limit: shared.core.limit(deadline),
+            deadline_guard: None,
+            job: None,
+            started: false,
+            slot: None,
+            path_lock: None,
+            asking: None,
+            asks: Asks::default(),
+            question_tx: None,
+            hold: None,
+            admitted,
+        }
+    }
+
+    /// Limits the call to the lifetime in its own policy.
+    pub(super) fn limit_to(&mut self, limits: &Limits) {
+        let life = Duration::from_millis(limits.ttl_ms);
+        if life < self.limit {
+            self.limit = life.saturating_sub(self.received.elapsed());
+            self.deadline_guard = None;
+        }
+    }
+
+    /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
+    pub(super) fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
+        drop((self.admitted, self.slot));
+        let took = self.received.elapsed();
+        shared.finished(&self.info, self.port, took, result);
+    }
+
+    /// Begins to count the time of the call, unless it is counted already.
+    pub(super) fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
+        if self.deadline_guard.is_none() {
+            // The time of a file tool begins with the call; that of another tool when a thread or task runs it.
+            if let Some(entry) = shared.tool(self.info.tool.as_str())
+                && entry.spec.for_files
+                && let Some(timeout) = entry.spec.timeout
+            {
+                self.limit = self.limit.min(timeout);
+            }
+            let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
+            stop.set_time(self.limit);
+            self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
+                // The job sees the flag at its next checkpoint, even while the mailbox is busy.
+                stop.raise(StopReason::Expired);
+                worker.post(WorkerMsg::Expired(id));
+            }));
+        }
+    }
+}
