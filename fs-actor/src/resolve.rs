@@ -27,7 +27,7 @@ use crate::replace::is_temporary;
 use crate::sys::{Errno, OFlags, Stat, beneath, fstat};
 
 pub(crate) use dir_stack::DirStack;
-pub(crate) use file_cache::FileCache;
+pub(crate) use file_cache::{CachedFile, FileCache};
 pub use meta::Kind;
 pub(crate) use meta::Meta;
 
@@ -217,12 +217,12 @@ pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Resul
 /// name, since opening it via procfs takes longer than the whole read; a cached file is not opened at all. Both opens
 /// follow no links and must give the same object. If it is replaced by a FIFO in between, the FIFO is opened without
 /// blocking and closed unread; the process that replaced the file could have done that itself.
-pub(crate) fn try_open_cached(
+pub(crate) fn try_open_cached<T: Clone>(
     view: &dyn ReadView,
     path: &VirtualPath,
     max_bytes: u64,
-    cache: &FileCache,
-) -> Option<Arc<OpenFile>> {
+    cache: &FileCache<T>,
+) -> Option<Arc<CachedFile<T>>> {
     let actual = view.actual(path);
     let (mount, names) = view.mount_point(actual)?;
     if mount.crosses_mounts || has_temporary_name(names) {
@@ -243,10 +243,10 @@ pub(crate) fn try_open_cached(
     if (seen.dev, seen.ino) != (meta.dev, meta.ino) || meta.len > max_bytes {
         return None;
     }
-    let file = Arc::new(OpenFile {
+    let file = Arc::new(CachedFile::new(OpenFile {
         file: File::from(opened),
         meta,
-    });
+    }));
     cache.insert(actual, &file);
     Some(file)
 }

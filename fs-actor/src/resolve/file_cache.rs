@@ -10,26 +10,60 @@ use super::{Meta, OpenFile};
 /// Maximum number of open files, shared by all workers of a runtime.
 const MAX_FILES: usize = 32;
 
-/// Cache of small open files.
+/// Cache of small open files, each with a `T` that its reader keeps.
 ///
 /// The path is resolved on each call. A cached file is used only if it is the object that was found, and unchanged.
 /// Since it is open, its inode number is not reused.
-#[derive(Debug, Default)]
-pub(crate) struct FileCache {
-    files: Mutex<HashMap<VirtualPath, Arc<OpenFile>>>,
+#[derive(Debug)]
+pub(crate) struct FileCache<T> {
+    files: Mutex<HashMap<VirtualPath, Arc<CachedFile<T>>>>,
 }
 
-impl FileCache {
+/// An open file of the cache.
+#[derive(Debug)]
+pub(crate) struct CachedFile<T> {
+    pub(crate) opened: OpenFile,
+    kept: Mutex<Option<T>>,
+}
+
+impl<T: Clone> CachedFile<T> {
+    pub(super) fn new(opened: OpenFile) -> Self {
+        Self {
+            opened,
+            kept: Mutex::new(None),
+        }
+    }
+
+    /// What was kept last.
+    pub(crate) fn kept(&self) -> Option<T> {
+        lock(&self.kept).clone()
+    }
+
+    pub(crate) fn keep(&self, kept: T) {
+        let previous = lock(&self.kept).replace(kept);
+        drop(previous);
+    }
+}
+
+impl<T> Default for FileCache<T> {
+    fn default() -> Self {
+        Self {
+            files: Mutex::default(),
+        }
+    }
+}
+
+impl<T> FileCache<T> {
     /// The cached file for `path`, if it is the object that was `found`.
-    pub(super) fn get(&self, path: &VirtualPath, found: &Meta) -> Option<Arc<OpenFile>> {
-        let files = self.lock();
-        let file = files.get(path).filter(|file| file.meta == *found)?;
+    pub(super) fn get(&self, path: &VirtualPath, found: &Meta) -> Option<Arc<CachedFile<T>>> {
+        let files = lock(&self.files);
+        let file = files.get(path).filter(|file| file.opened.meta == *found)?;
         Some(Arc::clone(file))
     }
 
     /// Adds `file`, and evicts an arbitrary other file if the cache is full.
-    pub(super) fn insert(&self, path: &VirtualPath, file: &Arc<OpenFile>) {
-        let mut files = self.lock();
+    pub(super) fn insert(&self, path: &VirtualPath, file: &Arc<CachedFile<T>>) {
+        let mut files = lock(&self.files);
         let replaced = files.insert(path.clone(), Arc::clone(file));
         let over = files.len() > MAX_FILES;
         let other = files.keys().find(|other| over && *other != path).cloned();
@@ -39,13 +73,13 @@ impl FileCache {
         drop((replaced, evicted));
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<VirtualPath, Arc<OpenFile>>> {
-        // Nothing panics while it is locked.
-        self.files.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     #[cfg(test)]
     pub(super) fn is_within_bound(&self) -> bool {
-        self.lock().len() <= MAX_FILES
+        lock(&self.files).len() <= MAX_FILES
     }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Nothing panics while it is locked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

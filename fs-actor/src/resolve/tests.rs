@@ -378,7 +378,7 @@ fn only_regular_files_are_opened() {
             let requested = format!("/r/{name}");
             let got = kernel.run(|| world.run(|view| text(view, &requested)));
             assert_eq!(got, Err(Code::NotRegular), "{kernel:?} {name}");
-            let cache = FileCache::default();
+            let cache = FileCache::<()>::default();
             assert!(try_open_cached(&world.view(), &path(&requested), 100, &cache).is_none());
         }
         assert_eq!(
@@ -635,12 +635,12 @@ fn no_race_makes_a_cached_read_return_another_file() {
     ]);
     let fifo = world.host("root/fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-    let cache = FileCache::default();
+    let cache = FileCache::<()>::default();
     let look = || {
         let view = world.view();
         let opened = try_open_cached(&view, &path("/r/f"), 100, &cache).ok_or(Code::NotFound)?;
-        assert_eq!(Meta::of(&opened.file).unwrap().kind, Kind::File);
-        Ok(content(&opened))
+        assert_eq!(Meta::of(&opened.opened.file).unwrap().kind, Kind::File);
+        Ok(content(&opened.opened))
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
     race(&world, &pairs, KernelMode::Native, cases(), look);
@@ -662,11 +662,11 @@ fn no_race_makes_a_cached_read_open_a_file_beyond_the_limit() {
         let reads = scope.spawn(|| {
             let _over = SetOnDrop(&over);
             let opened = (0..cases()).filter_map(|_| {
-                let cache = FileCache::default();
+                let cache = FileCache::<()>::default();
                 try_open_cached(&world.view(), &path("/r/f"), 100, &cache)
             });
             opened
-                .map(|opened| opened.meta.len)
+                .map(|file| file.opened.meta.len)
                 .collect::<BTreeSet<_>>()
         });
         reads.join().unwrap()
@@ -684,10 +684,15 @@ fn cached_file_is_opened_without_the_disk() {
         "link root/k secrets/key",
     ]);
     let opened = |requested: &str| {
-        try_open_cached(&world.view(), &path(requested), 2, &FileCache::default())
+        try_open_cached(
+            &world.view(),
+            &path(requested),
+            2,
+            &FileCache::<()>::default(),
+        )
     };
     assert!(text(&world.view(), "/r/f").is_ok());
-    assert_eq!(opened("/r/f").map(|opened| opened.meta.len), Some(2));
+    assert_eq!(opened("/r/f").map(|file| file.opened.meta.len), Some(2));
     for requested in ["/r/l", "/r/d", "/r/none", "/r/k", "/elsewhere"] {
         assert!(opened(requested).is_none(), "{requested}");
     }
@@ -702,10 +707,10 @@ fn content(opened: &OpenFile) -> String {
 #[test]
 fn cached_file_is_used_only_while_its_path_has_it() {
     let world = World::new(&["file root/f one", "file root/g two"]);
-    let cache = FileCache::default();
+    let cache = FileCache::<()>::default();
     let read = || {
         let opened = try_open_cached(&world.view(), &path("/r/f"), 100, &cache)?;
-        Some((content(&opened), opened))
+        Some((content(&opened.opened), opened))
     };
     let (text, first) = read().unwrap();
     assert_eq!(text, "one");
@@ -729,7 +734,7 @@ fn cached_file_is_used_only_while_its_path_has_it() {
 #[test]
 fn cached_file_with_changed_permissions_is_reopened() {
     let world = World::new(&["file root/f one"]);
-    let cache = FileCache::default();
+    let cache = FileCache::<()>::default();
     let open = || try_open_cached(&world.view(), &path("/r/f"), 100, &cache).unwrap();
     let first = open();
     fs::set_permissions(world.host("root/f"), fs::Permissions::from_mode(0o600)).unwrap();
@@ -741,7 +746,7 @@ fn cached_file_with_changed_permissions_is_reopened() {
 #[test]
 fn file_cache_is_bounded() {
     let world = World::new(&[]);
-    let cache = FileCache::default();
+    let cache = FileCache::<()>::default();
     for number in 0..100 {
         world.write(format!("root/{number}"), "x");
         let requested = path(&format!("/r/{number}"));

@@ -1,5 +1,6 @@
 //! `read_file`: reads text, images, audio and other files.
 
+mod buffered;
 mod lines;
 mod render;
 mod stream;
@@ -11,29 +12,31 @@ use bailiwick::effect::{Content, Utf8};
 use bailiwick::text::escape;
 use bailiwick::tool::{Example, Failure, Interrupt, Prepared, ReadPermit};
 use bailiwick::{CallError, Code, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath};
-use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::{optional, suggest};
 use crate::read_view::ReadView;
-use crate::resolve::{self, FileCache, OpenFile};
+use crate::resolve::{self, CachedFile, FileCache};
 use crate::sys::{ReadWriteFlags, preadv2};
+use buffered::Buffered;
 use lines::LineSelection;
 use render::{Source, open_and_render, render};
 
-pub use lines::LazyHash;
+pub use buffered::LazyHash;
 
 /// Maximum size of a file that is read without blocking.
 const MAX_CACHED_READ: u64 = 64 * 1024;
+/// Maximum size of a content that is kept with the cached file.
+const MAX_KEPT: usize = 16 * 1024;
 /// Maximum number of files per call.
 const MAX_FILES: usize = 100;
 
 /// Reads files.
 #[derive(Debug, Default)]
 pub(crate) struct ReadFile {
-    file_cache: FileCache,
+    file_cache: FileCache<Buffered>,
 }
 
 /// Arguments of `read_file`.
@@ -245,20 +248,20 @@ impl ReadTool for ReadFile {
 fn try_read_cached(
     view: &dyn ReadView,
     job: &Job,
-    file_cache: &FileCache,
+    file_cache: &FileCache<Buffered>,
 ) -> Option<Result<Reply, Interrupt>> {
     let [path] = job.paths.as_slice() else {
         return None;
     };
-    let opened = resolve::try_open_cached(view, path, MAX_CACHED_READ, file_cache)?;
-    let bytes = try_read_bytes(&opened)?;
+    let file = resolve::try_open_cached(view, path, MAX_CACHED_READ, file_cache)?;
+    let whole = try_read_whole(&file)?;
     let mut content = Vec::with_capacity(1);
     let read = render(
         view,
         job,
         path,
         ByteBudget::of(view, job),
-        Source::Buffered(bytes),
+        Source::Buffered(whole),
         &mut content,
     );
     Some(read.map(|file| Reply {
@@ -267,18 +270,26 @@ fn try_read_cached(
     }))
 }
 
-/// The content of a small file if it is cached; never blocks.
-fn try_read_bytes(opened: &OpenFile) -> Option<Bytes> {
-    let length = usize::try_from(opened.meta.len).ok()?;
+/// The content of a small file if the kernel has cached it; never blocks. If it is the same as the last time, so are its
+/// hash and text, which need not be computed again.
+fn try_read_whole(file: &CachedFile<Buffered>) -> Option<Buffered> {
+    let length = usize::try_from(file.opened.meta.len).ok()?;
     // One more byte than expected means that the file has grown.
     let mut buffer = vec![0; length + 1];
     let into = &mut [IoSliceMut::new(&mut buffer)];
-    let got = preadv2(&opened.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
+    let got = preadv2(&file.opened.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
     if got != length {
         return None;
     }
     buffer.truncate(got);
-    Some(buffer.into())
+    if let Some(kept) = file.kept().filter(|kept| *kept.bytes() == buffer) {
+        return Some(kept);
+    }
+    let whole = Buffered::new(buffer.into());
+    if length <= MAX_KEPT {
+        file.keep(whole.clone());
+    }
+    Some(whole)
 }
 
 fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {

@@ -4,12 +4,9 @@ use std::io::Write as _;
 
 use bailiwick::effect::ContentHash;
 use bailiwick::{CallError, Code};
-use bytes::Bytes;
-use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
 use super::ReadFileArgs;
-use crate::tools::hash::HashPrefix;
 
 /// Default number of lines.
 const DEFAULT_LINES: u64 = 2_000;
@@ -56,38 +53,6 @@ impl LineSelection {
             return Err(CallError::new(Code::InvalidArguments, message).with("lines", lines));
         }
         Ok((first, first.saturating_add(self.limit)))
-    }
-}
-
-/// The hash of a file, computed on demand. JSON has the first 12 digits.
-#[derive(Clone)]
-pub enum LazyHash {
-    /// The hash of these bytes.
-    Of(Bytes),
-    /// A known hash.
-    Known(ContentHash),
-}
-
-impl LazyHash {
-    /// The hash.
-    #[must_use]
-    pub fn get(&self) -> ContentHash {
-        match self {
-            Self::Of(bytes) => ContentHash::of(bytes),
-            Self::Known(hash) => *hash,
-        }
-    }
-}
-
-impl std::fmt::Debug for LazyHash {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Hash(..)")
-    }
-}
-
-impl Serialize for LazyHash {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        HashPrefix::from(self.get()).serialize(serializer)
     }
 }
 

@@ -10,7 +10,8 @@ use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
 
-use super::lines::{self, CollectedLines, LazyHash, LineCollector, LineSelection};
+use super::buffered::{Buffered, LazyHash};
+use super::lines::{self, CollectedLines, LineCollector, LineSelection};
 use super::{ByteBudget, FileContent, Job, stream};
 use crate::media;
 use crate::read_view::ReadView;
@@ -22,7 +23,7 @@ pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The content of a file, buffered or to be streamed.
 pub(super) enum Source {
-    Buffered(Bytes),
+    Buffered(Buffered),
     Streamed(OpenFile),
 }
 
@@ -40,7 +41,8 @@ pub(super) fn open_and_render(
     }
     let source = if opened.meta.len <= MAX_BUFFERED {
         let length = opened.meta.len;
-        Source::Buffered(take(&mut opened.file, length, MAX_BUFFERED)?)
+        let bytes = take(&mut opened.file, length, MAX_BUFFERED)?;
+        Source::Buffered(Buffered::new(bytes))
     } else {
         Source::Streamed(opened)
     };
@@ -74,7 +76,10 @@ pub(super) fn render(
         ..job.selection
     };
     let (source, head) = match source {
-        Source::Buffered(bytes) => (Source::Buffered(bytes.clone()), bytes),
+        Source::Buffered(whole) => {
+            let head = whole.bytes().clone();
+            (Source::Buffered(whole), head)
+        }
         Source::Streamed(mut opened) => {
             let head = take(&mut opened.file, media::HEAD as u64, media::HEAD as u64)?;
             opened
@@ -85,19 +90,19 @@ pub(super) fn render(
         }
     };
     let length = match &source {
-        Source::Buffered(bytes) => u64::try_from(bytes.len()).unwrap_or(u64::MAX),
+        Source::Buffered(whole) => u64::try_from(whole.bytes().len()).unwrap_or(u64::MAX),
         Source::Streamed(opened) => opened.meta.len,
     };
     file.bytes = Some(length);
     let most = job.binary_bytes.min(budget.all);
     let kind = media::kind(&head);
     match (kind, source) {
-        (media::Kind::Text, Source::Buffered(bytes)) => {
-            if job.binary && std::str::from_utf8(&bytes).is_err() {
-                let bytes = read_binary(path, length, most, Source::Buffered(bytes))?;
-                return Ok(render_binary(job, kind, path, bytes, file, content));
+        (media::Kind::Text, Source::Buffered(whole)) => {
+            if job.binary && std::str::from_utf8(whole.bytes()).is_err() {
+                let whole = read_binary(path, length, most, Source::Buffered(whole))?;
+                return Ok(render_binary(job, kind, path, &whole, file, content));
             }
-            render_text(job, selection, &bytes, file, content)
+            render_text(job, selection, &whole, file, content)
         }
         (media::Kind::Text, Source::Streamed(opened)) => {
             let read = stream::text(view, job, selection, opened, file.clone(), content);
@@ -106,13 +111,13 @@ pub(super) fn render(
                 read => return read,
             }
             let again = Source::Streamed(resolve::file(view, path)?);
-            let bytes = read_binary(path, length, most, again)?;
-            Ok(render_binary(job, kind, path, bytes, file, content))
+            let whole = read_binary(path, length, most, again)?;
+            Ok(render_binary(job, kind, path, &whole, file, content))
         }
         (media::Kind::Other(guess), _) if !job.binary => Err(not_text(path, length, guess).into()),
         (kind, source) => {
-            let bytes = read_binary(path, length, most, source)?;
-            Ok(render_binary(job, kind, path, bytes, file, content))
+            let whole = read_binary(path, length, most, source)?;
+            Ok(render_binary(job, kind, path, &whole, file, content))
         }
     }
 }
@@ -123,13 +128,16 @@ fn read_binary(
     length: u64,
     budget: u64,
     source: Source,
-) -> Result<Bytes, CallError> {
-    let bytes = match source {
-        Source::Buffered(bytes) => bytes,
-        Source::Streamed(_) if length > budget => Bytes::new(),
-        Source::Streamed(mut opened) => take(&mut opened.file, length, budget.saturating_add(1))?,
+) -> Result<Buffered, CallError> {
+    let whole = match source {
+        Source::Buffered(whole) => whole,
+        Source::Streamed(_) if length > budget => Buffered::new(Bytes::new()),
+        Source::Streamed(mut opened) => {
+            let limit = budget.saturating_add(1);
+            Buffered::new(take(&mut opened.file, length, limit)?)
+        }
     };
-    let longest = length.max(u64::try_from(bytes.len()).unwrap_or(u64::MAX));
+    let longest = length.max(u64::try_from(whole.bytes().len()).unwrap_or(u64::MAX));
     if longest > budget {
         let message = format!(
             "`{}` has {longest} bytes, and at most {budget} may be returned",
@@ -137,22 +145,23 @@ fn read_binary(
         );
         return Err(CallError::new(Code::TooLarge, message).with("bytes", longest));
     }
-    Ok(bytes)
+    Ok(whole)
 }
 
 fn render_binary(
     job: &Job,
     kind: media::Kind,
     path: &VirtualPath,
-    bytes: Bytes,
+    whole: &Buffered,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> FileContent {
-    let hash = LazyHash::Of(bytes.clone());
+    let hash = whole.hash();
     if job.knows(&hash) {
         return unchanged(file, hash, content);
     }
     file.hash = Some(hash);
+    let bytes = whole.bytes().clone();
     content.push(match kind {
         media::Kind::Image(mime) => {
             file.mime = Some(mime);
@@ -173,24 +182,24 @@ fn render_binary(
 fn render_text(
     job: &Job,
     selection: LineSelection,
-    bytes: &Bytes,
+    whole: &Buffered,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
-    let hash = LazyHash::Of(bytes.clone());
+    let hash = whole.hash();
     if job.knows(&hash) {
         return Ok(unchanged(file, hash, content));
     }
     file.hash = Some(hash);
-    file.bom = bytes.starts_with(BOM);
-    let text = bytes.slice(if file.bom { BOM.len() } else { 0 }..);
+    file.bom = whole.has_bom();
+    let text = whole.after_bom();
     let lines = lines::count_lines(&text);
     file.lines = Some(lines);
     let range = selection.range(lines)?;
     if selection.is_whole(text.len(), lines) {
-        let length = text.len();
-        let text = Utf8::new(text).map_err(|_| not_text_error(job, &file))?;
-        if length > 0 {
+        let is_empty = text.is_empty();
+        let text = whole.text().map_err(|_| not_text_error(job, &file))?;
+        if !is_empty {
             (file.first_line, file.last_line) = (Some(1), Some(lines));
         }
         file.text = Some(text.clone());

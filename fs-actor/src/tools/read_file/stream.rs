@@ -6,7 +6,8 @@ use bailiwick::effect::Content;
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code};
 
-use super::lines::{LazyHash, LineCollector, LineSelection, count_lines, failed};
+use super::buffered::LazyHash;
+use super::lines::{LineCollector, LineSelection, count_lines, failed};
 use super::render::{BOM, add_lines, take, unchanged};
 use super::{FileContent, Job};
 use crate::read_view::ReadView;
@@ -63,7 +64,7 @@ pub(super) fn text(
     let collected = collector.finish();
     if read_all && all {
         file.lines = Some(collected.lines);
-        let hash = LazyHash::Known(collected.hash);
+        let hash = LazyHash::from(collected.hash);
         if job.knows(&hash) {
             return Ok(unchanged(file, hash, content));
         }

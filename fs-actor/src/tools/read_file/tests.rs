@@ -5,6 +5,7 @@ use std::fs;
 use serde_json::json;
 
 use bailiwick::effect::ContentHash;
+use bytes::Bytes;
 
 use super::render::MAX_BUFFERED;
 use super::*;
@@ -363,6 +364,32 @@ fn cached_reads_exclude_links_fifos_and_large_files() {
             "{requested}"
         );
     }
+}
+
+#[test]
+fn kept_content_is_returned_only_while_the_file_has_it() {
+    let world = World::new(&["file root/f one"]);
+    world.write("root/large", vec![b'x'; MAX_KEPT + 1]);
+    let view = world.view();
+    let cache = FileCache::default();
+    let open = |requested: &str| {
+        let file = resolve::try_open_cached(&view, &path(requested), MAX_CACHED_READ, &cache);
+        file.unwrap()
+    };
+    let text_of = |file: &CachedFile<Buffered>| try_read_whole(file).unwrap().text().unwrap();
+    let file = open("/r/f");
+    let first = text_of(&file);
+    assert_eq!(first.as_str(), "one");
+    assert_eq!(text_of(&file).as_str().as_ptr(), first.as_str().as_ptr());
+    // As if the file had changed, and its metadata had not.
+    file.keep(Buffered::new("two".into()));
+    assert_eq!(text_of(&file).as_str(), "one");
+    world.write("root/f", "six");
+    assert_eq!(text_of(&open("/r/f")).as_str(), "six");
+
+    let large = open("/r/large");
+    assert_eq!(text_of(&large).as_str().len(), MAX_KEPT + 1);
+    assert!(large.kept().is_none());
 }
 
 #[test]

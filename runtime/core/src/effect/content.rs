@@ -98,7 +98,9 @@ impl Utf8 {
     /// the text of a file twice.
     #[doc(hidden)]
     pub fn escape_once(&self) {
-        if let Ok(json) = to_raw_value(self.as_str()) {
+        if self.0.json.get().is_none()
+            && let Ok(json) = to_raw_value(self.as_str())
+        {
             // If another thread was faster, its text is the same.
             let _ = self.0.json.set(json);
         }
