@@ -5,6 +5,9 @@ const MAX_EXPANDED: usize = 64;
 
 /// Expands all brace groups, so that each alternative is a separate glob.
 pub(super) fn expand(glob: &str) -> Result<Vec<String>, String> {
+    if !glob.contains('{') {
+        return Ok(vec![glob.to_owned()]);
+    }
     let mut open = vec![glob.to_owned()];
     let mut done = Vec::new();
     while let Some(glob) = open.pop() {

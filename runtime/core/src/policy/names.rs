@@ -1,4 +1,4 @@
-//! Matches deny globs without a regular expression, if they are plain names, or about one name with one `*`.
+//! Matches deny globs without a regular expression, if they have plain names and at most one wildcard.
 
 use std::collections::HashMap;
 
@@ -24,8 +24,71 @@ pub(super) struct Names {
 struct Floating {
     /// `**/a/b`: the names that must follow it.
     follows: Vec<Box<str>>,
+    /// `**/a/b/**/c`, `**/a/b*`
+    wildcards: Vec<Follow>,
     /// `**/a/*` or `a/*`: one of the other globs may cover the path.
     is_unclear: bool,
+}
+
+impl Floating {
+    /// Whether a glob covers the names `after` its first name.
+    fn covers(&self, after: &str) -> bool {
+        covers(&self.follows, after) || self.wildcards.iter().any(|it| it.covers(after))
+    }
+}
+
+/// What must follow a name.
+#[derive(Debug)]
+struct Follow {
+    /// The names right after it.
+    names: Box<str>,
+    then: Then,
+}
+
+/// What must follow plain names.
+#[derive(Debug)]
+enum Then {
+    /// `**/a/b`: these names, at any depth.
+    AtAnyDepth(Box<str>),
+    /// `a*b`: one name.
+    Wildcard(Wildcard),
+}
+
+impl Follow {
+    /// Parses the names of a glob, without the first one.
+    fn parse(first: &str, names: &str) -> Option<Self> {
+        let (plain, then) = match names.split_once("/**/") {
+            Some((plain, tail)) if is_plain(tail) => (plain, Then::AtAnyDepth(tail.into())),
+            _ => {
+                let (plain, last) = names.rsplit_once('/')?;
+                (plain, Then::Wildcard(Wildcard::parse(last)?))
+            }
+        };
+        let after = beneath(plain, first).filter(|_| is_plain(plain))?;
+        Some(Self {
+            names: after.into(),
+            then,
+        })
+    }
+
+    fn covers(&self, after: &str) -> bool {
+        let rest = if self.names.is_empty() {
+            Some(after)
+        } else {
+            beneath(after, &self.names)
+        };
+        let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
+            return false;
+        };
+        match &self.then {
+            Then::Wildcard(name) => steps(rest).next().is_some_and(|(it, _)| name.matches(it)),
+            Then::AtAnyDepth(tail) => {
+                let deeper = steps(rest).map(|(_, after)| after);
+                let mut places = std::iter::once(rest).chain(deeper);
+                places.any(|place| beneath(place, tail).is_some())
+            }
+        }
+    }
 }
 
 /// A name with one `*`.
@@ -78,9 +141,12 @@ impl Names {
             return true;
         }
         if is_plain(name) {
+            let follow = floating.and_then(|_| Follow::parse(name, rest));
             let floating = self.floating.entry(name.into()).or_default();
-            floating.is_unclear = true;
-            return false;
+            floating.is_unclear |= follow.is_none();
+            let taken = follow.is_some();
+            floating.wildcards.extend(follow);
+            return taken;
         }
         if floating.is_some()
             && !rest.contains('/')
@@ -124,7 +190,7 @@ impl Names {
         }
         for (name, after) in steps {
             if let Some(floating) = self.floating.get(name) {
-                if floating.is_unclear {
+                if floating.is_unclear || !floating.wildcards.is_empty() {
                     return false;
                 }
                 add(&floating.follows, after);
@@ -137,10 +203,6 @@ impl Names {
     }
 
     pub(super) fn check(&self, path: &str) -> NameMatch {
-        let covers = |follows: &[Box<str>], after: &str| {
-            let mut follows = follows.iter();
-            follows.any(|stem| stem.is_empty() || beneath(after, stem).is_some())
-        };
         let mut steps = steps(path).peekable();
         if let Some((name, after)) = steps.peek()
             && let Some(follows) = self.anchored.get(*name)
@@ -151,7 +213,7 @@ impl Names {
         let mut unclear = self.unbound;
         for (name, after) in steps {
             if let Some(floating) = self.floating.get(name) {
-                if covers(&floating.follows, after) {
+                if floating.covers(after) {
                     return NameMatch::Covered;
                 }
                 unclear |= floating.is_unclear;
@@ -166,6 +228,12 @@ impl Names {
             NameMatch::Clear
         }
     }
+}
+
+/// Whether one of the lists of names stands at the beginning of the names `after`.
+fn covers(follows: &[Box<str>], after: &str) -> bool {
+    let mut follows = follows.iter();
+    follows.any(|stem| stem.is_empty() || beneath(after, stem).is_some())
 }
 
 /// Each name of a path, with the names after it.
