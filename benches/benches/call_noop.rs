@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
+use bailiwick::audit::{Audit, AuditEvent, Step};
 use bailiwick::tool::ToolName;
+use bailiwick::{MemoryAudit, Origin, Scope, Verb, Verdict, VirtualPath};
 use bailiwick_benches::{
     Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, build_runtime,
     current_thread, multi_thread, run_task,
@@ -18,6 +20,28 @@ fn main() {
     bench("no-op call, two threads", &multi_thread().unwrap());
 }
 
+/// The records of a no-op call.
+fn records() -> [AuditEvent; 2] {
+    let path = VirtualPath::parse("/r/src/a", None).unwrap();
+    let judged = Step::Judged {
+        verdict: Verdict::Allow,
+        needs: [Scope::file(Verb::Read, path)].into(),
+        rule: None,
+    };
+    let finished = Step::Finished {
+        code: None,
+        bytes: 0,
+    };
+    [judged, finished].map(|step| AuditEvent {
+        worker: None,
+        agent: "worker".into(),
+        call: None,
+        tool: Some(ToolName::new(NOOP)),
+        origin: Origin::Host,
+        step,
+    })
+}
+
 fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let root = tempfile::tempdir().unwrap();
     let (baseline, actor, runtime, worker) = tokio.block_on(async {
@@ -29,7 +53,10 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let noop = ToolName::new(NOOP);
     let typed = worker.clone();
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
-    let benchmark = Benchmark::new(title, Duration::from_secs(6))
+    let audit = Audit::start(MemoryAudit::new(8192), 8192).unwrap();
+    let recording = audit.clone();
+    let recorded = || tokio.block_on(audit.flush()).unwrap();
+    let benchmark = Benchmark::new(title, Duration::from_secs(8))
         .case("raw mpsc + oneshot", Target::None, BATCH, |n| {
             let baseline = baseline.clone();
             run_task(tokio, async move {
@@ -46,6 +73,23 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
                 }
             });
         })
+        .case_then(
+            "ractor call, two audit records",
+            Target::None,
+            BATCH,
+            |n| {
+                let (actor, audit) = (actor.clone(), recording.clone());
+                let [judged, finished] = records();
+                run_task(tokio, async move {
+                    for i in 0..u64::from(n) {
+                        audit.record(judged.clone()).unwrap();
+                        actor.call(|port| Msg(i, port), None).await.unwrap();
+                        audit.record(finished.clone()).unwrap();
+                    }
+                });
+            },
+            recorded,
+        )
         .case_then(
             "worker.call_typed",
             Target::Times(2.5),

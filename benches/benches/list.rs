@@ -85,6 +85,16 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
                 });
             },
         )
+        .case("the same actor, names sorted", Target::None, BATCH, |n| {
+            let baseline = baseline.clone();
+            run_task(tokio, async move {
+                for _ in 0..n {
+                    let mut names = baseline.call("src/a".to_owned()).await.unwrap();
+                    names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+                    assert_eq!(names.len(), ENTRIES as usize);
+                }
+            });
+        })
         .case_then(
             "worker.call_typed",
             Target::Times(1.3),

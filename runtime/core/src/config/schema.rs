@@ -181,8 +181,12 @@ impl Member {
                 Object { parent, here }.write(map)
             }
             // Roots of a restriction have the same members as roots.
+            ValueKind::Objects if key.parent().is_some() => {
+                let items = format!("#/properties/{}/items", key.name());
+                write_list(map, &json!({ "$ref": items }))
+            }
             ValueKind::Objects => {
-                let parent = Some(key.name());
+                let parent = Some(key.key);
                 write_list(map, &Object { parent, here })
             }
             ValueKind::Policy => {
