@@ -236,11 +236,26 @@ pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     }
 }
 
-/// Whether `text` is absolute and already normalised, so that nothing has to be resolved.
+/// Whether `text` is absolute, printable ASCII and already normalised, so that nothing has to be resolved.
 fn is_plain(text: &str) -> bool {
-    let plain = |name| !matches!(name, "" | "." | "..") && check_name(name).is_ok();
-    text.strip_prefix('/')
-        .is_some_and(|names| names.split('/').all(plain) && names.split('/').count() <= MAX_DEPTH)
+    let Some(names) = text.strip_prefix('/').filter(|names| is_printable(names)) else {
+        return false;
+    };
+    let mut depth = 0;
+    // Names are short, so that a search for one byte takes longer than a loop.
+    let mut names = names.as_bytes().split(|byte| *byte == b'/');
+    let is_name = |name: &[u8]| {
+        depth += 1;
+        name.len() <= MAX_NAME && !matches!(name, b"" | b"." | b"..")
+    };
+    names.all(is_name) && depth <= MAX_DEPTH
+}
+
+/// Whether names of `text` have no characters that are not allowed. If it is not certain, the result is false.
+fn is_printable(text: &str) -> bool {
+    // Without an early exit, the compiler checks several bytes at once.
+    let printable = |all, byte| all & matches!(byte, b' '..=b'~');
+    cfg!(not(windows)) && text.bytes().fold(true, printable)
 }
 
 /// Returns `name` if it is valid in a path.
@@ -248,9 +263,7 @@ fn check_name(name: &str) -> Result<&str, PathError> {
     if name.len() > MAX_NAME {
         return Err(PathError::TooLong);
     }
-    // Without an early exit, the compiler checks several bytes at once.
-    let printable = |all, byte| all & matches!(byte, b' '..=b'~');
-    if name.bytes().fold(true, printable) && cfg!(not(windows)) {
+    if is_printable(name) {
         return Ok(name);
     }
     if let Some(control) = name

@@ -15,11 +15,12 @@ use crate::intent::{IntentError, IntentTemplate};
 use crate::journal::UndoRecord;
 use crate::scope::{Scope, ScopeError, ScopePattern};
 use crate::worker::LayerStatus;
+use foldhash::fast::FixedState;
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::any::Any;
-use std::collections::BTreeMap;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -206,7 +207,7 @@ pub enum RegistryError {
 /// ```
 #[derive(Debug, Default)]
 pub struct ToolSet {
-    tools: BTreeMap<ToolName, Arc<Entry>>,
+    tools: HashMap<ToolName, Arc<Entry>, FixedState>,
     faults: Vec<RegistryError>,
     layers: Vec<LayerStatus>,
 }
@@ -304,15 +305,15 @@ impl ToolSet {
 
     /// Adds the tools of another set.
     #[must_use]
-    pub fn and(mut self, other: Self) -> Self {
-        self.faults.extend(other.faults);
-        self.layers.extend(other.layers);
-        other.tools.into_values().fold(self, Self::keep)
+    pub fn and(mut self, mut other: Self) -> Self {
+        self.faults.append(&mut other.faults);
+        self.layers.append(&mut other.layers);
+        other.entries().cloned().fold(self, Self::keep)
     }
 
     /// Returns the names, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.tools.keys().map(ToolName::as_str)
+        self.entries().map(|entry| entry.name.as_str())
     }
 
     /// Returns the tools with their schemas, sorted by name.
@@ -325,8 +326,11 @@ impl ToolSet {
         self.tools.get(name)
     }
 
+    /// The tools, sorted by name.
     pub(crate) fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
-        self.tools.values()
+        let mut entries: Vec<_> = self.tools.values().collect();
+        entries.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+        entries.into_iter()
     }
 
     /// The faults of the set.

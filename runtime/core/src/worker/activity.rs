@@ -140,11 +140,11 @@ struct Changed {
 }
 
 impl Activity {
-    pub(super) fn begin(&self, info: &Arc<CallInfo>) {
+    pub(super) fn begin(&self, info: &Arc<CallInfo>, received: Instant) {
         let open = Open {
             info: Arc::clone(info),
             state: CallState::Preparing,
-            since: Instant::now(),
+            since: received,
         };
         self.calls.lock().open.insert(info.id, open);
     }
@@ -197,8 +197,8 @@ impl Changed {
 }
 
 impl Shared {
-    /// Records the end of a call.
-    pub(super) fn end_activity(&self, info: &CallInfo, code: Option<Code>) {
+    /// Records that a call ended `now`.
+    pub(super) fn end_activity(&self, info: &CallInfo, code: Option<Code>, now: Instant) {
         let open = self.activity.open(info.id);
         let kept = open.filter(|info| self.is_rendered_later(info));
         self.activity.end(Row {
@@ -206,7 +206,7 @@ impl Shared {
             tool: info.tool.clone(),
             intent: kept.map_or_else(|| Intent::Rendered(self.intent(info, &[])), Intent::Of),
             state: CallState::Ended(code),
-            since: Instant::now(),
+            since: now,
         });
     }
 

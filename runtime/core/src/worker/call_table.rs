@@ -165,7 +165,7 @@ impl CallTable {
         self.last = Some(received);
         let info = &caller.info;
         let id = info.id;
-        self.shared.started(info);
+        self.shared.started(info, received);
         caller.span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,

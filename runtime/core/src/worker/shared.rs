@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use ractor::ActorRef;
@@ -231,7 +231,7 @@ impl Shared {
         &self,
         info: &CallInfo,
         port: ReplySender,
-        took: Duration,
+        received: Instant,
         result: Result<Done, CallError>,
     ) {
         let CallInfo { id: call, tool, .. } = info;
@@ -249,15 +249,21 @@ impl Shared {
                 let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
-        self.observe_end(info, took, result.as_ref());
+        self.observe_end(info, Some(received), result.as_ref());
         drop(port.send(result));
     }
 
     /// Reports the end of a call to the monitor and in the worker's activity.
-    fn observe_end(&self, info: &CallInfo, took: Duration, result: Result<&Done, &CallError>) {
+    fn observe_end(
+        &self,
+        info: &CallInfo,
+        received: Option<Instant>,
+        result: Result<&Done, &CallError>,
+    ) {
+        let now = Instant::now();
         self.note_end(info, result);
         let result = result.map(Done::bytes).map_err(CallError::code);
-        self.end_activity(info, result.err());
+        self.end_activity(info, result.err(), now);
         let preview = info.mode == Mode::Preview;
         self.core.audit.monitor().count_end(preview, result);
         self.observe(|| EventKind::CallEnded {
@@ -265,13 +271,13 @@ impl Shared {
             tool: info.tool.clone(),
             preview,
             code: result.err(),
-            duration: took,
+            duration: received.map_or(Duration::ZERO, |received| now.duration_since(received)),
         });
     }
 
     /// Reports that a call was received.
-    pub(super) fn started(&self, info: &Arc<CallInfo>) {
-        self.activity.begin(info);
+    pub(super) fn started(&self, info: &Arc<CallInfo>, received: Instant) {
+        self.activity.begin(info, received);
         self.note_received(info);
         self.observe(|| EventKind::CallStarted {
             call: info.id,
@@ -295,7 +301,7 @@ impl Shared {
     /// Audits and reports that a call was denied or failed before it was received.
     pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
         self.audit_refusal(info, error);
-        self.observe_end(info, Duration::ZERO, Err(error));
+        self.observe_end(info, None, Err(error));
     }
 
     /// Audits that a call was denied or failed. The answer is valid even if the audit is full.

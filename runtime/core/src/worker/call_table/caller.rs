@@ -102,8 +102,7 @@ impl Caller {
     /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
     pub(super) fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop((self.admitted, self.slot));
-        let took = self.received.elapsed();
-        shared.finished(&self.info, self.port, took, result);
+        shared.finished(&self.info, self.port, self.received, result);
     }
 
     /// Begins to count the time of the call, unless it is counted already.
