@@ -625,6 +625,15 @@ mod tests {
     }
 
     #[test]
+    fn protected_names_need_no_automaton() {
+        let texts: Vec<_> = crate::policy::protect::globs().map(str::to_owned).collect();
+        let globs = built(&texts, &PatternBudget::configuration()).unwrap();
+        assert!(globs.matcher.is_none());
+        let unbound = built(&["*a*".to_owned()], &PatternBudget::configuration()).unwrap();
+        assert!(unbound.matcher.is_some());
+    }
+
+    #[test]
     fn list_that_allows_is_not_taken_for_one_that_denies() {
         let texts = ["kept-apart/**".to_owned()];
         let intern = |reading| {
