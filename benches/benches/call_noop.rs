@@ -1,4 +1,5 @@
-//! The cost of a no-op call (authorized, metered and audited), compared with a bare actor.
+//! The cost of a no-op call (authorized, metered and audited), compared with bare channels, with a ractor actor, and with
+//! that actor and two audit events.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::time::Duration;
@@ -10,6 +11,7 @@ use bailiwick_benches::{
     Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, build_runtime,
     current_thread, multi_thread, run_task,
 };
+use ractor::ActorRef;
 use serde_json::json;
 
 /// A call has two audit events. The audit is flushed between batches.
@@ -20,8 +22,8 @@ fn main() {
     bench("no-op call, two threads", &multi_thread().unwrap());
 }
 
-/// The records of a no-op call.
-fn records() -> [AuditEvent; 2] {
+/// Events like those of a no-op call, without worker and call.
+fn audit_events() -> [AuditEvent; 2] {
     let path = VirtualPath::parse("/r/src/a", None).unwrap();
     let judged = Step::Judged {
         verdict: Verdict::Allow,
@@ -42,6 +44,15 @@ fn records() -> [AuditEvent; 2] {
     })
 }
 
+async fn call_with_events(actor: ActorRef<Msg>, audit: Audit, n: u32) {
+    let [judged, finished] = audit_events();
+    for i in 0..u64::from(n) {
+        audit.record(judged.clone()).unwrap();
+        actor.call(|port| Msg(i, port), None).await.unwrap();
+        audit.record(finished.clone()).unwrap();
+    }
+}
+
 fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let root = tempfile::tempdir().unwrap();
     let (baseline, actor, runtime, worker) = tokio.block_on(async {
@@ -54,8 +65,8 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let typed = worker.clone();
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     let audit = Audit::start(MemoryAudit::new(8192), 8192).unwrap();
-    let recording = audit.clone();
-    let recorded = || tokio.block_on(audit.flush()).unwrap();
+    let sender = audit.clone();
+    let flush_audit = || tokio.block_on(audit.flush()).unwrap();
     let benchmark = Benchmark::new(title, Duration::from_secs(8))
         .case("raw mpsc + oneshot", Target::None, BATCH, |n| {
             let baseline = baseline.clone();
@@ -74,21 +85,14 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             });
         })
         .case_then(
-            "ractor call, two audit records",
+            "ractor call, two audit events",
             Target::None,
             BATCH,
             |n| {
-                let (actor, audit) = (actor.clone(), recording.clone());
-                let [judged, finished] = records();
-                run_task(tokio, async move {
-                    for i in 0..u64::from(n) {
-                        audit.record(judged.clone()).unwrap();
-                        actor.call(|port| Msg(i, port), None).await.unwrap();
-                        audit.record(finished.clone()).unwrap();
-                    }
-                });
+                let calls = call_with_events(actor.clone(), sender.clone(), n);
+                run_task(tokio, calls);
             },
-            recorded,
+            flush_audit,
         )
         .case_then(
             "worker.call_typed",

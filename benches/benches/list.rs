@@ -40,6 +40,19 @@ async fn list_json(worker: bailiwick::Worker, n: u32) {
     }
 }
 
+/// The name and kind of an entry.
+type Entry = (Vec<u8>, rustix::fs::FileType);
+
+async fn read_by_actor(actor: MinimalActor<String, Vec<Entry>>, n: u32, sort: bool) {
+    for _ in 0..n {
+        let mut entries = actor.call("src/a".to_owned()).await.unwrap();
+        if sort {
+            entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        }
+        assert_eq!(entries.len(), ENTRIES as usize);
+    }
+}
+
 fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let root = planted();
     let (baseline, runtime, worker) = tokio.block_on(async {
@@ -75,26 +88,14 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             "actor: openat2, getdents, close",
             Target::None,
             BATCH,
-            |n| {
-                let baseline = baseline.clone();
-                run_task(tokio, async move {
-                    for _ in 0..n {
-                        let names = baseline.call("src/a".to_owned()).await.unwrap();
-                        assert_eq!(names.len(), ENTRIES as usize);
-                    }
-                });
-            },
+            |n| run_task(tokio, read_by_actor(baseline.clone(), n, false)),
         )
-        .case("the same actor, names sorted", Target::None, BATCH, |n| {
-            let baseline = baseline.clone();
-            run_task(tokio, async move {
-                for _ in 0..n {
-                    let mut names = baseline.call("src/a".to_owned()).await.unwrap();
-                    names.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-                    assert_eq!(names.len(), ENTRIES as usize);
-                }
-            });
-        })
+        .case(
+            "actor: openat2, getdents, close, sort",
+            Target::None,
+            BATCH,
+            |n| run_task(tokio, read_by_actor(baseline.clone(), n, true)),
+        )
         .case_then(
             "worker.call_typed",
             Target::Times(1.3),
@@ -120,7 +121,7 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
 }
 
 /// The names and kinds of the entries of a directory.
-fn read_names(dir: &Dir, path: &str) -> Vec<(Vec<u8>, rustix::fs::FileType)> {
+fn read_names(dir: &Dir, path: &str) -> Vec<Entry> {
     let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let opened = openat2(dir, path, flags, Mode::empty(), beneath).unwrap();

@@ -292,7 +292,7 @@ impl<'s> UnopenedPath<'s> {
         let handle = self.handle()?;
         let seen = fstat(&handle)?;
         require_regular(&seen)?;
-        self.refuse_kernel_files(&handle)?;
+        self.refuse_unsafe_file_system(&handle)?;
         let opened = beneath::open_for_reading(
             self.base,
             self.names,
@@ -309,7 +309,7 @@ impl<'s> UnopenedPath<'s> {
     fn opened(&self, opened: OwnedFd) -> Result<OpenFile, Errno> {
         let seen = fstat(&opened)?;
         require_regular(&seen)?;
-        self.refuse_kernel_files(&opened)?;
+        self.refuse_unsafe_file_system(&opened)?;
         Ok(OpenFile {
             file: File::from(opened),
             meta: Meta::from_stat(&seen),
@@ -331,13 +331,13 @@ impl<'s> UnopenedPath<'s> {
     fn open_directory(&self, mode: OFlags) -> Result<OpenDir, Errno> {
         let flags = mode | OFlags::DIRECTORY;
         let opened = beneath::open(self.base, self.names, flags, self.crosses_mounts)?;
-        self.refuse_kernel_files(&opened)?;
+        self.refuse_unsafe_file_system(&opened)?;
         Ok(OpenDir::new(opened, self.crosses_mounts))
     }
 
-    /// Kernel file systems such as procfs are rejected even if the root crosses mounts.
-    fn refuse_kernel_files(&self, fd: &OwnedFd) -> Result<(), Errno> {
-        if self.crosses_mounts && Root::serves_kernel_files(fd.as_fd())? {
+    /// Kernel file systems such as procfs, and FAT, are rejected even if the root crosses mounts.
+    fn refuse_unsafe_file_system(&self, fd: &OwnedFd) -> Result<(), Errno> {
+        if self.crosses_mounts && Root::is_in_unsafe_file_system(fd.as_fd())? {
             return Err(Errno::XDEV);
         }
         Ok(())

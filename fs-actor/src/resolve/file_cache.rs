@@ -10,7 +10,7 @@ use super::{Meta, OpenFile};
 /// Maximum number of open files, shared by all workers of a runtime.
 const MAX_FILES: usize = 32;
 
-/// Cache of small open files, each with a `T` that its reader keeps.
+/// Cache of small open files, each with a value that was computed from its content.
 ///
 /// The path is resolved on each call. A cached file is used only if it is the object that was found, and unchanged.
 /// Since it is open, its inode number is not reused.
@@ -22,25 +22,26 @@ pub(crate) struct FileCache<T> {
 /// An open file of the cache.
 #[derive(Debug)]
 pub(crate) struct CachedFile<T> {
-    pub(crate) opened: OpenFile,
-    kept: Mutex<Option<T>>,
+    pub(crate) open: OpenFile,
+    computed: Mutex<Option<T>>,
 }
 
 impl<T: Clone> CachedFile<T> {
-    pub(super) fn new(opened: OpenFile) -> Self {
+    pub(super) fn new(open: OpenFile) -> Self {
         Self {
-            opened,
-            kept: Mutex::new(None),
+            open,
+            computed: Mutex::new(None),
         }
     }
 
-    /// What was kept last.
-    pub(crate) fn kept(&self) -> Option<T> {
-        lock(&self.kept).clone()
+    /// The value that was set last. The content may have changed since.
+    pub(crate) fn computed(&self) -> Option<T> {
+        lock(&self.computed).clone()
     }
 
-    pub(crate) fn keep(&self, kept: T) {
-        let previous = lock(&self.kept).replace(kept);
+    pub(crate) fn set_computed(&self, value: T) {
+        let previous = lock(&self.computed).replace(value);
+        // It is dropped after the lock is released.
         drop(previous);
     }
 }
@@ -57,7 +58,7 @@ impl<T> FileCache<T> {
     /// The cached file for `path`, if it is the object that was `found`.
     pub(super) fn get(&self, path: &VirtualPath, found: &Meta) -> Option<Arc<CachedFile<T>>> {
         let files = lock(&self.files);
-        let file = files.get(path).filter(|file| file.opened.meta == *found)?;
+        let file = files.get(path).filter(|file| file.open.meta == *found)?;
         Some(Arc::clone(file))
     }
 

@@ -639,8 +639,8 @@ fn no_race_makes_a_cached_read_return_another_file() {
     let look = || {
         let view = world.view();
         let opened = try_open_cached(&view, &path("/r/f"), 100, &cache).ok_or(Code::NotFound)?;
-        assert_eq!(Meta::of(&opened.opened.file).unwrap().kind, Kind::File);
-        Ok(content(&opened.opened))
+        assert_eq!(Meta::of(&opened.open.file).unwrap().kind, Kind::File);
+        Ok(content(&opened.open))
     };
     let pairs = [("root/f", "root/fifo"), ("root/f", "root/l")];
     race(&world, &pairs, KernelMode::Native, cases(), look);
@@ -666,7 +666,7 @@ fn no_race_makes_a_cached_read_open_a_file_beyond_the_limit() {
                 try_open_cached(&world.view(), &path("/r/f"), 100, &cache)
             });
             opened
-                .map(|file| file.opened.meta.len)
+                .map(|file| file.open.meta.len)
                 .collect::<BTreeSet<_>>()
         });
         reads.join().unwrap()
@@ -692,7 +692,7 @@ fn cached_file_is_opened_without_the_disk() {
         )
     };
     assert!(text(&world.view(), "/r/f").is_ok());
-    assert_eq!(opened("/r/f").map(|file| file.opened.meta.len), Some(2));
+    assert_eq!(opened("/r/f").map(|file| file.open.meta.len), Some(2));
     for requested in ["/r/l", "/r/d", "/r/none", "/r/k", "/elsewhere"] {
         assert!(opened(requested).is_none(), "{requested}");
     }
@@ -710,7 +710,7 @@ fn cached_file_is_used_only_while_its_path_has_it() {
     let cache = FileCache::<()>::default();
     let read = || {
         let opened = try_open_cached(&world.view(), &path("/r/f"), 100, &cache)?;
-        Some((content(&opened.opened), opened))
+        Some((content(&opened.open), opened))
     };
     let (text, first) = read().unwrap();
     assert_eq!(text, "one");

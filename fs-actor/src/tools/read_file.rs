@@ -1,6 +1,6 @@
 //! `read_file`: reads text, images, audio and other files.
 
-mod buffered;
+mod file_bytes;
 mod lines;
 mod render;
 mod stream;
@@ -20,15 +20,15 @@ use super::{optional, suggest};
 use crate::read_view::ReadView;
 use crate::resolve::{self, CachedFile, FileCache};
 use crate::sys::{ReadWriteFlags, preadv2};
-use buffered::Buffered;
+use file_bytes::FileBytes;
 use lines::LineSelection;
 use render::{Source, open_and_render, render};
 
-pub use buffered::LazyHash;
+pub use file_bytes::LazyHash;
 
 /// Maximum size of a file that is read without blocking.
 const MAX_CACHED_READ: u64 = 64 * 1024;
-/// Maximum size of a content that is kept with the cached file.
+/// Maximum size of file content that is kept with the file in the file cache.
 const MAX_KEPT: usize = 16 * 1024;
 /// Maximum number of files per call.
 const MAX_FILES: usize = 100;
@@ -36,7 +36,7 @@ const MAX_FILES: usize = 100;
 /// Reads files.
 #[derive(Debug, Default)]
 pub(crate) struct ReadFile {
-    file_cache: FileCache<Buffered>,
+    file_cache: FileCache<FileBytes>,
 }
 
 /// Arguments of `read_file`.
@@ -105,7 +105,7 @@ pub struct FileContent {
     /// Its media type, if it is an image or audio file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime: Option<&'static str>,
-    /// Prefix of the SHA-256 of the whole file.
+    /// Prefix of the SHA-256 of the data file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<HashPrefix>")]
     pub hash: Option<LazyHash>,
@@ -139,7 +139,7 @@ impl Job {
 
 const EXAMPLES: &[Example] = &[
     Example {
-        description: "Read a whole file",
+        description: "Read a data file",
         input: r#"{"path": "notes.txt"}"#,
         output: r#"{"files": [{"bytes": 14, "lines": 3, "first_line": 1, "last_line": 3}]}"#,
     },
@@ -248,20 +248,20 @@ impl ReadTool for ReadFile {
 fn try_read_cached(
     view: &dyn ReadView,
     job: &Job,
-    file_cache: &FileCache<Buffered>,
+    file_cache: &FileCache<FileBytes>,
 ) -> Option<Result<Reply, Interrupt>> {
     let [path] = job.paths.as_slice() else {
         return None;
     };
     let file = resolve::try_open_cached(view, path, MAX_CACHED_READ, file_cache)?;
-    let whole = try_read_whole(&file)?;
+    let data = try_read_bytes(&file)?;
     let mut content = Vec::with_capacity(1);
     let read = render(
         view,
         job,
         path,
         ByteBudget::of(view, job),
-        Source::Buffered(whole),
+        Source::Buffered(data),
         &mut content,
     );
     Some(read.map(|file| Reply {
@@ -270,26 +270,26 @@ fn try_read_cached(
     }))
 }
 
-/// The content of a small file if the kernel has cached it; never blocks. If it is the same as the last time, so are its
-/// hash and text, which need not be computed again.
-fn try_read_whole(file: &CachedFile<Buffered>) -> Option<Buffered> {
-    let length = usize::try_from(file.opened.meta.len).ok()?;
+/// The content of a small file if the kernel has cached it; never blocks. If it equals what was read the last time, that is
+/// returned, with its hash and text.
+fn try_read_bytes(file: &CachedFile<FileBytes>) -> Option<FileBytes> {
+    let length = usize::try_from(file.open.meta.len).ok()?;
     // One more byte than expected means that the file has grown.
     let mut buffer = vec![0; length + 1];
     let into = &mut [IoSliceMut::new(&mut buffer)];
-    let got = preadv2(&file.opened.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
+    let got = preadv2(&file.open.file, into, 0, ReadWriteFlags::NOWAIT).ok()?;
     if got != length {
         return None;
     }
     buffer.truncate(got);
-    if let Some(kept) = file.kept().filter(|kept| *kept.bytes() == buffer) {
-        return Some(kept);
+    if let Some(known) = file.computed().filter(|known| *known.bytes() == buffer) {
+        return Some(known);
     }
-    let whole = Buffered::new(buffer.into());
+    let data = FileBytes::new(buffer.into());
     if length <= MAX_KEPT {
-        file.keep(whole.clone());
+        file.set_computed(data.clone());
     }
-    Some(whole)
+    Some(data)
 }
 
 fn read_files(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {

@@ -73,7 +73,7 @@ pub enum EventKind {
         preview: bool,
         /// The code if it was denied or failed.
         code: Option<Code>,
-        /// Time since it was received, including the time spent waiting for people.
+        /// Time since it was admitted, including the time spent waiting for people.
         duration: Duration,
     },
     /// A call waits for the answer to a question. Equal calls share a question.

@@ -238,12 +238,15 @@ pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
 
 /// Whether `text` is absolute, printable ASCII and already normalised, so that nothing has to be resolved.
 fn is_plain(text: &str) -> bool {
-    let Some(names) = text.strip_prefix('/').filter(|names| is_printable(names)) else {
+    let Some(relative) = text
+        .strip_prefix('/')
+        .filter(|text| has_only_safe_ascii(text))
+    else {
         return false;
     };
     let mut depth = 0;
-    // Names are short, so that a search for one byte takes longer than a loop.
-    let mut names = names.as_bytes().split(|byte| *byte == b'/');
+    // For short names, comparing each byte is faster than `str::split`.
+    let mut names = relative.as_bytes().split(|byte| *byte == b'/');
     let is_name = |name: &[u8]| {
         depth += 1;
         name.len() <= MAX_NAME && !matches!(name, b"" | b"." | b"..")
@@ -251,8 +254,8 @@ fn is_plain(text: &str) -> bool {
     names.all(is_name) && depth <= MAX_DEPTH
 }
 
-/// Whether names of `text` have no characters that are not allowed. If it is not certain, the result is false.
-fn is_printable(text: &str) -> bool {
+/// Whether `text` is printable ASCII, of which all is allowed in names. Always false on Windows, where some is not.
+fn has_only_safe_ascii(text: &str) -> bool {
     // Without an early exit, the compiler checks several bytes at once.
     let printable = |all, byte| all & matches!(byte, b' '..=b'~');
     cfg!(not(windows)) && text.bytes().fold(true, printable)
@@ -263,7 +266,7 @@ fn check_name(name: &str) -> Result<&str, PathError> {
     if name.len() > MAX_NAME {
         return Err(PathError::TooLong);
     }
-    if is_printable(name) {
+    if has_only_safe_ascii(name) {
         return Ok(name);
     }
     if let Some(control) = name

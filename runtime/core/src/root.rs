@@ -99,7 +99,7 @@ impl Root {
             mount: mount.clone(),
             source: errno.into(),
         })?;
-        if let Some(reason) = file_system_reason(dir.as_fd()) {
+        if let Some(reason) = kernel_reason(dir.as_fd()) {
             return Err(RootError::Unsafe { mount, reason });
         }
         Ok(Self {
@@ -212,12 +212,29 @@ impl Root {
         self.identity
     }
 
-    /// Returns whether `fd` is in procfs, sysfs or another file system of the kernel.
+    /// Returns whether `fd` is in a file system that no root may contain: procfs, sysfs or another one of the kernel, or
+    /// FAT, where a file has several names.
     ///
     /// # Errors
     /// The error of the operating system.
-    pub fn serves_kernel_files(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
-        Ok(KERNEL_FILES.contains(&file_system(fd)?))
+    pub fn is_in_unsafe_file_system(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
+        let magic = magic(fd)?;
+        Ok(is_of_kernel(magic) || is_fat(magic))
+    }
+
+    /// Rejects a root on FAT, since deny rules do not cover all names of a file there.
+    pub(crate) fn has_unique_names(&self) -> Result<(), RootError> {
+        match magic(self.dir.as_fd()) {
+            Ok(magic) if !is_fat(magic) => Ok(()),
+            Ok(_) => Err(RootError::Unsafe {
+                mount: self.mount.clone(),
+                reason: "it is on FAT or exFAT, where a file has several names, and deny rules do not cover all of them; use a directory on another file system",
+            }),
+            Err(errno) => Err(RootError::Open {
+                mount: self.mount.clone(),
+                source: errno.into(),
+            }),
+        }
     }
 
     /// Returns the virtual path of an absolute link target that points into this root.
@@ -271,7 +288,7 @@ const KERNEL_FILES: [u32; 20] = [
 ];
 
 /// `f_type` of FAT and exFAT, which ignore dots at the end of a name. FAT also has a short name for each file.
-const ALIASING: [u32; 2] = [0x4d44, 0x2011_bab0];
+const FAT: [i64; 2] = [0x4d44, 0x2011_bab0];
 
 /// The home directory: its path as the system states it, then its path with links resolved.
 fn homes() -> Vec<PathBuf> {
@@ -295,26 +312,25 @@ fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
 }
 
 /// The `f_type` of the file system of `fd`.
-fn file_system(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
-    u32::try_from(fstatfs(fd)?.f_type).map_err(|_| Errno::OVERFLOW)
+fn magic(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
+    Ok(fstatfs(fd)?.f_type)
 }
 
-/// Why a directory must not be a root because of its file system, if so.
-fn file_system_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
-    match file_system(dir) {
-        Ok(kind) => reason_of(kind),
+fn is_of_kernel(magic: i64) -> bool {
+    u32::try_from(magic).is_ok_and(|magic| KERNEL_FILES.contains(&magic))
+}
+
+fn is_fat(magic: i64) -> bool {
+    FAT.contains(&magic)
+}
+
+/// Why a directory must not be a root because it is in a file system of the kernel, if so.
+fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
+    match magic(dir) {
+        Ok(magic) if is_of_kernel(magic) => Some("it contains the kernel's own files"),
+        Ok(_) => None,
         Err(_) => Some("its file system cannot be determined"),
     }
-}
-
-/// Why directories of a file system must not be roots, if so.
-fn reason_of(file_system: u32) -> Option<&'static str> {
-    if KERNEL_FILES.contains(&file_system) {
-        return Some("it contains the kernel's own files");
-    }
-    ALIASING.contains(&file_system).then_some(
-        "a file has several names on its file system (FAT), and deny rules would not cover all of them; use another one",
-    )
 }
 
 /// The roots of one worker.

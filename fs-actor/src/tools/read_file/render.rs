@@ -10,7 +10,7 @@ use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, VirtualPath};
 use bytes::Bytes;
 
-use super::buffered::{Buffered, LazyHash};
+use super::file_bytes::{FileBytes, LazyHash};
 use super::lines::{self, CollectedLines, LineCollector, LineSelection};
 use super::{ByteBudget, FileContent, Job, stream};
 use crate::media;
@@ -23,7 +23,7 @@ pub(super) const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// The content of a file, buffered or to be streamed.
 pub(super) enum Source {
-    Buffered(Buffered),
+    Buffered(FileBytes),
     Streamed(OpenFile),
 }
 
@@ -42,7 +42,7 @@ pub(super) fn open_and_render(
     let source = if opened.meta.len <= MAX_BUFFERED {
         let length = opened.meta.len;
         let bytes = take(&mut opened.file, length, MAX_BUFFERED)?;
-        Source::Buffered(Buffered::new(bytes))
+        Source::Buffered(FileBytes::new(bytes))
     } else {
         Source::Streamed(opened)
     };
@@ -76,9 +76,9 @@ pub(super) fn render(
         ..job.selection
     };
     let (source, head) = match source {
-        Source::Buffered(whole) => {
-            let head = whole.bytes().clone();
-            (Source::Buffered(whole), head)
+        Source::Buffered(data) => {
+            let head = data.bytes().clone();
+            (Source::Buffered(data), head)
         }
         Source::Streamed(mut opened) => {
             let head = take(&mut opened.file, media::HEAD as u64, media::HEAD as u64)?;
@@ -90,19 +90,19 @@ pub(super) fn render(
         }
     };
     let length = match &source {
-        Source::Buffered(whole) => u64::try_from(whole.bytes().len()).unwrap_or(u64::MAX),
+        Source::Buffered(data) => u64::try_from(data.bytes().len()).unwrap_or(u64::MAX),
         Source::Streamed(opened) => opened.meta.len,
     };
     file.bytes = Some(length);
     let most = job.binary_bytes.min(budget.all);
     let kind = media::kind(&head);
     match (kind, source) {
-        (media::Kind::Text, Source::Buffered(whole)) => {
-            if job.binary && std::str::from_utf8(whole.bytes()).is_err() {
-                let whole = read_binary(path, length, most, Source::Buffered(whole))?;
-                return Ok(render_binary(job, kind, path, &whole, file, content));
+        (media::Kind::Text, Source::Buffered(data)) => {
+            if job.binary && std::str::from_utf8(data.bytes()).is_err() {
+                let data = read_binary(path, length, most, Source::Buffered(data))?;
+                return Ok(render_binary(job, kind, path, &data, file, content));
             }
-            render_text(job, selection, &whole, file, content)
+            render_text(job, selection, &data, file, content)
         }
         (media::Kind::Text, Source::Streamed(opened)) => {
             let read = stream::text(view, job, selection, opened, file.clone(), content);
@@ -111,13 +111,13 @@ pub(super) fn render(
                 read => return read,
             }
             let again = Source::Streamed(resolve::file(view, path)?);
-            let whole = read_binary(path, length, most, again)?;
-            Ok(render_binary(job, kind, path, &whole, file, content))
+            let data = read_binary(path, length, most, again)?;
+            Ok(render_binary(job, kind, path, &data, file, content))
         }
         (media::Kind::Other(guess), _) if !job.binary => Err(not_text(path, length, guess).into()),
         (kind, source) => {
-            let whole = read_binary(path, length, most, source)?;
-            Ok(render_binary(job, kind, path, &whole, file, content))
+            let data = read_binary(path, length, most, source)?;
+            Ok(render_binary(job, kind, path, &data, file, content))
         }
     }
 }
@@ -128,16 +128,16 @@ fn read_binary(
     length: u64,
     budget: u64,
     source: Source,
-) -> Result<Buffered, CallError> {
-    let whole = match source {
-        Source::Buffered(whole) => whole,
-        Source::Streamed(_) if length > budget => Buffered::new(Bytes::new()),
+) -> Result<FileBytes, CallError> {
+    let data = match source {
+        Source::Buffered(data) => data,
+        Source::Streamed(_) if length > budget => FileBytes::new(Bytes::new()),
         Source::Streamed(mut opened) => {
             let limit = budget.saturating_add(1);
-            Buffered::new(take(&mut opened.file, length, limit)?)
+            FileBytes::new(take(&mut opened.file, length, limit)?)
         }
     };
-    let longest = length.max(u64::try_from(whole.bytes().len()).unwrap_or(u64::MAX));
+    let longest = length.max(u64::try_from(data.bytes().len()).unwrap_or(u64::MAX));
     if longest > budget {
         let message = format!(
             "`{}` has {longest} bytes, and at most {budget} may be returned",
@@ -145,23 +145,23 @@ fn read_binary(
         );
         return Err(CallError::new(Code::TooLarge, message).with("bytes", longest));
     }
-    Ok(whole)
+    Ok(data)
 }
 
 fn render_binary(
     job: &Job,
     kind: media::Kind,
     path: &VirtualPath,
-    whole: &Buffered,
+    data: &FileBytes,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> FileContent {
-    let hash = whole.hash();
+    let hash = data.hash();
     if job.knows(&hash) {
         return unchanged(file, hash, content);
     }
     file.hash = Some(hash);
-    let bytes = whole.bytes().clone();
+    let bytes = data.bytes().clone();
     content.push(match kind {
         media::Kind::Image(mime) => {
             file.mime = Some(mime);
@@ -182,23 +182,23 @@ fn render_binary(
 fn render_text(
     job: &Job,
     selection: LineSelection,
-    whole: &Buffered,
+    data: &FileBytes,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
-    let hash = whole.hash();
+    let hash = data.hash();
     if job.knows(&hash) {
         return Ok(unchanged(file, hash, content));
     }
     file.hash = Some(hash);
-    file.bom = whole.has_bom();
-    let text = whole.after_bom();
+    file.bom = data.has_bom();
+    let text = data.after_bom();
     let lines = lines::count_lines(&text);
     file.lines = Some(lines);
     let range = selection.range(lines)?;
     if selection.is_whole(text.len(), lines) {
         let is_empty = text.is_empty();
-        let text = whole.text().map_err(|_| not_text_error(job, &file))?;
+        let text = data.text().map_err(|_| not_text_error(job, &file))?;
         if !is_empty {
             (file.first_line, file.last_line) = (Some(1), Some(lines));
         }

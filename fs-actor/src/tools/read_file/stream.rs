@@ -1,4 +1,4 @@
-//! Reads lines of a large text without buffering the whole file.
+//! Reads lines of a large text without buffering the data file.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 
@@ -6,7 +6,7 @@ use bailiwick::effect::Content;
 use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code};
 
-use super::buffered::LazyHash;
+use super::file_bytes::LazyHash;
 use super::lines::{LineCollector, LineSelection, count_lines, failed};
 use super::render::{BOM, add_lines, take, unchanged};
 use super::{FileContent, Job};

@@ -259,13 +259,13 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
         "[lines 1-2000 of 5000; continue with offset 2001]"
     );
     assert_eq!(first(&reply)["next_offset"], 2_001);
-    let whole = read(json!({"path": "/r/lines", "limit": 9_999}));
-    assert_eq!(texts(&whole), ["x\n".repeat(5_000)]);
+    let data = read(json!({"path": "/r/lines", "limit": 9_999}));
+    assert_eq!(texts(&data), ["x\n".repeat(5_000)]);
     let reply = read(json!({"path": "/r/wide"}));
     assert_eq!(texts(&reply)[0].len(), 100_000);
     assert_eq!(first(&reply)["next_offset"], 101);
-    let whole = read(json!({"path": "/r/wide", "max_bytes": 200_000}));
-    assert_eq!(texts(&whole)[0].len(), 150_000);
+    let data = read(json!({"path": "/r/wide", "max_bytes": 200_000}));
+    assert_eq!(texts(&data)[0].len(), 150_000);
     let both = read(json!({"paths": ["/r/wide", "/r/lines"]}));
     let text: usize = both.content.iter().map(Content::len).sum();
     assert!(text < 101_000, "{text}");
@@ -376,20 +376,20 @@ fn kept_content_is_returned_only_while_the_file_has_it() {
         let file = resolve::try_open_cached(&view, &path(requested), MAX_CACHED_READ, &cache);
         file.unwrap()
     };
-    let text_of = |file: &CachedFile<Buffered>| try_read_whole(file).unwrap().text().unwrap();
+    let text_of = |file: &CachedFile<FileBytes>| try_read_bytes(file).unwrap().text().unwrap();
     let file = open("/r/f");
     let first = text_of(&file);
     assert_eq!(first.as_str(), "one");
     assert_eq!(text_of(&file).as_str().as_ptr(), first.as_str().as_ptr());
     // As if the file had changed, and its metadata had not.
-    file.keep(Buffered::new("two".into()));
+    file.set_computed(FileBytes::new("two".into()));
     assert_eq!(text_of(&file).as_str(), "one");
     world.write("root/f", "six");
     assert_eq!(text_of(&open("/r/f")).as_str(), "six");
 
     let large = open("/r/large");
     assert_eq!(text_of(&large).as_str().len(), MAX_KEPT + 1);
-    assert!(large.kept().is_none());
+    assert!(large.computed().is_none());
 }
 
 #[test]

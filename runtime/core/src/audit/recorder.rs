@@ -24,8 +24,8 @@ use tokio::sync::oneshot;
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
 /// How long the thread waits after a batch, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
-/// How many messages and events an idle audit keeps memory for.
-const KEPT: usize = 64;
+/// How many messages and events an idle audit has memory for; further memory is released.
+const IDLE_CAPACITY: usize = 64;
 /// How long the thread waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
@@ -329,7 +329,7 @@ impl Inner {
         let writer = Writer {
             head: sink.head(),
             sink: Some(Box::new(sink)),
-            taken: VecDeque::new(),
+            spare_queue: VecDeque::new(),
             unwritten: Vec::new(),
             commits: Vec::new(),
             flushes: Vec::new(),
@@ -350,15 +350,15 @@ impl Inner {
                 let mut queue = self.queue.lock();
                 queue.idle = queue.messages.is_empty();
                 if queue.idle {
-                    queue.messages.shrink_to(KEPT);
+                    queue.messages.shrink_to(IDLE_CAPACITY);
                 }
                 (queue.idle, queue.closed)
             };
             if empty && !closed {
                 let next = {
                     let mut writer = self.writer.lock();
-                    writer.taken.shrink_to(KEPT);
-                    writer.unwritten.shrink_to(KEPT);
+                    writer.spare_queue.shrink_to(IDLE_CAPACITY);
+                    writer.unwritten.shrink_to(IDLE_CAPACITY);
                     writer.next_attempt()
                 };
                 if self.waits(next) {
@@ -410,8 +410,8 @@ impl Inner {
         left
     }
 
-    /// Moves the first messages of the queue to `taken`, which is empty. The queue gets its memory, so that senders do not
-    /// wait for allocations.
+    /// Moves the first messages of the queue, at most `most`, to `taken`, which is empty. If these are all, the two are swapped,
+    /// so that senders have the memory of an earlier batch.
     fn take(&self, most: usize, taken: &mut VecDeque<Message>) {
         let mut queue = self.queue.lock();
         if queue.messages.len() <= most {
@@ -436,8 +436,8 @@ struct Writer {
     /// `None` after it has panicked.
     sink: Option<Box<dyn AuditSink>>,
     head: Head,
-    /// The messages of the current batch; empty between batches.
-    taken: VecDeque<Message>,
+    /// An empty queue, kept for its memory: swapped with the queue of the senders for each batch.
+    spare_queue: VecDeque<Message>,
     /// Events that are not written yet; those that could not be are retried with the next batch.
     unwritten: Vec<AuditEvent>,
     /// Those of them that are waited for.
@@ -472,7 +472,7 @@ impl Writer {
         if on == WrittenOn::Caller && !self.keeps_on_any_thread(&[]) {
             return;
         }
-        let mut taken = std::mem::take(&mut self.taken);
+        let mut taken = std::mem::take(&mut self.spare_queue);
         inner.take(self.most_unwritten, &mut taken);
         for message in taken.drain(..) {
             match message {
@@ -489,7 +489,7 @@ impl Writer {
                 Message::Flush(reply) => self.flushes.push(reply),
             }
         }
-        self.taken = taken;
+        self.spare_queue = taken;
         let Some(result) = self.write(inner, on) else {
             return;
         };

@@ -180,7 +180,7 @@ impl Member {
                 let parent = Some(key.key);
                 Object { parent, here }.write(map)
             }
-            // Roots of a restriction have the same members as roots.
+            // Roots of a restriction have the same members as `roots`, and refer to them.
             ValueKind::Objects if key.parent().is_some() => {
                 let items = format!("#/properties/{}/items", key.name());
                 write_list(map, &json!({ "$ref": items }))

@@ -8,7 +8,7 @@ use super::globs::{Globs, Reading};
 use super::need::{MountPoint, Need};
 use super::patterns::PatternBudget;
 use super::protect;
-use super::roots::{AllowList, Subtree, blocks, depth_of, innermost};
+use super::roots::{AllowList, Subtree, blocks, depth_of, innermost, otherwise_spelt};
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::config::Config;
 use crate::path::VirtualPath;
@@ -107,7 +107,7 @@ impl Base {
         rulings.reduce(Ruling::tighter).unwrap_or_else(outside)
     }
 
-    /// The ruling of the innermost of `roots` that contains the file, if any.
+    /// The ruling of those of `roots` that decide on the file, if any; see [`Subtree::decides`].
     fn innermost(&self, roots: &[Subtree], need: &Need<'_>, path: &VirtualPath) -> Option<Ruling> {
         let depth = depth_of(roots.iter(), path);
         let rulings = roots.iter().filter_map(|root| {
@@ -159,7 +159,8 @@ impl Base {
         let sources = std::iter::once(&self.roots).chain(&self.restrictions);
         let lists = sources.flat_map(|roots| {
             let innermost = innermost(roots, path);
-            innermost.filter_map(|root| Some([root.allow_globs()?].into()))
+            let innermost = innermost.filter_map(|root| Some([root.allow_globs()?].into()));
+            innermost.chain(otherwise_spelt(roots, path))
         });
         lists.collect()
     }

@@ -1,6 +1,5 @@
 //! Lists of globs: checked, compiled and matched. A glob without `/` matches names at any depth.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -23,7 +22,7 @@ pub(crate) const MAX_GLOB: usize = 512;
 const MAX_BRACES: usize = 4;
 /// Maximum number of globs in one list.
 pub(crate) const MAX_LIST: usize = 1024;
-/// Cost of a plain name in addition to its bytes.
+/// Cost of a glob that is matched by its names, in addition to its bytes.
 const NAME_COST: usize = 32;
 
 /// How a list of globs is interpreted.
@@ -39,7 +38,7 @@ pub(crate) enum Reading {
 #[derive(Debug)]
 pub(crate) struct Globs {
     names: Names,
-    /// Matches the globs that are not plain names.
+    /// Matches the globs that `names` does not take.
     matcher: Option<Matcher>,
     /// The index of the text of each glob of the matcher.
     origins: Box<[usize]>,
@@ -318,7 +317,7 @@ pub(crate) fn variants(reading: Reading, text: &str) -> Result<Vec<String>, Stri
             Reading::Deny => {
                 let folded = fold(&plain);
                 deny_variants(&folded, &mut all);
-                if let Cow::Owned(_) = folded {
+                if *folded != *plain {
                     // A class or `?` may match the original spelling but not the folded one.
                     deny_variants(&plain, &mut all);
                 }
@@ -364,6 +363,11 @@ fn check_form(text: &str) -> Result<(), String> {
     }
     if text.chars().any(char::is_control) {
         return Err("holds a control character".to_owned());
+    }
+    if text.contains("[:") {
+        return Err(
+            "has `[:`; list the characters of a class, and `:` not as the first".to_owned(),
+        );
     }
     if text.contains('[') && braces::has_wide_class(text) {
         return Err(
@@ -493,7 +497,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Reference implementation with the glob library alone: a match of the path or of an ancestor, or of any name if the
-    /// glob has no `/`. It matches bytes, so texts with `?` must be about ASCII.
+    /// glob has no `/`. It matches bytes, so with `?` or a negated class it agrees only on ASCII paths.
     fn by_library(text: &str, path: &str) -> bool {
         let stem = text.trim_end_matches("/**");
         let glob = compile(stem).unwrap().compile_matcher();
@@ -514,8 +518,8 @@ mod tests {
         #[test]
         fn glob_about_names_ignores_the_directory(
             text in r"(\*\*/)?([ab*?]|\[!?[ab]\]|\[[+-]-9\]){1,3}(/[ab*]{1,2})?",
-            dir in "([ab]{1,2}/){0,2}",
-            name in "[ab]{1,3}",
+            dir in "([ab\u{e9}]{1,2}/){0,2}",
+            name in "[ab\u{e9}]{1,3}",
         ) {
             if let Ok(glob) = PathGlob::parse(&text) && glob.matches_names() {
                 prop_assert_eq!(glob.is_match(&name), glob.is_match(&format!("{dir}{name}")));
@@ -574,6 +578,8 @@ mod tests {
             ("node_modules/", "ends with `/`"),
             ("a/../b", "contains the name `..`"),
             ("", "contains the name ``"),
+            ("[[:alpha:]\u{e9}].pem", "has `[:`"),
+            ("[[:upper:]]*.key", "has `[:`"),
         ] {
             let error = check(glob).unwrap_err();
             assert!(error.starts_with(reason), "{glob}: {error}");
@@ -621,6 +627,23 @@ mod tests {
         for text in ["*\\*", "*[a]", "**", "***", "*a/b", "a*", "*?", "{*.a,b/*}"] {
             let glob = PathGlob::parse(text).unwrap();
             assert!(matches!(glob.matching, Matching::Automaton(_)), "{text}");
+        }
+    }
+
+    #[test]
+    fn further_globs_about_names_at_any_depth_are_matched_by_the_automaton() {
+        let texts: Vec<_> = (0..100).map(|n| format!("**/a/**/b{n}")).collect();
+        let globs = built(&texts, &PatternBudget::configuration()).unwrap();
+        let denies = |path: &str| {
+            let spelling = Spelling {
+                folded: path,
+                written: None,
+            };
+            globs.denies(spelling)
+        };
+        for n in 0..100 {
+            assert!(denies(&format!("a/x/a/b{n}/y")) && denies(&format!("x/a/b{n}")));
+            assert!(!denies(&format!("b{n}/a/x")) && !denies(&format!("a/xb{n}")));
         }
     }
 

@@ -1,7 +1,7 @@
 //! Matches many globs at once with an automaton of bounded memory.
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use globset::Glob;
 use regex_automata::hybrid::dfa::{Cache, DFA};
@@ -10,7 +10,7 @@ use regex_automata::util::pool::Pool;
 use regex_automata::util::syntax;
 use regex_automata::{Anchored, Input, MatchKind, PatternSet};
 
-use super::globs::Reading;
+use super::globs::{Reading, compile};
 
 /// Maximum size of one automaton in bytes, without its caches.
 const MAX_AUTOMATON: usize = 8 << 20;
@@ -38,6 +38,9 @@ impl fmt::Debug for Matcher {
 impl Matcher {
     /// Compiles `globs`; in [`Reading::Deny`] each also matches everything beneath what it matches.
     pub(super) fn build(reading: Reading, globs: &[Glob]) -> Result<Self, String> {
+        if !*IS_KNOWN {
+            return Err("needs another version of globset".to_owned());
+        }
         let regexes: Vec<_> = globs.iter().map(|glob| regex(reading, glob)).collect();
         let bytes = syntax::Config::new()
             .unicode(false)
@@ -91,6 +94,12 @@ impl Matcher {
     }
 }
 
+/// Whether this version of globset writes expressions as [`by_character`] expects.
+static IS_KNOWN: LazyLock<bool> = LazyLock::new(|| {
+    let glob = compile(r"\[?*[!^b]/[ab]");
+    glob.is_ok_and(|glob| glob.regex() == r"(?-u)^\[[^/][^/]*[^/\^b]/[ab]$")
+});
+
 fn regex(reading: Reading, glob: &Glob) -> String {
     let regex = by_character(glob.regex());
     match (reading, regex.strip_suffix('$')) {
@@ -99,9 +108,10 @@ fn regex(reading: Reading, glob: &Glob) -> String {
     }
 }
 
-/// Makes `?` and negated classes match one character, where globset matches one byte: a first byte, and all bytes that
-/// continue its character. In an expression of globset, `[^` always begins a class.
-fn by_character(regex: &str) -> String {
+/// Makes `?` and negated classes match one character. globset compiles them to `[^…]`, which matches one byte. Here it is a
+/// byte that begins a character, and then the bytes that continue it. globset escapes a literal `[`, so `[^` always begins a
+/// negated class.
+pub(super) fn by_character(regex: &str) -> String {
     let mut parts = regex.split("[^");
     let mut converted = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -112,11 +122,11 @@ fn by_character(regex: &str) -> String {
             ends
         });
         match end.map(|end| part.split_at(end + 1)) {
-            // `*` matches the bytes of one character after another.
+            // The `[^/]*` of a `*` matches whole characters anyway.
             Some((class, rest)) if !rest.starts_with('*') => {
                 converted.extend([r"[^\x80-\xbf", class, r"[\x80-\xbf]*", rest]);
             }
-            Some(_) | None => converted.extend(["[^", part]),
+            _ => converted.extend(["[^", part]),
         }
     }
     converted

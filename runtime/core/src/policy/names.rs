@@ -1,4 +1,5 @@
-//! Matches deny globs without a regular expression, if they have plain names and at most one wildcard.
+//! Matches deny globs by comparing names: plain paths, and globs at any depth (`**/`) with one `*` in the last name or one
+//! `**` between names.
 
 use std::collections::HashMap;
 
@@ -12,66 +13,90 @@ pub(super) struct Names {
     /// `a/b`: the names that must follow the first name of a path, keyed by that name.
     anchored: HashMap<Box<str>, Vec<Box<str>>, RandomState>,
     /// Globs about paths with a name anywhere, or at their beginning if a wildcard follows.
-    floating: HashMap<Box<str>, Floating, RandomState>,
+    floating: HashMap<Box<str>, Tails, RandomState>,
     /// `**/a*b`
     wildcards: Vec<Wildcard>,
+    /// The number of globs like `**/a/**/b`.
+    nested: u32,
     /// Whether one of the other globs does not begin with a plain name.
     unbound: bool,
 }
 
-/// What globs say about paths with a name.
+/// Maximum number of globs like `**/a/**/b` that are matched by names, and bits of a [`Seen`].
+const MAX_NESTED: u32 = 64;
+
+/// Which of the globs like `**/a/**/b` need not be searched for again, since the names before `**` were found: what follows
+/// a later occurrence also follows the first one. So each of them is searched for once in a path.
+#[derive(Clone, Copy, Debug, Default)]
+struct Seen(u64);
+
+impl Seen {
+    /// Adds a number. Returns false if it was added before.
+    fn add(&mut self, number: u32) -> bool {
+        let bit = 1 << number;
+        let is_new = self.0 & bit == 0;
+        self.0 |= bit;
+        is_new
+    }
+}
+
+/// What must follow a name for a glob to cover the path.
 #[derive(Debug, Default)]
-struct Floating {
-    /// `**/a/b`: the names that must follow it.
-    follows: Vec<Box<str>>,
+struct Tails {
+    /// `**/a/b`: the names that must follow `a`.
+    plain: Vec<Box<str>>,
     /// `**/a/b/**/c`, `**/a/b*`
-    wildcards: Vec<Follow>,
+    with_wildcard: Vec<WildcardTail>,
     /// `**/a/*` or `a/*`: one of the other globs may cover the path.
     is_unclear: bool,
 }
 
-impl Floating {
+impl Tails {
     /// Whether a glob covers the names `after` its first name.
-    fn covers(&self, after: &str) -> bool {
-        covers(&self.follows, after) || self.wildcards.iter().any(|it| it.covers(after))
+    fn covers(&self, after: &str, seen: &mut Seen) -> bool {
+        let mut tails = self.with_wildcard.iter();
+        covers(&self.plain, after) || tails.any(|it| it.covers(after, seen))
     }
 }
 
-/// What must follow a name.
+/// Plain names, then a wildcard.
 #[derive(Debug)]
-struct Follow {
-    /// The names right after it.
+struct WildcardTail {
+    /// The plain names; may be empty.
     names: Box<str>,
-    then: Then,
+    end: TailEnd,
 }
 
-/// What must follow plain names.
+/// What must follow the plain names.
 #[derive(Debug)]
-enum Then {
-    /// `**/a/b`: these names, at any depth.
-    AtAnyDepth(Box<str>),
-    /// `a*b`: one name.
+enum TailEnd {
+    /// `b/**/c`: `c`, at any depth; with the number of the glob.
+    AtAnyDepth(Box<str>, u32),
+    /// `b/c*`: one name.
     Wildcard(Wildcard),
 }
 
-impl Follow {
-    /// Parses the names of a glob, without the first one.
-    fn parse(first: &str, names: &str) -> Option<Self> {
-        let (plain, then) = match names.split_once("/**/") {
-            Some((plain, tail)) if is_plain(tail) => (plain, Then::AtAnyDepth(tail.into())),
+impl WildcardTail {
+    /// Parses the names of a glob (`a/b*`, `a/b/**/c`) that begins with the plain name `first`. `number` is that of the next
+    /// glob with `**`.
+    fn parse(first: &str, names: &str, number: u32) -> Option<Self> {
+        let (plain, end) = match names.split_once("/**/") {
+            Some((plain, tail)) if is_plain(tail) && number < MAX_NESTED => {
+                (plain, TailEnd::AtAnyDepth(tail.into(), number))
+            }
             _ => {
                 let (plain, last) = names.rsplit_once('/')?;
-                (plain, Then::Wildcard(Wildcard::parse(last)?))
+                (plain, TailEnd::Wildcard(Wildcard::parse(last)?))
             }
         };
         let after = beneath(plain, first).filter(|_| is_plain(plain))?;
         Some(Self {
             names: after.into(),
-            then,
+            end,
         })
     }
 
-    fn covers(&self, after: &str) -> bool {
+    fn covers(&self, after: &str, seen: &mut Seen) -> bool {
         let rest = if self.names.is_empty() {
             Some(after)
         } else {
@@ -80,9 +105,12 @@ impl Follow {
         let Some(rest) = rest.filter(|rest| !rest.is_empty()) else {
             return false;
         };
-        match &self.then {
-            Then::Wildcard(name) => steps(rest).next().is_some_and(|(it, _)| name.matches(it)),
-            Then::AtAnyDepth(tail) => {
+        match &self.end {
+            TailEnd::Wildcard(name) => steps(rest).next().is_some_and(|(it, _)| name.matches(it)),
+            TailEnd::AtAnyDepth(tail, number) => {
+                if !seen.add(*number) {
+                    return false;
+                }
                 let deeper = steps(rest).map(|(_, after)| after);
                 let mut places = std::iter::once(rest).chain(deeper);
                 places.any(|place| beneath(place, tail).is_some())
@@ -134,18 +162,21 @@ impl Names {
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
         if is_plain(rest) {
             let follows = match floating {
-                Some(_) => &mut self.floating.entry(name.into()).or_default().follows,
+                Some(_) => &mut self.floating.entry(name.into()).or_default().plain,
                 None => self.anchored.entry(name.into()).or_default(),
             };
             follows.push(after.into());
             return true;
         }
         if is_plain(name) {
-            let follow = floating.and_then(|_| Follow::parse(name, rest));
-            let floating = self.floating.entry(name.into()).or_default();
-            floating.is_unclear |= follow.is_none();
-            let taken = follow.is_some();
-            floating.wildcards.extend(follow);
+            let tail = floating.and_then(|_| WildcardTail::parse(name, rest, self.nested));
+            let taken = tail.is_some();
+            if let Some(TailEnd::AtAnyDepth(..)) = tail.as_ref().map(|tail| &tail.end) {
+                self.nested += 1;
+            }
+            let tails = self.floating.entry(name.into()).or_default();
+            tails.is_unclear |= !taken;
+            tails.with_wildcard.extend(tail);
             return taken;
         }
         if floating.is_some()
@@ -169,7 +200,7 @@ impl Names {
     }
 
     /// Adds the names of entries in `dir` that globs from the root, or with several names, may treat differently from
-    /// others. Returns false if the other globs must be matched for each entry.
+    /// others. Returns false if these names do not suffice, so that each entry must be judged.
     pub(super) fn names_in(&self, dir: &str, special: &mut Vec<String>) -> bool {
         let mut add = |follows: &[Box<str>], after: &str| {
             for stem in follows {
@@ -189,11 +220,11 @@ impl Names {
             add(follows, after);
         }
         for (name, after) in steps {
-            if let Some(floating) = self.floating.get(name) {
-                if floating.is_unclear || !floating.wildcards.is_empty() {
+            if let Some(tails) = self.floating.get(name) {
+                if tails.is_unclear || !tails.with_wildcard.is_empty() {
                     return false;
                 }
-                add(&floating.follows, after);
+                add(&tails.plain, after);
             }
         }
         if dir.is_empty() {
@@ -210,13 +241,13 @@ impl Names {
         {
             return NameMatch::Covered;
         }
-        let mut unclear = self.unbound;
+        let (mut unclear, mut seen) = (self.unbound, Seen::default());
         for (name, after) in steps {
-            if let Some(floating) = self.floating.get(name) {
-                if floating.covers(after) {
+            if let Some(tails) = self.floating.get(name) {
+                if tails.covers(after, &mut seen) {
                     return NameMatch::Covered;
                 }
-                unclear |= floating.is_unclear;
+                unclear |= tails.is_unclear;
             }
             if self.has_wildcard(name) {
                 return NameMatch::Covered;
@@ -231,9 +262,9 @@ impl Names {
 }
 
 /// Whether one of the lists of names stands at the beginning of the names `after`.
-fn covers(follows: &[Box<str>], after: &str) -> bool {
-    let mut follows = follows.iter();
-    follows.any(|stem| stem.is_empty() || beneath(after, stem).is_some())
+fn covers(lists: &[Box<str>], after: &str) -> bool {
+    let mut lists = lists.iter();
+    lists.any(|stem| stem.is_empty() || beneath(after, stem).is_some())
 }
 
 /// Each name of a path, with the names after it.

@@ -8,13 +8,14 @@ use super::Policy;
 use super::access::Access;
 use super::authority::Authority;
 use super::error::PolicyError;
+use super::fold::fold;
 use super::globs::{DenyGlobs, Globs, Reading};
 use super::need::{MountPoint, Need, Spelling};
 use super::patterns::PatternBudget;
 use super::strict;
 use super::verdict::{Rule, Ruling};
 use crate::config::RootConfig;
-use crate::path::VirtualPath;
+use crate::path::{VirtualPath, beneath};
 use crate::scope::Verb;
 
 /// One entry of a policy's `roots`: a listed or blocked subtree.
@@ -175,14 +176,14 @@ impl Subtree {
     }
 
     /// The path of the need relative to this entry, if this entry decides on it. `depth` is the depth of the innermost
-    /// entries that contain the path. These entries decide, and also others at that depth or deeper whose path is another
-    /// spelling of the same, since a file system may treat both as the same.
+    /// entries that contain the path. They decide, and also all entries that are at least as deep and contain another
+    /// spelling of the path, since a file system may treat both as the same.
     pub(crate) fn decides<'n>(
         &self,
         need: &'n Need<'_>,
         depth: Option<usize>,
     ) -> Option<Spelling<'n>> {
-        let decides = Some(self.mount.depth) >= depth;
+        let decides = depth.is_none_or(|depth| self.mount.depth >= depth);
         need.beneath(&self.mount).filter(|_| decides)
     }
 
@@ -295,7 +296,7 @@ impl Roots {
         )
     }
 
-    /// The ruling of the innermost entries that contain the path.
+    /// The ruling of the entries that decide on the path; see [`Subtree::decides`].
     fn left(&self, need: &Need<'_>, path: &VirtualPath) -> Result<(), Rule> {
         let depth = depth_of(self.list.iter(), path);
         let mut left = match (depth, self.closed) {
@@ -326,17 +327,21 @@ impl Roots {
         }
     }
 
-    /// The allow globs that apply in the folder at `path`; a file must match one of them.
-    pub(super) fn allow_list(&self, path: &VirtualPath) -> Option<AllowList> {
+    /// The allow globs that apply in the folder at `path`; a file must match one glob of each list.
+    pub(super) fn allow_lists(&self, path: &VirtualPath) -> Vec<AllowList> {
+        let mut lists = otherwise_spelt(&self.list, path);
         let mut list = Vec::new();
         for entry in innermost(&self.list, path) {
             match &entry.allowed {
-                AllowSet::All => return None,
+                AllowSet::All => return lists,
                 AllowSet::None => {}
                 AllowSet::Matching(_) => list.extend(entry.allow_globs()),
             }
         }
-        (!list.is_empty()).then(|| list.into())
+        if !list.is_empty() {
+            lists.push(list.into());
+        }
+        lists
     }
 
     /// The entries that are not blocked.
@@ -408,6 +413,19 @@ pub(super) fn innermost<'e>(
     entries.iter().filter(move |entry| {
         Some(entry.mount.depth) == depth && path.starts_with(&entry.mount.path)
     })
+}
+
+/// The allow globs of the entries that decide on `path` because it is another spelling of what they contain.
+pub(super) fn otherwise_spelt(entries: &[Subtree], path: &VirtualPath) -> Vec<AllowList> {
+    let depth = depth_of(entries.iter(), path);
+    let folded = fold(path.as_str());
+    let spelt = entries.iter().filter(|entry| {
+        depth.is_none_or(|depth| entry.mount.depth >= depth)
+            && !path.starts_with(&entry.mount.path)
+            && beneath(&folded, entry.mount.folded()).is_some()
+    });
+    let lists = spelt.filter_map(|entry| Some([entry.allow_globs()?].into()));
+    lists.collect()
 }
 
 /// The depth of the innermost entries that contain `path`.

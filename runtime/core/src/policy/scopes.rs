@@ -9,7 +9,7 @@ use super::fold::fold;
 use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
 use crate::path::{VirtualPath, beneath};
-use crate::scope::{Detail, Scope, ScopePattern};
+use crate::scope::{Detail, Scope, ScopePattern, Verb};
 
 /// The scope lists of a policy: `deny` precedes `ask`, which precedes `allow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,20 +30,20 @@ pub(crate) struct ScopeLists {
 #[derive(Clone, Debug)]
 pub(crate) struct Scopes {
     allow: Box<[ScopePattern]>,
-    ask: Box<[Restricting]>,
-    deny: Box<[Restricting]>,
-    delegate_only: Box<[Restricting]>,
+    ask: Box<[RestrictingPattern]>,
+    deny: Box<[RestrictingPattern]>,
+    delegate_only: Box<[RestrictingPattern]>,
     otherwise: Verdict,
 }
 
 /// A pattern that denies something or asks for it, also in other spellings of its path.
 #[derive(Clone, Debug)]
-struct Restricting {
+struct RestrictingPattern {
     pattern: ScopePattern,
     folded: Option<Box<str>>,
 }
 
-impl Restricting {
+impl RestrictingPattern {
     fn new(pattern: &ScopePattern) -> Self {
         Self {
             folded: pattern.path().map(|path| fold(path.as_str()).into()),
@@ -56,17 +56,18 @@ impl Restricting {
         let Some(folded) = &self.folded else {
             return self.pattern.covers(need.scope());
         };
-        let speaks = self.pattern.verb().is_none_or(|verb| verb == need.verb());
-        speaks && need.is_file() && beneath(need.folded(), folded).is_some()
+        self.is_of(need.verb()) && need.is_file() && beneath(need.folded(), folded).is_some()
+    }
+
+    fn is_of(&self, verb: Verb) -> bool {
+        self.pattern.verb().is_none_or(|own| own == verb)
     }
 
     /// Whether it covers a part of what is needed, in any spelling.
     fn overlaps(&self, need: &Need<'_>) -> bool {
         match &self.folded {
-            Some(_) if need.path().is_none() => {
-                let verb = self.pattern.verb();
-                need.is_file() && verb.is_none_or(|verb| verb == need.verb())
-            }
+            // A need for all files includes those at its path.
+            Some(_) if need.path().is_none() => need.is_file() && self.is_of(need.verb()),
             Some(_) => self.covers(need),
             None => self.covers(need) || self.lies_within(need.scope()),
         }
@@ -75,7 +76,7 @@ impl Restricting {
     /// A need for a whole resource includes the denied parts of it.
     fn lies_within(&self, need: &Scope) -> bool {
         *need.detail() == Detail::None
-            && self.pattern.verb().is_none_or(|verb| verb == need.verb())
+            && self.is_of(need.verb())
             && self.pattern.resource() == Some(need.resource())
     }
 
@@ -102,7 +103,7 @@ impl Scopes {
         } = lists;
         let restricting = |list: &Option<Vec<ScopePattern>>| {
             let patterns = list.iter().flatten();
-            patterns.map(Restricting::new).collect()
+            patterns.map(RestrictingPattern::new).collect()
         };
         let named = allow.is_some() || ask.is_some();
         Self {
@@ -116,8 +117,8 @@ impl Scopes {
 
     /// Judges the need for the worker itself, or for a descendant if `inherited`.
     pub(crate) fn judge(&self, need: &Need<'_>, inherited: bool) -> Ruling {
-        let as_written = |it: &Restricting| it.pattern.covers(need.scope());
-        let in_any_spelling = |it: &Restricting| it.covers(need);
+        let as_written = |it: &RestrictingPattern| it.pattern.covers(need.scope());
+        let in_any_spelling = |it: &RestrictingPattern| it.covers(need);
         if let Some(index) = self.deny.iter().position(|it| it.overlaps(need)) {
             return Ruling::deny(Rule::DenyScope(index));
         }
@@ -127,18 +128,17 @@ impl Scopes {
         if let Some(index) = self.ask.iter().position(as_written) {
             return Ruling::new(Verdict::Ask, Rule::AskScope(index));
         }
-        let allowed = self.allow.iter().position(|it| it.covers(need.scope()));
-        let handed = || self.delegate_only.iter().position(as_written);
-        let ruling = if let Some(index) = allowed {
+        let ruling = if let Some(index) = self.allow.iter().position(|it| it.covers(need.scope())) {
             Ruling::new(Verdict::Allow, Rule::AllowScope(index))
-        } else if let Some(index) = handed() {
+        } else if let Some(index) = self.delegate_only.iter().position(as_written) {
             Ruling::new(Verdict::Allow, Rule::DelegateOnly(index))
         } else if self.otherwise == Verdict::Allow {
             Ruling::OPEN
         } else {
             return Ruling::new(self.otherwise, Rule::Otherwise);
         };
-        // An ask pattern in another spelling only restricts what is allowed.
+        // An ask pattern also restricts other spellings of its path, but does not open them: an answer could allow what the
+        // policy does not name.
         match self.ask.iter().position(in_any_spelling) {
             Some(index) => Ruling::new(Verdict::Ask, Rule::AskScope(index)),
             None => ruling,
@@ -166,7 +166,8 @@ impl Scopes {
 
     /// Whether any file could be written, now or by a grant. If this is not certain, the result is true.
     pub(crate) fn may_write(&self) -> bool {
-        let all = |denied: &Restricting| denied.folded.is_none() && is_of_writing(&denied.pattern);
+        let all =
+            |denied: &RestrictingPattern| denied.folded.is_none() && is_of_writing(&denied.pattern);
         !self.deny.iter().any(all) && self.leaves(true, is_of_writing)
     }
 

@@ -500,7 +500,7 @@ impl Authority {
     fn allow_lists(&self, path: &VirtualPath) -> Vec<AllowList> {
         let mut lists = self.base().allow_lists(path);
         for held in self.layers() {
-            lists.extend(held.layer.roots().allow_list(path));
+            lists.extend(held.layer.roots().allow_lists(path));
         }
         lists
     }

@@ -10,6 +10,7 @@ use regex_automata::{Anchored, Input, nfa::thompson};
 use super::authority::Authority;
 use super::error::PolicyError;
 use super::globs::{Reading, compile, variants};
+use super::matcher::by_character;
 use super::roots::Subtree;
 use crate::path::VirtualPath;
 
@@ -17,7 +18,7 @@ const MAX_DFA: usize = 1 << 20;
 /// Maximum number of combined states to search.
 const MAX_SEARCH: usize = 200_000;
 /// Pattern of a path without its leading `/`.
-const PATH: &str = r"^[^/\x00-\x1f]+(/[^/\x00-\x1f]+)*$";
+const PATH: &str = r"^(?u:[^/\x00-\x1f])+(/(?u:[^/\x00-\x1f])+)*$";
 
 type Dfa = dense::DFA<Vec<u32>>;
 
@@ -91,7 +92,7 @@ fn absolute(mount: &VirtualPath, allow: Option<&[String]>) -> Result<Vec<String>
 
 fn automaton(globs: &[String]) -> Result<Dfa, TooHard> {
     let compiled = globs.iter().map(|glob| compile(glob));
-    let regexes = compiled.map(|glob| Ok(glob.map_err(|_| TooHard)?.regex().to_owned()));
+    let regexes = compiled.map(|glob| Ok(by_character(glob.map_err(|_| TooHard)?.regex())));
     build(&regexes.collect::<Result<Vec<_>, _>>()?)
 }
 

@@ -308,6 +308,7 @@ impl ToolSet {
     pub fn and(mut self, mut other: Self) -> Self {
         self.faults.append(&mut other.faults);
         self.layers.append(&mut other.layers);
+        // Sorted, so that the faults always have the same order.
         other.entries().cloned().fold(self, Self::keep)
     }
 
@@ -333,11 +334,12 @@ impl ToolSet {
         entries.into_iter()
     }
 
-    /// The faults of the set.
+    /// What the operating system enforces for the tools of the set.
     pub(crate) fn own_layers(&self) -> &[LayerStatus] {
         &self.layers
     }
 
+    /// The faults of the set.
     pub(crate) fn faults(&self) -> &[RegistryError] {
         &self.faults
     }

@@ -140,11 +140,11 @@ struct Changed {
 }
 
 impl Activity {
-    pub(super) fn begin(&self, info: &Arc<CallInfo>, received: Instant) {
+    pub(super) fn begin(&self, info: &Arc<CallInfo>, admitted_at: Instant) {
         let open = Open {
             info: Arc::clone(info),
             state: CallState::Preparing,
-            since: received,
+            since: admitted_at,
         };
         self.calls.lock().open.insert(info.id, open);
     }

@@ -274,7 +274,8 @@ pub(super) fn admit(
     let (port, answer) = oneshot::channel();
     let mut caller = Box::new(Caller::new(shared, &info, meta.deadline, admitted, port));
     caller.asks = meta.asks;
-    (caller.question_tx, caller.hold) = (options.question_tx, options.hold);
+    caller.question_tx = options.question_tx;
+    caller.hold = options.hold;
     let request = Request {
         info,
         typed: options.typed,

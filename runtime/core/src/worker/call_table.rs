@@ -121,7 +121,7 @@ pub(crate) struct CallTable {
     /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
     /// policies do not delay those of others.
     compiling: Option<CallId>,
-    /// When the last call was received.
+    /// When the last call was admitted.
     last: Option<Instant>,
     closing: bool,
 }
@@ -155,17 +155,17 @@ impl CallTable {
         self.shared.note(AuditStep::WorkerStopped);
     }
 
-    /// Begins a new call, unless the worker is paused.
+    /// Begins a new call, unless the worker is paused. A call that comes too soon after the last one is rejected.
     pub(super) fn receive(&mut self, request: Request, mut caller: Box<Caller>) {
-        let received = caller.received;
-        caller.since = self.last.map(|last| received.duration_since(last));
+        let admitted_at = caller.admitted_at;
+        caller.since = self.last.map(|last| admitted_at.duration_since(last));
         if let Err(error) = check_interval(self.shared.authority.limits(), caller.since) {
             return caller.finish(&self.shared, Err(error));
         }
-        self.last = Some(received);
+        self.last = Some(admitted_at);
         let info = &caller.info;
         let id = info.id;
-        self.shared.started(info, received);
+        self.shared.started(info, admitted_at);
         caller.span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,

@@ -231,7 +231,7 @@ impl Shared {
         &self,
         info: &CallInfo,
         port: ReplySender,
-        received: Instant,
+        admitted_at: Instant,
         result: Result<Done, CallError>,
     ) {
         let CallInfo { id: call, tool, .. } = info;
@@ -249,7 +249,7 @@ impl Shared {
                 let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
             }
         }
-        self.observe_end(info, Some(received), result.as_ref());
+        self.observe_end(info, Some(admitted_at), result.as_ref());
         drop(port.send(result));
     }
 
@@ -257,7 +257,7 @@ impl Shared {
     fn observe_end(
         &self,
         info: &CallInfo,
-        received: Option<Instant>,
+        admitted_at: Option<Instant>,
         result: Result<&Done, &CallError>,
     ) {
         let now = Instant::now();
@@ -271,13 +271,13 @@ impl Shared {
             tool: info.tool.clone(),
             preview,
             code: result.err(),
-            duration: received.map_or(Duration::ZERO, |received| now.duration_since(received)),
+            duration: admitted_at.map_or(Duration::ZERO, |at| now.duration_since(at)),
         });
     }
 
     /// Reports that a call was received.
-    pub(super) fn started(&self, info: &Arc<CallInfo>, received: Instant) {
-        self.activity.begin(info, received);
+    pub(super) fn started(&self, info: &Arc<CallInfo>, admitted_at: Instant) {
+        self.activity.begin(info, admitted_at);
         self.note_received(info);
         self.observe(|| EventKind::CallStarted {
             call: info.id,

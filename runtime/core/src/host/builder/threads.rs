@@ -6,7 +6,6 @@ use std::sync::{Arc, LazyLock};
 
 use dashmap::DashMap;
 use foldhash::fast::FixedState;
-
 use ractor::Actor;
 
 use super::BuildFault;
@@ -21,8 +20,8 @@ use crate::worker::{ConfineFiles, Confinement, PoolSize};
 static CORES: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
 
-/// A map with as many shards as `DashMap::default` would have, which finds out the number of processors again.
-pub(super) fn map<K: Eq + Hash, V>() -> DashMap<K, V, FixedState> {
+/// A map with the default number of shards. `DashMap::default` would find out the number of processors again.
+pub(super) fn sharded_map<K: Eq + Hash, V>() -> DashMap<K, V, FixedState> {
     let shards = (4 * *CORES).next_power_of_two();
     DashMap::with_hasher_and_shard_amount(FixedState::default(), shards)
 }

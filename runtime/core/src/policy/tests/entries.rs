@@ -18,6 +18,8 @@ fn glob() -> impl Strategy<Value = String> {
         "**/a/b",
         "**/b",
         "**/a/*",
+        "**/a/**/b",
+        "**/a/b*",
         "b*",
         "*",
         "**",

@@ -483,7 +483,7 @@ fn question_mark_and_negated_class_of_allow_globs_match_one_character() {
 }
 
 #[test]
-fn ask_and_delegate_only_apply_in_every_spelling() {
+fn ask_and_delegate_only_restrict_other_spellings() {
     let asking = under(
         &host(),
         &Policy::new().ask("write:file:/r/a").otherwise(Allow),

@@ -199,6 +199,28 @@ fn allow_globs_are_named_with_what_they_leave_out() {
 }
 
 #[test]
+fn allow_globs_of_another_spelling_of_the_folder_are_named() {
+    let host = configured(&json!({ "roots": [{ "path": "/r" }] }));
+    let policy =
+        json!({ "roots": [{ "path": "/r/out" }, { "path": "/r/OUT", "allow": ["*.md"] }] });
+    let worker = under(&host, &Policy::parse(&policy).unwrap());
+    let everywhere = "files that match `*.md` in /r/out";
+    let found = lines(&worker);
+    assert!(
+        found.iter().any(|(_, text, _)| text.ends_with(everywhere)),
+        "{found:?}"
+    );
+    assert!(
+        !found
+            .iter()
+            .any(|(_, text, _)| text.ends_with("everything in /r/out"))
+    );
+    for file in ["/r/out/x.rs", "/r/out/x.md"] {
+        check(&worker, &format!("read:file:{file}").parse().unwrap(), &[]).unwrap();
+    }
+}
+
+#[test]
 fn authority_without_rights_states_only_that_programs_and_network_are_denied() {
     let host = configured(&json!({ "roots": [{ "path": "/r" }] }));
     let found = lines(&under(&host, &Policy::nothing()));

@@ -45,6 +45,8 @@ fn strict_mode_rejects_a_wider_allow_with_a_witness() {
     witnessed(&issuer, &asking("/r", &["**"]));
     witnessed(&issuer, &asking("/r/doc", &["x"]));
     witnessed(&strict(&["src/*.rs"]), &asking("/r/src", &["*.{rs,c}"]));
+    witnessed(&strict(&["??.rs"]), &asking("/r", &["\u{e9}.rs"]));
+    witnessed(&strict(&["?.rs"]), &asking("/r", &["\u{e9}.rs", "??.rs"]));
 }
 
 #[test]
@@ -64,6 +66,8 @@ fn strict_mode_admits_included_globs() {
     admitted(&issuer, &asking("/r", &[]));
     admitted(&issuer, &Policy::new().root("/r"));
     admitted(&strict(&["{**,a}"]), &asking("/r", &["**"]));
+    admitted(&strict(&["?.rs"]), &asking("/r", &["\u{e9}.rs", "[!a].rs"]));
+    admitted(&strict(&["?*"]), &asking("/r", &["*"]));
 }
 
 #[test]

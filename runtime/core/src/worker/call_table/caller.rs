@@ -25,13 +25,13 @@ use crate::worker::tool_slots::ToolSlot;
 /// Caller of an admitted call and the resources that the call holds.
 pub(crate) struct Caller {
     pub(in crate::worker) info: Arc<CallInfo>,
-    /// Tracing span of the call; disabled without a subscriber, and until the worker has received the call.
+    /// Tracing span of the call; disabled without a subscriber, and until the worker takes the call from its mailbox.
     pub(super) span: Span,
     port: ReplySender,
     /// Time since the previous call.
     pub(super) since: Option<Duration>,
-    /// When it was admitted.
-    pub(super) received: Instant,
+    /// When the call was admitted.
+    pub(super) admitted_at: Instant,
     /// Time limit of its work; waiting for people does not count.
     pub(super) limit: Duration,
     pub(super) deadline_guard: Option<DeadlineGuard>,
@@ -75,7 +75,7 @@ impl Caller {
             span: Span::none(),
             port,
             since: None,
-            received: Instant::now(),
+            admitted_at: Instant::now(),
             limit: shared.core.limit(deadline),
             deadline_guard: None,
             job: None,
@@ -94,7 +94,7 @@ impl Caller {
     pub(super) fn limit_to(&mut self, limits: &Limits) {
         let life = Duration::from_millis(limits.ttl_ms);
         if life < self.limit {
-            self.limit = life.saturating_sub(self.received.elapsed());
+            self.limit = life.saturating_sub(self.admitted_at.elapsed());
             self.deadline_guard = None;
         }
     }
@@ -102,10 +102,10 @@ impl Caller {
     /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
     pub(super) fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop((self.admitted, self.slot));
-        shared.finished(&self.info, self.port, self.received, result);
+        shared.finished(&self.info, self.port, self.admitted_at, result);
     }
 
-    /// Begins to count the time of the call, unless it is counted already.
+    /// Starts the deadline of the call, unless it runs already.
     pub(super) fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
         if self.deadline_guard.is_none() {
             // The time of a file tool begins with the call; that of another tool when a thread or task runs it.

@@ -1,4 +1,4 @@
-//! The content of a file in memory, and what is computed from it on demand.
+//! The bytes of a file, and what is computed from them on demand.
 
 use std::fmt;
 use std::str::Utf8Error;
@@ -11,9 +11,9 @@ use serde::{Serialize, Serializer};
 use super::render::BOM;
 use crate::tools::hash::HashPrefix;
 
-/// The content of a file. Clones share what was computed.
+/// The bytes of a file, or the beginning of it. Hash and text are computed once and shared by clones.
 #[derive(Clone, Debug)]
-pub(super) struct Buffered(Arc<Inner>);
+pub(super) struct FileBytes(Arc<Inner>);
 
 struct Inner {
     bytes: Bytes,
@@ -21,7 +21,7 @@ struct Inner {
     text: OnceLock<Utf8>,
 }
 
-impl Buffered {
+impl FileBytes {
     pub(super) fn new(bytes: Bytes) -> Self {
         Self(Arc::new(Inner {
             bytes,
@@ -35,7 +35,7 @@ impl Buffered {
     }
 
     pub(super) fn hash(&self) -> LazyHash {
-        LazyHash(HashSource::Of(self.clone()))
+        LazyHash(HashSource::Content(self.clone()))
     }
 
     pub(super) fn has_bom(&self) -> bool {
@@ -67,13 +67,13 @@ impl fmt::Debug for Inner {
     }
 }
 
-/// The hash of a file, computed on demand. JSON has the first 12 digits.
+/// The hash of a file, computed on demand. It is serialized as its first 12 digits ([`HashPrefix`]).
 #[derive(Clone)]
 pub struct LazyHash(HashSource);
 
 #[derive(Clone)]
 enum HashSource {
-    Of(Buffered),
+    Content(FileBytes),
     Known(ContentHash),
 }
 
@@ -82,7 +82,7 @@ impl LazyHash {
     #[must_use]
     pub fn get(&self) -> ContentHash {
         match &self.0 {
-            HashSource::Of(content) => {
+            HashSource::Content(content) => {
                 let content = &content.0;
                 *content.hash.get_or_init(|| ContentHash::of(&content.bytes))
             }
@@ -99,7 +99,7 @@ impl From<ContentHash> for LazyHash {
 
 impl fmt::Debug for LazyHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Hash(..)")
+        f.write_str("LazyHash(..)")
     }
 }
 
