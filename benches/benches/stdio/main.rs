@@ -84,7 +84,8 @@ fn arguments() -> Arguments {
 fn main() {
     let arguments = arguments();
     let folders = Folders::find();
-    let mut servers = folders.servers();
+    let programs = tempfile::tempdir().unwrap();
+    let mut servers = folders.servers(programs.path());
     servers.extend(arguments.servers.iter().cloned());
     let chosen = |name: &str| {
         let cases = &arguments.cases;

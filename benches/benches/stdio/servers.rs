@@ -76,12 +76,18 @@ impl Folders {
         installed.exists().then(|| installed.display().to_string())
     }
 
-    /// bailiwick, the floor, and the peers that are installed.
-    pub(crate) fn servers(&self) -> Vec<Server> {
+    /// bailiwick, the floor, and the peers that are installed. bailiwick is copied to `directory`, as by an installation: the
+    /// kernel caches what a linker has written in small pieces, which take longer to map.
+    ///
+    /// # Panics
+    /// If bailiwick cannot be copied.
+    pub(crate) fn servers(&self, directory: &Path) -> Vec<Server> {
         let own = self.profile.join("bailiwick");
         let mut servers = Vec::new();
         if own.exists() {
-            let own = own.display().to_string();
+            let copy = directory.join("bailiwick");
+            std::fs::copy(own, &copy).expect("bailiwick can be copied");
+            let own = copy.display().to_string();
             let command = [&own, "serve", "--rate", "1000000/second"];
             servers.push(Server::new("bailiwick", Dialect::Bailiwick, &command));
         }
