@@ -417,7 +417,9 @@ pub(crate) fn to_call_error(errno: Errno, path: &VirtualPath) -> CallError {
         ),
         Errno::XDEV => (
             Code::NotRegular,
-            format!("`{shown}` is on another file system, which is not part of the root"),
+            format!(
+                "`{shown}` is on another file system, which is not part of the root or of a kind that is never opened, such as FAT"
+            ),
         ),
         Errno::NOTDIR => (
             Code::NotDirectory,

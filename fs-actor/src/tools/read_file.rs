@@ -105,7 +105,7 @@ pub struct FileContent {
     /// Its media type, if it is an image or audio file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mime: Option<&'static str>,
-    /// Prefix of the SHA-256 of the data file.
+    /// Prefix of the SHA-256 of the whole file.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<HashPrefix>")]
     pub hash: Option<LazyHash>,
@@ -139,7 +139,7 @@ impl Job {
 
 const EXAMPLES: &[Example] = &[
     Example {
-        description: "Read a data file",
+        description: "Read a whole file",
         input: r#"{"path": "notes.txt"}"#,
         output: r#"{"files": [{"bytes": 14, "lines": 3, "first_line": 1, "last_line": 3}]}"#,
     },

@@ -216,7 +216,7 @@ impl Root {
     /// FAT, where a file has several names.
     ///
     /// # Errors
-    /// The error of the operating system.
+    /// The error of the operating system, or `OVERFLOW` if the type of the file system has more than 32 bits.
     pub fn is_in_unsafe_file_system(fd: BorrowedFd<'_>) -> Result<bool, Errno> {
         let magic = magic(fd)?;
         Ok(is_of_kernel(magic) || is_fat(magic))
@@ -288,7 +288,7 @@ const KERNEL_FILES: [u32; 20] = [
 ];
 
 /// `f_type` of FAT and exFAT, which ignore dots at the end of a name. FAT also has a short name for each file.
-const FAT: [i64; 2] = [0x4d44, 0x2011_bab0];
+const FAT: [u32; 2] = [0x4d44, 0x2011_bab0];
 
 /// The home directory: its path as the system states it, then its path with links resolved.
 fn homes() -> Vec<PathBuf> {
@@ -312,15 +312,15 @@ fn unsafe_reason(host: &Path, home: Option<&Path>) -> Option<&'static str> {
 }
 
 /// The `f_type` of the file system of `fd`.
-fn magic(fd: BorrowedFd<'_>) -> Result<i64, Errno> {
-    Ok(fstatfs(fd)?.f_type)
+fn magic(fd: BorrowedFd<'_>) -> Result<u32, Errno> {
+    u32::try_from(fstatfs(fd)?.f_type).map_err(|_| Errno::OVERFLOW)
 }
 
-fn is_of_kernel(magic: i64) -> bool {
-    u32::try_from(magic).is_ok_and(|magic| KERNEL_FILES.contains(&magic))
+fn is_of_kernel(magic: u32) -> bool {
+    KERNEL_FILES.contains(&magic)
 }
 
-fn is_fat(magic: i64) -> bool {
+fn is_fat(magic: u32) -> bool {
     FAT.contains(&magic)
 }
 

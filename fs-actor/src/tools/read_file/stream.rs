@@ -1,4 +1,4 @@
-//! Reads lines of a large text without buffering the data file.
+//! Reads lines of a large text without buffering the whole file.
 
 use std::io::{Read as _, Seek as _, SeekFrom};
 

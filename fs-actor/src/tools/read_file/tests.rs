@@ -259,13 +259,13 @@ fn default_read_is_bounded_and_more_is_read_when_asked_for() {
         "[lines 1-2000 of 5000; continue with offset 2001]"
     );
     assert_eq!(first(&reply)["next_offset"], 2_001);
-    let data = read(json!({"path": "/r/lines", "limit": 9_999}));
-    assert_eq!(texts(&data), ["x\n".repeat(5_000)]);
+    let whole = read(json!({"path": "/r/lines", "limit": 9_999}));
+    assert_eq!(texts(&whole), ["x\n".repeat(5_000)]);
     let reply = read(json!({"path": "/r/wide"}));
     assert_eq!(texts(&reply)[0].len(), 100_000);
     assert_eq!(first(&reply)["next_offset"], 101);
-    let data = read(json!({"path": "/r/wide", "max_bytes": 200_000}));
-    assert_eq!(texts(&data)[0].len(), 150_000);
+    let whole = read(json!({"path": "/r/wide", "max_bytes": 200_000}));
+    assert_eq!(texts(&whole)[0].len(), 150_000);
     let both = read(json!({"paths": ["/r/wide", "/r/lines"]}));
     let text: usize = both.content.iter().map(Content::len).sum();
     assert!(text < 101_000, "{text}");

@@ -436,7 +436,7 @@ struct Writer {
     /// `None` after it has panicked.
     sink: Option<Box<dyn AuditSink>>,
     head: Head,
-    /// An empty queue, kept for its memory: swapped with the queue of the senders for each batch.
+    /// An empty queue, kept for its memory. The next batch swaps it with the queue of the senders, if it takes all of it.
     spare_queue: VecDeque<Message>,
     /// Events that are not written yet; those that could not be are retried with the next batch.
     unwritten: Vec<AuditEvent>,

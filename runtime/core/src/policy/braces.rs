@@ -81,6 +81,23 @@ pub(super) fn has_wide_class(glob: &str) -> bool {
     })
 }
 
+/// Whether a class contains one like `[:alpha:]`, which globset interprets.
+pub(super) fn has_named_class(glob: &str) -> bool {
+    let mut class = Class::default();
+    let (mut escaped, mut may_begin) = (false, false);
+    glob.chars().any(|c| {
+        if std::mem::take(&mut escaped) {
+            return false;
+        }
+        let inside = class.seen.is_some();
+        let held = class.holds(c);
+        escaped = !held && c == '\\';
+        let begins = inside && may_begin && c == ':';
+        may_begin = inside && c == '[';
+        begins
+    })
+}
+
 /// Whether a character is inside `[...]`, where braces are literal.
 #[derive(Default)]
 struct Class {

@@ -364,9 +364,9 @@ fn check_form(text: &str) -> Result<(), String> {
     if text.chars().any(char::is_control) {
         return Err("holds a control character".to_owned());
     }
-    if text.contains("[:") {
+    if text.contains("[:") && braces::has_named_class(text) {
         return Err(
-            "has `[:`; list the characters of a class, and `:` not as the first".to_owned(),
+            "has a class like `[:alpha:]`; list its characters, such as `a-zA-Z`".to_owned(),
         );
     }
     if text.contains('[') && braces::has_wide_class(text) {
@@ -578,14 +578,24 @@ mod tests {
             ("node_modules/", "ends with `/`"),
             ("a/../b", "contains the name `..`"),
             ("", "contains the name ``"),
-            ("[[:alpha:]\u{e9}].pem", "has `[:`"),
-            ("[[:upper:]]*.key", "has `[:`"),
+            ("[[:alpha:]\u{e9}].pem", "has a class like `[:alpha:]`"),
+            ("[![:digit:]]*.key", "has a class like `[:alpha:]`"),
         ] {
             let error = check(glob).unwrap_err();
             assert!(error.starts_with(reason), "{glob}: {error}");
             assert!(PathGlob::parse(glob).is_err(), "{glob}");
         }
-        for glob in ["\\!x", "x!", "a~", "~a/b", "\\~/x", "a\\*b", "\\{a\\,b\\}"] {
+        for glob in [
+            "[:]",
+            "\\[:id\\].ts",
+            "\\!x",
+            "x!",
+            "a~",
+            "~a/b",
+            "\\~/x",
+            "a\\*b",
+            "\\{a\\,b\\}",
+        ] {
             assert_eq!(check(glob), Ok(()), "{glob}");
         }
     }

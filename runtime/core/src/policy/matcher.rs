@@ -39,7 +39,10 @@ impl Matcher {
     /// Compiles `globs`; in [`Reading::Deny`] each also matches everything beneath what it matches.
     pub(super) fn build(reading: Reading, globs: &[Glob]) -> Result<Self, String> {
         if !*IS_KNOWN {
-            return Err("needs another version of globset".to_owned());
+            return Err(
+                "cannot be compiled with this version of globset; 0.4.22 is known to work"
+                    .to_owned(),
+            );
         }
         let regexes: Vec<_> = globs.iter().map(|glob| regex(reading, glob)).collect();
         let bytes = syntax::Config::new()

@@ -25,8 +25,8 @@ pub(super) struct Names {
 /// Maximum number of globs like `**/a/**/b` that are matched by names, and bits of a [`Seen`].
 const MAX_NESTED: u32 = 64;
 
-/// Which of the globs like `**/a/**/b` need not be searched for again, since the names before `**` were found: what follows
-/// a later occurrence also follows the first one. So each of them is searched for once in a path.
+/// The globs like `**/a/**/b` whose names before `**` were found in a path. What follows a later occurrence of these names
+/// also follows the first one, so the names after `**` are searched for only once.
 #[derive(Clone, Copy, Debug, Default)]
 struct Seen(u64);
 

@@ -8,9 +8,9 @@ use crate::call::Origin;
 pub(crate) struct PatternBudget {
     /// Remaining lists.
     lists: usize,
-    /// Remaining bytes of plain names, counting every alternative in braces.
+    /// Remaining bytes of globs that are matched by their names, counting every alternative in braces.
     names: usize,
-    /// Remaining bytes of globs with wildcards, counting every alternative in braces.
+    /// Remaining bytes of other globs, counting every alternative in braces.
     wildcards: usize,
     /// Whether compiled lists are cached.
     keeps: bool,
