@@ -223,7 +223,7 @@ impl Root {
     }
 
     /// Rejects a root on FAT, since deny rules do not cover all names of a file there.
-    pub(crate) fn has_unique_names(&self) -> Result<(), RootError> {
+    pub(crate) fn require_unique_names(&self) -> Result<(), RootError> {
         match magic(self.dir.as_fd()) {
             Ok(magic) if !is_fat(magic) => Ok(()),
             Ok(_) => Err(RootError::Unsafe {

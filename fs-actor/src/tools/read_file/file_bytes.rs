@@ -11,7 +11,7 @@ use serde::{Serialize, Serializer};
 use super::render::BOM;
 use crate::tools::hash::HashPrefix;
 
-/// The bytes of a file, or the beginning of it. Hash and text are computed once and shared by clones.
+/// The bytes of a file. Hash and text are computed once and shared by clones.
 #[derive(Clone, Debug)]
 pub(super) struct FileBytes(Arc<Inner>);
 

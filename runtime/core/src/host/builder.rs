@@ -571,8 +571,8 @@ impl RuntimeBuilder {
             path_locks: PathLocks::default(),
             calls: 0.into(),
             workers: 0.into(),
-            registry: threads::sharded_map(),
-            actors: threads::sharded_map(),
+            registry: dashmap::DashMap::default(),
+            actors: dashmap::DashMap::default(),
             tree: parking_lot::Mutex::default(),
             supervisors: OnceLock::new(),
         });

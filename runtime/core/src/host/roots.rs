@@ -149,7 +149,7 @@ fn open(
 ) -> Result<Root, RootError> {
     let mount = root.config.mount.clone();
     let opened = Root::open(mount, &root.host, root.cross_mounts)?;
-    opened.has_unique_names()?;
+    opened.require_unique_names()?;
     for other in others {
         opened.beside(other)?;
     }

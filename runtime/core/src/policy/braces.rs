@@ -69,33 +69,38 @@ fn split<'g>(
 
 /// Whether a class such as `[a-z]` contains a multi-byte character, of which globset would match a part.
 pub(super) fn has_wide_class(glob: &str) -> bool {
-    let mut class = Class::default();
-    let mut escaped = false;
-    glob.chars().any(|c| {
-        if std::mem::take(&mut escaped) {
-            return false;
-        }
-        let held = class.holds(c);
-        escaped = !held && c == '\\';
-        held && !c.is_ascii()
-    })
+    classes(glob).any(|class| !class.is_ascii())
 }
 
 /// Whether a class contains one like `[:alpha:]`, which globset interprets.
 pub(super) fn has_named_class(glob: &str) -> bool {
-    let mut class = Class::default();
-    let (mut escaped, mut may_begin) = (false, false);
-    glob.chars().any(|c| {
-        if std::mem::take(&mut escaped) {
-            return false;
-        }
-        let inside = class.seen.is_some();
-        let held = class.holds(c);
-        escaped = !held && c == '\\';
-        let begins = inside && may_begin && c == ':';
-        may_begin = inside && c == '[';
-        begins
+    classes(glob).any(|class| class.contains("[:"))
+}
+
+/// The characters in each class, with its closing bracket.
+fn classes(glob: &str) -> impl Iterator<Item = &str> {
+    let mut rest = glob;
+    std::iter::from_fn(move || {
+        let (_, after) = rest.split_at_checked(class_start(rest)? + 1)?;
+        let mut class = Class { seen: Some(0) };
+        let mut ends = after.char_indices();
+        let end = ends.find(|(_, c)| class.holds(*c) && class.seen.is_none());
+        let (members, left) = after.split_at(end.map_or(after.len(), |(at, _)| at + 1));
+        rest = left;
+        Some(members)
     })
+}
+
+/// Where the first class begins.
+fn class_start(glob: &str) -> Option<usize> {
+    let mut escaped = false;
+    let mut chars = glob.char_indices();
+    let start = chars.find(|(_, c)| {
+        let begins = *c == '[' && !escaped;
+        escaped = *c == '\\' && !escaped;
+        begins
+    });
+    Some(start?.0)
 }
 
 /// Whether a character is inside `[...]`, where braces are literal.

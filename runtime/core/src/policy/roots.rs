@@ -8,15 +8,14 @@ use super::Policy;
 use super::access::Access;
 use super::authority::Authority;
 use super::error::PolicyError;
-use super::fold::fold;
 use super::globs::{DenyGlobs, Globs, Reading};
 use super::need::{MountPoint, Need, Spelling};
 use super::patterns::PatternBudget;
 use super::strict;
 use super::verdict::{Rule, Ruling};
 use crate::config::RootConfig;
-use crate::path::{VirtualPath, beneath};
-use crate::scope::Verb;
+use crate::path::VirtualPath;
+use crate::scope::{Scope, Verb};
 
 /// One entry of a policy's `roots`: a listed or blocked subtree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -418,11 +417,10 @@ pub(super) fn innermost<'e>(
 /// The allow globs of the entries that decide on `path` because it is another spelling of what they contain.
 pub(super) fn otherwise_spelt(entries: &[Subtree], path: &VirtualPath) -> Vec<AllowList> {
     let depth = depth_of(entries.iter(), path);
-    let folded = fold(path.as_str());
+    let scope = Scope::file(Verb::Read, path.clone());
+    let need = Need::new(&scope);
     let spelt = entries.iter().filter(|entry| {
-        depth.is_none_or(|depth| entry.mount.depth >= depth)
-            && !path.starts_with(&entry.mount.path)
-            && beneath(&folded, entry.mount.folded()).is_some()
+        entry.decides(&need, depth).is_some() && !path.starts_with(&entry.mount.path)
     });
     let lists = spelt.filter_map(|entry| Some([entry.allow_globs()?].into()));
     lists.collect()

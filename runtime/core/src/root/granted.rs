@@ -41,7 +41,7 @@ impl Root {
         let (mount, dir) = holder(path)?;
         let host = PathBuf::from(mount.as_str());
         let opened = Self::over(mount, host, dir, false)?;
-        opened.has_unique_names()?;
+        opened.require_unique_names()?;
         Ok(Self {
             for_one_call: true,
             ..opened

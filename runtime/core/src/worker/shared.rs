@@ -253,7 +253,8 @@ impl Shared {
         drop(port.send(result));
     }
 
-    /// Reports the end of a call to the monitor and in the worker's activity.
+    /// Reports the end of a call to the monitor and in the worker's activity. `admitted_at` is `None` if the call ended
+    /// before it was received.
     fn observe_end(
         &self,
         info: &CallInfo,

@@ -1,11 +1,8 @@
 //! Sizes of the thread pools and the number of supervisors.
 
-use std::hash::Hash;
 use std::os::fd::AsFd as _;
 use std::sync::{Arc, LazyLock};
 
-use dashmap::DashMap;
-use foldhash::fast::FixedState;
 use ractor::Actor;
 
 use super::BuildFault;
@@ -19,12 +16,6 @@ use crate::worker::{ConfineFiles, Confinement, PoolSize};
 /// Number of processors, which takes several system calls to find out.
 static CORES: LazyLock<usize> =
     LazyLock::new(|| std::thread::available_parallelism().map_or(1, usize::from));
-
-/// A map with the default number of shards. `DashMap::default` would find out the number of processors again.
-pub(super) fn sharded_map<K: Eq + Hash, V>() -> DashMap<K, V, FixedState> {
-    let shards = (4 * *CORES).next_power_of_two();
-    DashMap::with_hasher_and_shard_amount(FixedState::default(), shards)
-}
 
 /// A pool whose threads run up to `jobs` jobs of one worker.
 pub(super) fn io(threads: usize, jobs: u32) -> PoolSize {
