@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use bailiwick::audit::{Audit, AuditEvent, Step};
+use bailiwick::MemoryAudit;
+use bailiwick::audit::Audit;
 use bailiwick::tool::ToolName;
-use bailiwick::{MemoryAudit, Origin, Scope, Verb, Verdict, VirtualPath};
 use bailiwick_benches::{
-    Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, build_runtime,
-    current_thread, multi_thread, run_task,
+    Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, audit_events,
+    build_runtime, current_thread, multi_thread, run_task,
 };
 use ractor::ActorRef;
 use serde_json::json;
@@ -20,28 +20,6 @@ const BATCH: u32 = 500;
 fn main() {
     bench("no-op call, one thread", &current_thread().unwrap());
     bench("no-op call, two threads", &multi_thread().unwrap());
-}
-
-/// Events like those of a no-op call, without worker and call.
-fn audit_events() -> [AuditEvent; 2] {
-    let path = VirtualPath::parse("/r/src/a", None).unwrap();
-    let judged = Step::Judged {
-        verdict: Verdict::Allow,
-        needs: [Scope::file(Verb::Read, path)].into(),
-        rule: None,
-    };
-    let finished = Step::Finished {
-        code: None,
-        bytes: 0,
-    };
-    [judged, finished].map(|step| AuditEvent {
-        worker: None,
-        agent: "worker".into(),
-        call: None,
-        tool: Some(ToolName::new(NOOP)),
-        origin: Origin::Host,
-        step,
-    })
 }
 
 async fn call_with_events(actor: ActorRef<Msg>, audit: Audit, n: u32) {

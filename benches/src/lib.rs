@@ -6,4 +6,6 @@ mod setup;
 
 pub use actors::{EchoActor, LinkedActors, MinimalActor, Msg};
 pub use benchmark::{Benchmark, Target, brief, median};
-pub use setup::{NOOP, Noop, NoopArgs, build_runtime, current_thread, multi_thread, run_task};
+pub use setup::{
+    NOOP, Noop, NoopArgs, audit_events, build_runtime, current_thread, multi_thread, run_task,
+};

@@ -4,11 +4,12 @@ use std::future::Future;
 use std::path::Path;
 use std::sync::Arc;
 
+use bailiwick::audit::{AuditEvent, Step};
 use bailiwick::config::Namespace;
-use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, ToolName};
 use bailiwick::{
-    BuildError, CallError, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec, Verb,
-    WorkerSpec,
+    BuildError, CallError, Origin, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec,
+    Verb, Verdict, VirtualPath, WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -88,6 +89,29 @@ pub fn current_thread() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
+}
+
+/// Events like those of a no-op call, without worker and call.
+#[must_use]
+pub fn audit_events() -> [AuditEvent; 2] {
+    let path = VirtualPath::top();
+    let judged = Step::Judged {
+        verdict: Verdict::Allow,
+        needs: [Scope::file(Verb::Read, path)].into(),
+        rule: None,
+    };
+    let finished = Step::Finished {
+        code: None,
+        bytes: 0,
+    };
+    [judged, finished].map(|step| AuditEvent {
+        worker: None,
+        agent: "worker".into(),
+        call: None,
+        tool: Some(ToolName::new(NOOP)),
+        origin: Origin::Host,
+        step,
+    })
 }
 
 /// A tokio runtime with two threads.

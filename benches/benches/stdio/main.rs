@@ -27,6 +27,13 @@ use servers::{Dialect, Folders, Server};
 /// Names of the cases that are no load.
 const START: &str = "start";
 const MEMORY: &str = "memory";
+const SESSION: &str = "session";
+/// The calls of the session whose results are counted.
+const SESSION_CALLS: [(Operation, usize); 3] = [
+    (Operation::ReadSmall, 50),
+    (Operation::Apply, 20),
+    (Operation::Find, 10),
+];
 
 /// Medians over rounds, for one server.
 #[derive(Debug)]
@@ -111,6 +118,12 @@ fn main() {
     if chosen(MEMORY) {
         Operation::ReadLarge.prepare(&root, 0).unwrap();
         memory(&servers, &root, arguments.time);
+    }
+    if chosen(SESSION) {
+        for (operation, _) in SESSION_CALLS {
+            operation.prepare(&root, arguments.tree).unwrap();
+        }
+        session(&servers, &root);
     }
 }
 
@@ -289,6 +302,52 @@ fn memory(servers: &[Server], root: &Path, time: Duration) {
             server.name
         );
     }
+}
+
+/// The bytes of text that a model reads in the results of a session.
+fn session(servers: &[Server], root: &Path) {
+    let read: Vec<_> = servers
+        .iter()
+        .map(|server| session_bytes(server, root))
+        .collect();
+    let npm = servers
+        .iter()
+        .zip(&read)
+        .find(|(it, _)| it.dialect == Dialect::Npm);
+    for (server, read) in servers.iter().zip(&read) {
+        let Some(bytes) = read else {
+            println!("{SESSION:<10} {:<20} fails", server.name);
+            continue;
+        };
+        let compared = npm.and_then(|(_, npm)| Some(*bytes as f64 / (*npm)? as f64));
+        let compared = compared.map_or_else(String::new, |ratio| {
+            let verdict = limit(server, ratio, 0.5, "x");
+            format!("{ratio:.2} x npm {verdict}")
+        });
+        println!(
+            "{SESSION:<10} {:<20} {bytes:>10} bytes of text {compared}",
+            server.name
+        );
+    }
+}
+
+/// `None` if the server cannot do it.
+fn session_bytes(server: &Server, root: &Path) -> Option<usize> {
+    let mut client = Client::start(&server.command(root)).unwrap();
+    let mut bytes = 0;
+    for (operation, calls) in SESSION_CALLS {
+        let requests = operation.requests(server.dialect, root, 0);
+        for request in requests.iter().cycle().take(calls) {
+            let result = client.one(request).ok()?;
+            let content = result["content"].as_array().into_iter().flatten();
+            let texts = content.filter_map(|part| part["text"].as_str());
+            bytes += texts.map(str::len).sum::<usize>();
+        }
+        if requests.is_empty() {
+            return None;
+        }
+    }
+    Some(bytes)
 }
 
 fn limit(server: &Server, value: f64, max: f64, unit: &str) -> String {

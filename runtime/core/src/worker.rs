@@ -491,10 +491,11 @@ impl Worker {
     }
 }
 
-#[cfg(test)]
+#[cfg(any(test, feature = "fixtures"))]
 impl Worker {
     /// Kills the actor, as a panic in it would.
-    pub(crate) fn kill_actor(&self) {
+    #[doc(hidden)]
+    pub fn kill_actor(&self) {
         self.shared.kill();
     }
 }

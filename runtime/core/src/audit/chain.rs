@@ -1,9 +1,8 @@
 //! Hash chain of audit records: seals events and checks lines.
 
-use std::io;
+use std::fmt::Write as _;
 
 use serde::{Deserialize, Serialize};
-use serde_json::ser::Formatter;
 use sha2::{Digest as _, Sha256};
 
 use super::AuditEvent;
@@ -200,42 +199,32 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
 /// [`serde_json::Error`] if the value cannot be serialised.
 pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
     let mut json = Vec::with_capacity(512);
-    value.serialize(&mut serde_json::Serializer::with_formatter(
-        &mut json, Inert,
-    ))?;
-    String::from_utf8(json).map_err(serde::ser::Error::custom)
+    serde_json::to_writer(&mut json, value)?;
+    let json = String::from_utf8(json).map_err(serde::ser::Error::custom)?;
+    // Nearly every line is of printable ASCII characters. Looking at all bytes is faster than stopping at the first other one.
+    let is_printable = |byte| matches!(byte, b' '..=b'~');
+    if json
+        .bytes()
+        .fold(true, |all, byte| all & is_printable(byte))
+    {
+        return Ok(json);
+    }
+    Ok(with_escapes(&json))
 }
 
-/// JSON formatter that escapes deceptive characters, so that the file is safe to print.
-struct Inert;
-
-impl Formatter for Inert {
-    fn write_string_fragment<W: ?Sized + io::Write>(
-        &mut self,
-        writer: &mut W,
-        fragment: &str,
-    ) -> io::Result<()> {
-        // Nearly every fragment is a name or a path of printable ASCII characters. Looking at all bytes is faster than stopping
-        // at the first other one.
-        let is_printable = |byte| matches!(byte, b' '..=b'~');
-        if fragment
-            .bytes()
-            .fold(true, |all, byte| all & is_printable(byte))
-        {
-            return writer.write_all(fragment.as_bytes());
-        }
-        for piece in fragment.split_inclusive(is_deceptive) {
-            let Some(last) = piece.chars().next_back().filter(|c| is_deceptive(*c)) else {
-                writer.write_all(piece.as_bytes())?;
-                continue;
-            };
-            writer.write_all(piece.trim_end_matches(last).as_bytes())?;
-            for unit in last.encode_utf16(&mut [0; 2]) {
-                write!(writer, "\\u{unit:04x}")?;
+/// Escapes the deceptive characters of a JSON text. Without spaces between its values, they are all in strings.
+fn with_escapes(json: &str) -> String {
+    let mut line = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if is_deceptive(c) {
+            for unit in c.encode_utf16(&mut [0; 2]) {
+                let _ = write!(line, "\\u{unit:04x}");
             }
+        } else {
+            line.push(c);
         }
-        Ok(())
     }
+    line
 }
 
 #[cfg(test)]

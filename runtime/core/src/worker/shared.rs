@@ -185,9 +185,11 @@ impl Shared {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fixtures"))]
     pub(super) fn kill(&self) {
-        self.actor.load().as_ref().unwrap().kill();
+        if let Some(actor) = &*self.actor.load() {
+            actor.kill();
+        }
     }
 
     /// Judges a call and audits the verdict before it takes effect.

@@ -1,0 +1,127 @@
+//! The time from revoking a worker until its next call is denied, compared with stopping a ractor actor.
+#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bailiwick::tool::ToolName;
+use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
+use bailiwick_benches::{
+    Benchmark, LinkedActors, NOOP, NoopArgs, Target, brief, build_runtime, current_thread, run_task,
+};
+
+const BATCH: u32 = 500;
+/// Batches of workers with children.
+const TREES: u32 = 20;
+/// Children of such a worker.
+const CHILDREN: usize = 100;
+
+/// Workers of the next batch.
+#[derive(Clone, Default)]
+struct Workers(Arc<Mutex<Vec<Worker>>>);
+
+impl Workers {
+    fn take(&self) -> Vec<Worker> {
+        std::mem::take(&mut *self.0.lock().unwrap())
+    }
+
+    /// Starts as many workers as `count`, each with `children`.
+    fn start(
+        &self,
+        tokio: &tokio::runtime::Runtime,
+        (runtime, spec): &(Runtime, WorkerSpec),
+        count: u32,
+        children: usize,
+    ) {
+        let (runtime, spec) = (runtime.clone(), spec.clone());
+        let started = run_task(tokio, async move {
+            let mut workers = Vec::new();
+            for _ in 0..if brief() { 1 } else { count } {
+                let worker = runtime.spawn(spec.clone()).await.unwrap();
+                for _ in 0..children {
+                    let child = WorkerSpec::new("child").policy(Policy::inherit());
+                    worker.spawn(child).await.unwrap();
+                }
+                workers.push(worker);
+                runtime.flush_audit().await.unwrap();
+            }
+            workers
+        });
+        *self.0.lock().unwrap() = started;
+    }
+}
+
+/// Revokes workers and calls each of them.
+async fn revoke_and_call(workers: Vec<Worker>) {
+    let noop = ToolName::new(NOOP);
+    for worker in workers {
+        worker.revoke().await;
+        let error = worker.call_typed(&noop, NoopArgs {}).await.unwrap_err();
+        assert_eq!(error.code(), Code::Cancelled);
+    }
+}
+
+fn main() {
+    let tokio = &current_thread().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let host = tokio.block_on(build_runtime(root.path(), 65_536)).unwrap();
+    let linked = Arc::new(tokio.block_on(LinkedActors::start()).unwrap());
+    let actors = Arc::new(Mutex::new(Vec::new()));
+    let start_actors = || {
+        let linked = Arc::clone(&linked);
+        let started = run_task(tokio, async move {
+            let mut started = Vec::new();
+            for _ in 0..BATCH {
+                started.push(linked.spawn().await.unwrap());
+            }
+            started
+        });
+        *actors.lock().unwrap() = started;
+    };
+    let (alone, trees) = (Workers::default(), Workers::default());
+    let start_alone = || alone.start(tokio, &host, BATCH, 0);
+    let start_trees = || trees.start(tokio, &host, TREES, CHILDREN);
+    start_actors();
+    start_alone();
+    start_trees();
+    Benchmark::new(
+        "revoke a worker, and a call is denied",
+        Duration::from_secs(6),
+    )
+    .case_then(
+        "ractor stop, and wait for its end",
+        Target::None,
+        BATCH,
+        |n| {
+            let actors = std::mem::take(&mut *actors.lock().unwrap());
+            run_task(tokio, async move {
+                for (actor, task) in actors.into_iter().take(n as usize) {
+                    actor.stop(None);
+                    task.await.unwrap();
+                }
+            });
+        },
+        start_actors,
+    )
+    .case_then(
+        "worker",
+        Target::Nanos(10_000.0),
+        BATCH,
+        |n| run_task(tokio, revoke_and_call(first(&alone, n))),
+        start_alone,
+    )
+    .case_then(
+        "worker with 100 children",
+        Target::None,
+        TREES,
+        |n| run_task(tokio, revoke_and_call(first(&trees, n))),
+        start_trees,
+    )
+    .run();
+}
+
+fn first(workers: &Workers, count: u32) -> Vec<Worker> {
+    let mut workers = workers.take();
+    workers.truncate(count as usize);
+    workers
+}
