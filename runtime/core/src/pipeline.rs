@@ -161,7 +161,7 @@ impl<S> Step<S> {
 
     /// Whether the call has a policy of its own.
     pub(crate) fn has_own_policy(&self) -> bool {
-        self.context.authority.has_call_policy()
+        self.context.has_own_policy
     }
 
     /// Approximate size of the call's own policy in bytes.
@@ -263,6 +263,7 @@ impl Step<Parsed> {
             job,
             needs,
             authority,
+            has_own_policy: false,
             handles,
             granted: Vec::new(),
             protected: Vec::new(),
@@ -282,6 +283,12 @@ impl Step<Parsed> {
         let also = also_needs(&step.context.job, || step.permit_scope(Vec::new()));
         step.context.needs.extend(also);
         step
+    }
+
+    /// Sets whether the call has a policy of its own, whose size its caller chose.
+    pub(crate) fn with_own_policy(mut self, has_own_policy: bool) -> Self {
+        self.context.has_own_policy = has_own_policy;
+        self
     }
 
     /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers

@@ -20,6 +20,7 @@ pub(super) struct CallContext {
     pub(super) job: Job,
     pub(super) needs: Vec<Scope>,
     pub(super) authority: Authority,
+    pub(super) has_own_policy: bool,
     pub(super) handles: Arc<WorkerHandles>,
     pub(super) granted: Vec<Coverage>,
     /// Files that are protected because of the files around them, not because of their names.

@@ -272,12 +272,6 @@ impl Authority {
         &self.layers
     }
 
-    /// Whether one of the layers is the policy of the call.
-    pub(crate) fn has_call_policy(&self) -> bool {
-        let mut layers = self.layers.iter();
-        layers.any(|entry| entry.name == LayerName::Call)
-    }
-
     /// Approximate size of the call's own policies in bytes.
     pub(crate) fn call_size(&self) -> usize {
         let layers = self.layers.iter();

@@ -43,7 +43,7 @@ pub(crate) enum WorkerMsg {
     PassedOn(CallId),
     /// A call that runs as a future ended.
     FutureEnded(CallId, Box<Ended>),
-    /// The server of a call started or stopped waiting for a person.
+    /// The wait of a call for a person began or ended. The answer of a question ends the wait itself.
     Suspended(CallId, bool),
     /// The deadline of a call has passed.
     Expired(CallId),

@@ -236,7 +236,7 @@ pub(super) async fn submit(
     done
 }
 
-type Answer = oneshot::Receiver<Result<Done, CallError>>;
+pub(super) type Answer = oneshot::Receiver<Result<Done, CallError>>;
 
 /// Admits a call, unless its preview arguments were invalid; audits its rejection.
 pub(super) fn admit(

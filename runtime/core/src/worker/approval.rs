@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::actor::WorkerMsg;
+use super::admission::threads_busy;
 use super::future::TaskGuard;
 use super::jobs::catch_panic;
 use crate::call::Asks;
@@ -63,7 +64,7 @@ impl Shared {
             let used = shared.usable_grants(offered, rest.into(), call).await;
             // A granted path that cannot be opened is rejected, since asking for it again would not help.
             let granted = match used {
-                Some(used) => shared.open_granted(used, &needs).await.map(Some),
+                Some(used) => shared.open_granted(id, used, &needs).await.map(Some),
                 None => Ok(None),
             };
             shared.post(WorkerMsg::GrantsChecked(id, granted));
@@ -141,7 +142,7 @@ impl Shared {
             let ruling = broker.ask(request, shared.requester(), question_tx).await;
             let granted = match ruling.and_then(into_result) {
                 Ok((used, exclusion)) => {
-                    let opened = shared.open_granted(used, &needs).await;
+                    let opened = shared.open_granted(id, used, &needs).await;
                     opened.map(|granted| (granted, exclusion))
                 }
                 Err(error) => Err(error),
@@ -150,8 +151,13 @@ impl Shared {
         })
     }
 
-    /// Opens the granted paths that are outside the worker's roots.
-    async fn open_granted(&self, used: UsedGrants, needs: &[Scope]) -> Result<Granted, CallError> {
+    /// Opens the granted paths that are outside the worker's roots. The deadline of the call runs meanwhile.
+    async fn open_granted(
+        &self,
+        id: CallId,
+        used: UsedGrants,
+        needs: &[Scope],
+    ) -> Result<Granted, CallError> {
         let granted = |need: &&Scope| used.patterns.iter().any(|one| one.covers(need));
         let outside = needs.iter().filter(granted).filter_map(Scope::path);
         let outside: Vec<VirtualPath> = outside
@@ -164,6 +170,7 @@ impl Shared {
                 outside: Vec::new(),
             });
         }
+        self.post(WorkerMsg::Suspended(id, false));
         let core = Arc::clone(&self.core);
         let open = move || {
             outside
@@ -171,9 +178,8 @@ impl Shared {
                 .map(|path| Root::open_granted(path, &core.kept_out, &core.roots).map(Arc::new))
                 .collect()
         };
-        let opened: Result<Vec<_>, _> = tokio::task::spawn_blocking(open)
-            .await
-            .map_err(|_| CallError::new(Code::Internal, "what was granted could not be opened"))?;
+        let opened: Option<Result<Vec<_>, _>> = self.core.io_outside.run(&self.lost, open).await;
+        let opened = opened.ok_or_else(|| threads_busy(self))?;
         let outside =
             opened.map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))?;
         Ok(Granted { used, outside })

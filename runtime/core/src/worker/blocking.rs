@@ -89,6 +89,21 @@ impl State {
     }
 }
 
+/// A job whose result is awaited. It is abandoned if this is dropped before the job has ended.
+struct Awaited<'p> {
+    pool: &'p Arc<Pool>,
+    ticket: Arc<Ticket>,
+    ended: bool,
+}
+
+impl Drop for Awaited<'_> {
+    fn drop(&mut self) {
+        if !self.ended {
+            self.pool.abandon(&self.ticket);
+        }
+    }
+}
+
 /// Bounded pool of threads that may block.
 pub(crate) struct Pool {
     name: &'static str,
@@ -159,21 +174,23 @@ impl Pool {
     }
 
     /// Runs `work` and waits for its result; `None` if the pool is full or `work` panics. If this future is dropped before
-    /// `work` begins, `work` never runs.
+    /// its end, the job is abandoned.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         lost: &Arc<AtomicU32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (port, answer) = oneshot::channel();
-        let run = move || {
-            if !port.is_closed() {
-                // The receiver may have been dropped.
-                let _ = port.send(work());
-            }
+        // The receiver may have been dropped.
+        let run = move || drop(port.send(work()));
+        let mut awaited = Awaited {
+            pool: self,
+            ticket: self.submit(None, lost, run).ok()?,
+            ended: false,
         };
-        self.submit(None, lost, run).ok()?;
-        answer.await.ok()
+        let answer = answer.await;
+        awaited.ended = true;
+        answer.ok()
     }
 
     /// Abandons a job. A job that has not begun never runs; if the job hangs, its thread is replaced. Returns whether

@@ -20,7 +20,7 @@ use super::jobs::{self, Approved};
 use super::prepare::Request;
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
-use crate::capability::{Interrupt, StopReason};
+use crate::capability::{Interrupt, StopReason, revoked};
 use crate::effect::Preview;
 use crate::error::{CallError, Code};
 use crate::id::CallId;
@@ -157,6 +157,10 @@ impl CallTable {
 
     /// Begins a new call, unless the worker is paused. A call that comes too soon after the last one is rejected.
     pub(super) fn receive(&mut self, request: Request, mut caller: Box<Caller>) {
+        if self.closing {
+            // It was posted before its worker was revoked.
+            return caller.finish(&self.shared, Err(revoked()));
+        }
         let admitted_at = caller.admitted_at;
         caller.since = self.last.map(|last| admitted_at.duration_since(last));
         if let Err(error) = check_interval(self.shared.authority.limits(), caller.since) {
@@ -174,7 +178,8 @@ impl CallTable {
             origin = ?info.origin,
             verdict = Empty,
         );
-        if self.shared.pause.is_paused() {
+        // Calls that wait since a pause come first; the message that the pause has ended is on its way.
+        if self.shared.pause.is_paused() || !self.paused.is_empty() {
             caller.arm(id, &self.shared);
             self.store(id, Stage::Paused(request), caller);
             return self.paused.push_back(id);
@@ -200,7 +205,7 @@ impl CallTable {
     /// Prepares and judges a call. Its own policy is compiled on the CPU pool, never here.
     fn begin(&mut self, id: CallId, request: Request, mut caller: Box<Caller>) {
         if request.policy.is_none() {
-            let step = request.prepare(&self.shared);
+            let step = request.prepare(&self.shared, caller.since);
             return self.judge_or_answer(id, step, caller);
         }
         caller.arm(id, &self.shared);
@@ -286,12 +291,12 @@ impl CallTable {
 
     /// Looks up grants, except for previews of readable targets, which require no approval.
     fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Box<Caller>) {
-        caller.deadline_guard = None;
         let planned = || waiting.act_job().is_some() || waiting.early_plan().is_some();
         let shown = caller.info.mode == Mode::Preview && planned();
         if shown || !waiting.has_untried_needs() {
             return self.plan_early(id, waiting, caller);
         }
+        caller.arm(id, &self.shared);
         caller.asking = Some(self.shared.check_grants(id, &waiting));
         self.store(id, Stage::CheckingGrants(waiting), caller);
     }
@@ -377,7 +382,8 @@ impl CallTable {
         plan: Option<(AnyPlan, Preview)>,
         mut caller: Box<Caller>,
     ) {
-        (caller.deadline_guard, caller.slot) = (None, None);
+        caller.suspend_deadline();
+        caller.slot = None;
         let (plan, preview) = plan.unzip();
         let held = plan.as_ref().map_or(0, AnyPlan::weight);
         let allowed = self.shared.may_ask(&waiting, caller.asks, preview.as_ref());
@@ -438,7 +444,7 @@ impl Drop for CallTable {
 }
 
 /// Rejects a call that comes too soon after the previous one.
-fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
+pub(super) fn check_interval(limits: &Limits, since: Option<Duration>) -> Result<(), CallError> {
     let least = Duration::from_millis(limits.min_interval_ms);
     let wait = since.and_then(|since| least.checked_sub(since));
     let Some(wait) = wait.filter(|wait| !wait.is_zero()) else {

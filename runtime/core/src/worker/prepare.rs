@@ -3,10 +3,12 @@
 use std::any::Any;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
 use super::Shared;
+use super::call_table::check_interval;
 use super::jobs::catch_tool_panic;
 use super::preview_arguments;
 use crate::call::{Call, Mode, Origin};
@@ -31,18 +33,25 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Parses the call; its own policy is checked against its worker's authority.
-    pub(super) fn prepare(self, shared: &Shared) -> Result<Step<Parsed>, CallError> {
+    /// Parses the call; its own policy is checked against its worker's authority. `since` is the time since the previous call.
+    pub(super) fn prepare(
+        self,
+        shared: &Shared,
+        since: Option<Duration>,
+    ) -> Result<Step<Parsed>, CallError> {
         let Self {
             info,
             typed,
             policy,
             offered,
         } = self;
+        let has_own_policy = policy.is_some();
         let (authority, names) = match policy {
             None => (shared.authority.clone(), Cow::Borrowed(&shared.names)),
             Some(fragment) => {
                 let authority = narrowed(shared, &fragment, info.origin)?;
+                // The interval of the worker's policies was checked when the call was received.
+                check_interval(authority.limits(), since)?;
                 let names = narrowed_names(shared, &fragment, info.origin, &authority)?;
                 (authority, Cow::Owned(names))
             }
@@ -92,7 +101,10 @@ impl Request {
             return Err(CallError::new(Code::PermissionDenied, message));
         }
         let handles = Arc::clone(&shared.handles);
-        let step = || Ok(Step::new(info, job, needs, authority, handles, offered));
+        let step = || {
+            let step = Step::new(info, job, needs, authority, handles, offered);
+            Ok(step.with_own_policy(has_own_policy))
+        };
         catch_tool_panic(step).map_err(CallError::from)
     }
 }

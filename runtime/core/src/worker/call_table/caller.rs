@@ -105,6 +105,13 @@ impl Caller {
         shared.finished(&self.info, self.port, self.admitted_at, result);
     }
 
+    /// Stops the deadline. The time that is left is the limit of the further work.
+    pub(super) fn suspend_deadline(&mut self) {
+        if let Some(deadline) = self.deadline_guard.take() {
+            self.limit = deadline.left();
+        }
+    }
+
     /// Starts the deadline of the call, unless it runs already.
     pub(super) fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
         if self.deadline_guard.is_none() {

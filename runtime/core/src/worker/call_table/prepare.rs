@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CallTable, Caller, Judging, PoolKind, Stage, check_interval};
+use super::{CallTable, Caller, Judging, PoolKind, Stage};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Judged, Parsed, Step};
@@ -27,8 +27,7 @@ impl Prepared {
     fn of(request: Request, shared: &Shared, since: Option<Duration>) -> Result<Self, CallError> {
         let stop = Arc::clone(&request.info.stop);
         stop.check()?;
-        let step = request.prepare(shared)?;
-        check_interval(step.limits(), since)?;
+        let step = request.prepare(shared, since)?;
         stop.check()?;
         Ok(Self {
             limits: *step.limits(),
@@ -123,11 +122,12 @@ impl CallTable {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
     use serde_json::{Value, json};
 
+    use crate::budget::Budget;
     use crate::call::{Call, CallMeta};
     use crate::config::Namespace;
     use crate::error::{CallError, Code};
@@ -137,6 +137,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::scope::{Scope, Verb};
     use crate::tool::{Interrupt, Prepared, ReadPermit};
+    use crate::worker::blocking::Pool;
     use crate::worker::{Worker, WorkerSpec};
     use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
@@ -149,10 +150,9 @@ mod tests {
         runtime.spawn(spec).await.unwrap()
     }
 
-    /// Occupies every thread of the CPU pool until the result is dropped.
-    fn occupied(worker: &Worker) -> Vec<mpsc::Sender<()>> {
-        let cpu = &worker.shared.core.cpu;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    /// Occupies every thread of a pool until the result is dropped.
+    fn occupied(pool: &Arc<Pool>) -> Vec<mpsc::Sender<()>> {
+        let (threads, _) = pool.bounds();
         let hold = |_| {
             let (held, freed) = mpsc::channel::<()>();
             let (began, has_begun) = mpsc::channel();
@@ -160,7 +160,7 @@ mod tests {
                 began.send(()).unwrap();
                 let _ = freed.recv();
             };
-            cpu.submit(None, &worker.shared.lost, wait).unwrap();
+            pool.submit(None, &Arc::default(), wait).unwrap();
             has_begun.recv().unwrap();
             held
         };
@@ -185,7 +185,7 @@ mod tests {
     async fn deadline_applies_while_a_policy_waits_for_compilation() {
         let runtime = runtime().await;
         let worker = worker(&runtime, "one").await;
-        let threads = occupied(&worker);
+        let threads = occupied(&worker.shared.core.cpu);
         let soon = Duration::from_millis(20);
         let refused = call(&worker, with_policy(Some(soon))).await;
         assert_eq!(refused.code(), Code::Deadline);
@@ -244,7 +244,7 @@ mod tests {
         };
         let call_of_policy = asking(with_policy(None));
         let question = open().await;
-        let threads = occupied(&worker);
+        let threads = occupied(&worker.shared.core.cpu);
         grants.answer(question, Answer::ONCE).await.unwrap();
         // A call without a policy is judged by the actor, after the answer that came before it.
         let other = asking(CallMeta::default());
@@ -258,11 +258,82 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn confirmed_call_without_policy_is_judged_by_its_worker() {
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder()
+            .root("r", root.path())
+            .tools(ToolSet::new().reader(NeedsRead));
+        let (runtime, _) = builder.build().await.unwrap();
+        let spec = WorkerSpec::new("one").policy(Policy::inherit());
+        let worker = runtime.spawn(spec).await.unwrap();
+        let threads = occupied(&worker.shared.core.cpu);
+        let meta = CallMeta {
+            confirm: true,
+            ..CallMeta::default()
+        };
+        let call = Call::new("look", json!({ "path": "a" })).meta(meta);
+        assert_eq!(worker.submit(call).await.unwrap().text(), "planned");
+        drop(threads);
+    }
+
+    #[tokio::test]
+    async fn rate_limited_call_with_policy_is_not_charged() {
+        let runtime = runtime().await;
+        let budget = Budget {
+            calls: Some(2),
+            ..Budget::default()
+        };
+        let spec = WorkerSpec::new("one").policy(Policy::new()).budget(budget);
+        let worker = runtime.spawn(spec).await.unwrap();
+        let meta = |interval: u64| CallMeta {
+            policy: Some(json!({ "min_interval_ms": interval })),
+            ..CallMeta::default()
+        };
+        let hour = 3_600_000;
+        for (interval, code) in [
+            (0, Code::UnknownTool),
+            (hour, Code::RateLimited),
+            (hour, Code::RateLimited),
+            (0, Code::UnknownTool),
+        ] {
+            assert_eq!(call(&worker, meta(interval)).await.code(), code);
+        }
+    }
+
+    #[tokio::test]
+    async fn opening_a_granted_path_counts_toward_the_limit() {
+        let [root, outside] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+        let builder = Runtime::builder()
+            .root("r", root.path())
+            .grantable(&format!("read:file:{}", outside.path().display()))
+            .tools(ToolSet::new().reader(NeedsRead))
+            .approver(Deferred);
+        let (runtime, grants) = builder.build().await.unwrap();
+        let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
+        let meta = CallMeta {
+            deadline: Some(Duration::from_millis(500)),
+            ..CallMeta::default()
+        };
+        let call = Call::new("look", json!({ "path": outside.path() })).meta(meta);
+        let threads = occupied(&worker.shared.core.io_outside);
+        let call = {
+            let worker = worker.clone();
+            tokio::spawn(async move { worker.submit(call).await })
+        };
+        let only = |open: &[Question]| open.first().map(|question| question.id);
+        let question = grants.broker().wait_for_questions(only).await;
+        grants.answer(question, Answer::ONCE).await.unwrap();
+        let error = call.await.unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::Deadline, "{error}");
+        drop(threads);
+    }
+
+    #[tokio::test]
     async fn policies_of_one_worker_do_not_delay_other_workers() {
         let runtime = runtime().await;
         let flooding = worker(&runtime, "flooding").await;
         let other = worker(&runtime, "other").await;
-        let threads = occupied(&other);
+        let threads = occupied(&other.shared.core.cpu);
         let flood = |worker: &Worker, calls: u32| -> Vec<_> {
             let spawn = |_| {
                 let worker = worker.clone();

@@ -57,9 +57,7 @@ impl CallTable {
         caller.slot = Some(slot);
         if !taken {
             // It may wait for as long as it may run afterwards.
-            if let Some(deadline) = caller.deadline_guard.take() {
-                caller.limit = deadline.left();
-            }
+            caller.suspend_deadline();
             caller.arm(id, &self.shared);
         }
         Ok(taken)
@@ -393,18 +391,20 @@ impl CallTable {
                 self.answer(id, caller, result);
             }
             (Some((Stage::Future { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
-                caller.deadline_guard = None;
+                caller.suspend_deadline();
                 self.judge_or_answer(id, step.interrupted(interrupt), caller);
             }
             (other, _) => self.reinsert(id, other),
         }
     }
 
-    /// Suspends or restarts the deadline of a remote call, since waiting for a person does not count as work.
+    /// Suspends the deadline of a remote call or continues that of a call, since waiting for a person does not count as work.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
-        if let Some((Stage::Future { .. }, caller)) = self.calls.get_mut(&id) {
-            caller.deadline_guard = None;
-            if !suspended {
+        let call = self.calls.get_mut(&id);
+        if let Some((Stage::Future { .. } | Stage::Asking(..), caller)) = call {
+            if suspended {
+                caller.suspend_deadline();
+            } else {
                 caller.arm(id, &self.shared);
             }
         }
@@ -524,9 +524,11 @@ mod tests {
     use crate::call::Call;
     use crate::config::Namespace;
     use crate::host::Runtime;
+    use crate::permission::DecidedBy;
     use crate::policy::Policy;
     use crate::tool::{Prepared, ReadPermit};
-    use crate::worker::admission::{Admission, CallOptions, admit};
+    use crate::worker::admission::{Admission, Answer, CallOptions, admit};
+    use crate::worker::prepare::Request;
     use crate::worker::{CallEvent, CallState, Worker, WorkerSpec};
     use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
@@ -574,15 +576,69 @@ mod tests {
         // Its calls wait until they are stopped.
         let (_runtime, worker) = worker(0, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let call = Call::new("look", json!({}));
-        let options = CallOptions::new(Mode::Apply);
-        let (request, caller, mut answer) = admit(&worker.shared, call, options, Ok(())).unwrap();
+        let (request, caller, mut answer) = admitted(&worker);
         let id = request.info.id;
         calls.receive(request, caller);
         assert_eq!(calls.ready, [id]);
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());
         assert!(calls.ready.is_empty() && calls.calls.is_empty());
+    }
+
+    /// A call that was admitted, its caller and the receiver of its answer.
+    fn admitted(worker: &Worker) -> (Request, Box<Caller>, Answer) {
+        let options = CallOptions::new(Mode::Apply);
+        admit(
+            &worker.shared,
+            Call::new("look", json!({})),
+            options,
+            Ok(()),
+        )
+        .unwrap()
+    }
+
+    #[tokio::test]
+    async fn call_that_reaches_a_paused_worker_after_its_revocation_is_cancelled() {
+        let (_runtime, worker) = worker(1, Look(0)).await;
+        let mut calls = CallTable::new(Arc::clone(&worker.shared));
+        let (request, caller, mut answer) = admitted(&worker);
+        worker.pause(DecidedBy::Person);
+        calls.close();
+        calls.receive(request, caller);
+        let error = answer.try_recv().unwrap().unwrap_err();
+        assert_eq!(error.code(), Code::Cancelled);
+        assert!(calls.is_over());
+    }
+
+    #[tokio::test]
+    async fn call_does_not_pass_calls_that_wait_since_a_pause() {
+        let (_runtime, worker) = worker(1, Look(0)).await;
+        let mut calls = CallTable::new(Arc::clone(&worker.shared));
+        let [(first, caller, _first), (second, other_caller, _second)] =
+            [admitted(&worker), admitted(&worker)];
+        let ids = [first.info.id, second.info.id];
+        worker.pause(DecidedBy::Person);
+        calls.receive(first, caller);
+        worker.resume(DecidedBy::Person).unwrap();
+        // Its table has not received that the pause has ended.
+        calls.receive(second, other_caller);
+        assert_eq!(calls.paused, ids);
+        calls.resumed();
+        assert!(calls.paused.is_empty());
+    }
+
+    #[tokio::test]
+    async fn time_before_a_question_counts_toward_the_limit() {
+        let (_runtime, worker) = worker(1, Look(0)).await;
+        let (request, mut caller, _answer) = admitted(&worker);
+        let whole = caller.limit;
+        caller.arm(request.info.id, &worker.shared);
+        caller.suspend_deadline();
+        assert!(caller.limit < whole);
+        // The time of the question does not count.
+        let left = caller.limit;
+        caller.suspend_deadline();
+        assert_eq!(caller.limit, left);
     }
 
     #[tokio::test]
