@@ -30,7 +30,7 @@ use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
-use bailiwick::config::{ConfigSchema, ConfigSource, RootConfig};
+use bailiwick::config::{ConfigSchema, ConfigSource, Effective, RootConfig};
 use bailiwick::journal::{Journal, JournalError};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
@@ -285,6 +285,13 @@ impl Configured {
     }
 }
 
+/// Logs what a person should know about a configuration.
+fn warn_of_notes(effective: &Effective) {
+    for note in effective.notes() {
+        tracing::warn!("{note}");
+    }
+}
+
 /// Configures a runtime. `initialize` is the configuration from a trusted client, if any.
 fn runtime_builder(
     options: &Options,
@@ -292,12 +299,14 @@ fn runtime_builder(
     servers: Option<&Servers>,
 ) -> Result<Configured, BuildError> {
     let mut sources = options.sources.clone();
+    // The notes on the other sources are logged when the server starts.
+    let is_of_client = initialize.is_some();
     if let Some(configuration) = initialize {
         sources = sources.with(ConfigSource::Initialize, configuration)?;
     }
     let effective = sources.effective()?;
-    for note in effective.notes() {
-        tracing::warn!("{note}");
+    if is_of_client {
+        warn_of_notes(&effective);
     }
     let no_grantable = effective.origin("grantable").is_none();
     let has_files = has_files(options, &effective.config);
@@ -363,6 +372,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
         None => None,
     };
     let effective = options.sources.effective().map_err(BuildError::from)?;
+    warn_of_notes(&effective);
     let config = effective.config;
     let has_files = has_files(&options, &config);
     let mut about = match &servers {

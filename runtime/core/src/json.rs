@@ -6,6 +6,7 @@ use std::fmt;
 use serde::de::{
     Deserialize, DeserializeOwned, Deserializer, Error, MapAccess, SeqAccess, Visitor,
 };
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value};
 
 /// Parses JSON and rejects objects with duplicate keys.
@@ -34,6 +35,30 @@ pub fn read_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, serde_json::Erro
 pub fn canonical(mut value: Value) -> Value {
     value.sort_all_objects();
     value
+}
+
+/// A value whose JSON is that of [`canonical`], without a copy of the value.
+pub(crate) struct Canonical<'v>(pub(crate) &'v Value);
+
+impl fmt::Display for Canonical<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&serde_json::to_string(self).map_err(|_| fmt::Error)?)
+    }
+}
+
+impl Serialize for Canonical<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Object(members) => {
+                let mut members: Vec<_> = members.iter().collect();
+                members.sort_unstable_by_key(|(key, _)| *key);
+                let members = members.into_iter();
+                serializer.collect_map(members.map(|(key, value)| (key, Canonical(value))))
+            }
+            Value::Array(items) => serializer.collect_seq(items.iter().map(Canonical)),
+            value => value.serialize(serializer),
+        }
+    }
 }
 
 /// The members of an object; none of another value.
@@ -121,6 +146,15 @@ mod tests {
             assert!(error.is_data(), "{error}");
             assert!(error.to_string().starts_with("duplicate key `"), "{error}");
         }
+    }
+
+    #[test]
+    fn canonical_json_is_the_same_with_and_without_a_copy() {
+        let value = json!({ "b": [{ "z": 1.5, "é": "\u{2028}\n", "Z": null }, []], "a": { "2": -1, "10": true } });
+        let text = r#"{"a":{"10":true,"2":-1},"b":[{"Z":null,"z":1.5,"é":"\u2028\n"},[]]}"#;
+        let text = text.replace("\\u2028", "\u{2028}");
+        assert_eq!(Canonical(&value).to_string(), text);
+        assert_eq!(canonical(value).to_string(), text);
     }
 
     #[test]

@@ -253,8 +253,9 @@ impl Monitor {
     pub(crate) fn count_end(&self, preview: bool, result: Result<u64, Code>) {
         match result {
             Ok(bytes) => {
-                self.previews
-                    .fetch_add(u64::from(preview), Ordering::Relaxed);
+                if preview {
+                    self.previews.fetch_add(1, Ordering::Relaxed);
+                }
                 self.succeeded.fetch_add(1, Ordering::Relaxed);
                 self.returned_bytes.fetch_add(bytes, Ordering::Relaxed);
             }

@@ -45,6 +45,8 @@ struct Amount {
 #[derive(Debug)]
 pub(crate) struct Meter {
     budget: Budget,
+    /// Whether this budget or that of an ancestor limits calls. If not, they are not counted.
+    limits_calls: bool,
     spent: Mutex<Amount>,
     parent: Option<Arc<Self>>,
 }
@@ -238,7 +240,10 @@ impl Amount {
 
 impl Meter {
     pub(crate) fn new(budget: Budget, parent: Option<Arc<Self>>) -> Self {
+        let is_limit = |calls| calls != u64::MAX;
+        let above = parent.as_ref().is_some_and(|parent| parent.limits_calls);
         Self {
+            limits_calls: above || budget.calls.is_some_and(is_limit),
             budget,
             spent: Mutex::default(),
             parent,
@@ -246,6 +251,9 @@ impl Meter {
     }
 
     pub(crate) fn charge_call(&self) -> Result<(), BudgetExceeded> {
+        if !self.limits_calls {
+            return Ok(());
+        }
         self.add(Amount {
             calls: 1,
             ..Amount::default()

@@ -8,9 +8,10 @@ use crate::effect::ContentHash;
 use crate::effect::PreviewToken;
 use crate::error::CallError;
 use crate::error::Code;
-use crate::json::canonical;
+use crate::json::Canonical;
 use crate::tool::AnyPlan;
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 use std::fmt;
 
 /// Number of bytes of a token that identify the call.
@@ -46,10 +47,14 @@ impl PreviewKey {
         Ok(Self(bytes))
     }
 
-    /// Keyed hash of `text`, applied twice to prevent length extension.
-    fn hash(&self, text: &[u8]) -> ContentHash {
-        let once = ContentHash::of(&[self.0.as_slice(), text].concat());
-        ContentHash::of(&[self.0.as_slice(), once.as_bytes()].concat())
+    /// Keyed hash of the joined `parts`, applied twice to prevent length extension.
+    fn hash(&self, parts: &[&[u8]]) -> ContentHash {
+        let keyed = |parts: &[&[u8]]| {
+            let mut hasher = Sha256::new_with_prefix(self.0);
+            parts.iter().for_each(|part| hasher.update(part));
+            hasher.finalize()
+        };
+        ContentHash::from_bytes(keyed(&[&keyed(parts)]).into())
     }
 }
 
@@ -74,19 +79,16 @@ pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
 }
 
 fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
-    let call = serde_json::json!([
-        info.worker.0,
-        info.tool.as_str(),
-        canonical(info.arguments.clone())
-    ]);
-    joined(info.key, &call.to_string(), state)
+    let (tool, arguments) = (Value::from(info.tool.as_str()), Canonical(&info.arguments));
+    let call = format!("[{},{tool},{arguments}]", info.worker.0);
+    joined(info.key, &call, state)
 }
 
 /// The token of the call that `call` describes, in a state.
 fn joined(key: PreviewKey, call: &str, state: &[u8]) -> PreviewToken {
-    let of_call = key.hash(call.as_bytes());
+    let of_call = key.hash(&[call.as_bytes()]);
     // Nothing needs to separate the two, since all hashes have the same length.
-    let of_plan = key.hash(&[of_call.as_bytes(), state].concat());
+    let of_plan = key.hash(&[of_call.as_bytes(), state]);
     let mut bytes = *of_call.as_bytes();
     for (byte, of_plan) in bytes.iter_mut().zip(of_plan.as_bytes()).skip(OF_CALL) {
         *byte = *of_plan;
@@ -107,7 +109,7 @@ pub(super) fn is_of_call(token: PreviewToken, info: &CallInfo) -> bool {
 /// Returns the hash of arguments in the audit: the hash of their canonical JSON.
 #[must_use]
 pub(crate) fn arguments_hash(arguments: &Value) -> ContentHash {
-    ContentHash::of(canonical(arguments.clone()).to_string().as_bytes())
+    ContentHash::of(Canonical(arguments).to_string().as_bytes())
 }
 
 #[cfg(test)]

@@ -157,12 +157,6 @@ impl Activity {
         }
     }
 
-    /// A call that has not ended; `None` if it was refused before it was received.
-    fn open(&self, call: CallId) -> Option<Arc<CallInfo>> {
-        let calls = self.calls.lock();
-        calls.open.get(&call).map(|open| Arc::clone(&open.info))
-    }
-
     fn end(&self, ended: Row) {
         let mut calls = self.calls.lock();
         calls.open.remove(&ended.call);
@@ -198,13 +192,14 @@ impl Changed {
 
 impl Shared {
     /// Records that a call ended `now`.
-    pub(super) fn end_activity(&self, info: &CallInfo, code: Option<Code>, now: Instant) {
-        let open = self.activity.open(info.id);
-        let kept = open.filter(|info| self.is_rendered_later(info));
+    pub(super) fn end_activity(&self, info: &Arc<CallInfo>, code: Option<Code>, now: Instant) {
         self.activity.end(Row {
             call: info.id,
             tool: info.tool.clone(),
-            intent: kept.map_or_else(|| Intent::Rendered(self.intent(info, &[])), Intent::Of),
+            intent: match self.is_rendered_later(info) {
+                true => Intent::Of(Arc::clone(info)),
+                false => Intent::Rendered(self.intent(info, &[])),
+            },
             state: CallState::Ended(code),
             since: now,
         });

@@ -231,12 +231,12 @@ impl Shared {
     /// Audits how a call ended and answers it. It is not an error if the caller stopped waiting.
     pub(super) fn finished(
         &self,
-        info: &CallInfo,
+        info: &Arc<CallInfo>,
         port: ReplySender,
         admitted_at: Instant,
         result: Result<Done, CallError>,
     ) {
-        let CallInfo { id: call, tool, .. } = info;
+        let CallInfo { id: call, tool, .. } = &**info;
         let code = result
             .as_ref()
             .map_or_else(|error| error.code().as_str(), |_| "OK");
@@ -259,7 +259,7 @@ impl Shared {
     /// before it was received.
     fn observe_end(
         &self,
-        info: &CallInfo,
+        info: &Arc<CallInfo>,
         admitted_at: Option<Instant>,
         result: Result<&Done, &CallError>,
     ) {
@@ -302,7 +302,7 @@ impl Shared {
     }
 
     /// Audits and reports that a call was denied or failed before it was received.
-    pub(super) fn refused(&self, info: &CallInfo, error: &CallError) {
+    pub(super) fn refused(&self, info: &Arc<CallInfo>, error: &CallError) {
         self.audit_refusal(info, error);
         self.observe_end(info, None, Err(error));
     }

@@ -78,21 +78,27 @@ impl Worker {
             origin,
             ..self.of_view(tool, Value::Null)
         };
-        self.shared.refused(&info, &error);
+        self.shared.refused(&Arc::new(info), &error);
         error
     }
 
     /// Audits that a view's call was rejected before its tool was known.
     #[must_use]
     pub fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
-        self.shared.refused(&self.of_view(tool, arguments), &error);
+        let info = Arc::new(self.of_view(tool, arguments));
+        self.shared.refused(&info, &error);
         error
     }
 
     /// Judges and audits a page's read from its server, which is called `label` in scopes. Nobody is asked about it.
     /// Call [`Worker::view_read`] with its result.
-    pub fn view_reads(&self, server: &str, label: &str, uri: &str) -> Result<CallInfo, CallError> {
-        let info = self.of_view(READ, json!({ "uri": uri }));
+    pub fn view_reads(
+        &self,
+        server: &str,
+        label: &str,
+        uri: &str,
+    ) -> Result<Arc<CallInfo>, CallError> {
+        let info = Arc::new(self.of_view(READ, json!({ "uri": uri })));
         let judged = self.judge_reading(&info, server, label);
         judged.inspect_err(|error| self.shared.refused(&info, error))?;
         Ok(info)
@@ -134,7 +140,7 @@ impl Worker {
     }
 
     /// Audits how a page's read ended: the number of bytes, or an error.
-    pub fn view_read(&self, info: &CallInfo, ended: Result<u64, &CallError>) {
+    pub fn view_read(&self, info: &Arc<CallInfo>, ended: Result<u64, &CallError>) {
         match ended {
             Ok(bytes) => {
                 // The read was audited before; the audit counts missing records.

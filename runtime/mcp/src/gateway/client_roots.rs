@@ -109,10 +109,11 @@ impl Gateway {
         context: &RequestContext<RoleServer>,
     ) -> Result<Option<InputRequiredResult>, ErrorData> {
         let roots = &self.session.roots;
+        if !self.state.client_roots || !is_stateless(context) || roots.are_expected() {
+            return Ok(None);
+        }
         let capabilities = context.client_capabilities();
-        let needed =
-            capabilities.is_some_and(|capabilities| self.needs_client_roots(&capabilities));
-        if !needed || !is_stateless(context) || roots.are_expected() {
+        if !capabilities.is_some_and(|capabilities| self.needs_client_roots(&capabilities)) {
             return Ok(None);
         }
         let answer = request.input_responses.as_ref();

@@ -17,6 +17,7 @@ use rmcp::transport::Transport;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::decorate::Decorator;
@@ -65,6 +66,8 @@ pub(super) struct LineTransport<R> {
     /// Cancelled when the connection must end.
     stop: CancellationToken,
     open: OpenRequests,
+    /// When the open requests are cancelled unless one of them is answered before; set after the end of input.
+    drain_until: Option<Instant>,
     direct: Option<DirectRequests>,
     decorator: Decorator,
 }
@@ -99,6 +102,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             input_open,
             stop,
             open: OpenRequests::default(),
+            drain_until: None,
             direct,
             decorator,
         }
@@ -209,15 +213,20 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     async fn drain(&mut self) {
         self.open.stop_listening();
         let all_answered = loop {
+            // rmcp repeats the wait after each notification, which must not prolong it.
+            let until = *self
+                .drain_until
+                .get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
             tokio::select! {
                 answered = self.open.next_answered() => {
                     if !answered {
                         break true;
                     }
+                    self.drain_until = None;
                 }
                 () = self.stop.cancelled() => break false,
                 () = self.outgoing.closed() => break false,
-                () = tokio::time::sleep(DRAIN_TIMEOUT) => break false,
+                () = tokio::time::sleep_until(until) => break false,
             }
         };
         if !all_answered {
@@ -456,6 +465,17 @@ mod tests {
     }
 
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
+
+    #[tokio::test(start_paused = true)]
+    async fn time_for_the_last_answers_does_not_begin_again_when_the_wait_is_repeated() {
+        let (near, _far) = duplex(1 << 20);
+        let (mut lines, _writer_task) = lines(PING.as_bytes(), near, MAX_LINE);
+        assert!(lines.receive().await.is_some());
+        let begun = Instant::now();
+        let part = DRAIN_TIMEOUT / 2;
+        while tokio::time::timeout(part, lines.receive()).await.is_err() {}
+        assert!(begun.elapsed() <= DRAIN_TIMEOUT + part + CANCEL_TIMEOUT);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn invalid_message_is_answered_and_the_next_line_is_read() {

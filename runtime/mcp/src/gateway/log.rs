@@ -5,6 +5,7 @@
 )]
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use rmcp::model::{CallToolResponse, ErrorData, LoggingLevel, LoggingMessageNotificationParam};
 use rmcp::service::{RequestContext, RoleServer};
@@ -17,6 +18,9 @@ use super::call::{CallAnswer, is_stateless};
 pub(super) fn severity(level: LoggingLevel) -> u8 {
     level as u8 + 1
 }
+
+/// How long a call waits until its notification is sent, since its large result counts as a job of the worker meanwhile.
+const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// Sends a log notification about a call if the client's level allows it.
@@ -41,8 +45,9 @@ impl Gateway {
         }
         let data = json!({"tool": tool, "code": code});
         let message = LoggingMessageNotificationParam::new(level, data).with_logger("calls");
-        // A failure to send shows when the answer is sent.
-        let _ = context.peer.notify_logging_message(message).await;
+        let sending = context.peer.notify_logging_message(message);
+        // A failure to send shows when the answer is sent. Without the wait it is sent when the client reads again.
+        let _ = tokio::time::timeout(SEND_TIMEOUT, sending).await;
     }
 }
 
