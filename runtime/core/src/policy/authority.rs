@@ -43,7 +43,7 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// Layers cannot be removed, and only [`Authority::admit`] creates them:
 /// ```compile_fail
 /// fn widened(authority: bailiwick::policy::Authority) -> bailiwick::policy::Authority {
-///     bailiwick::policy::Authority { layers: [].into(), ..authority } // private
+///     bailiwick::policy::Authority { rules: todo!(), ..authority } // private
 /// }
 /// ```
 /// ```compile_fail
@@ -59,9 +59,16 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Authority {
+    rules: Arc<Rules>,
+}
+
+/// The rules of an authority. Its clones share them under one counter, so that calls of different workers, which clone the
+/// authorities of their workers, change no counter in common.
+#[derive(Debug)]
+struct Rules {
     base: Arc<Base>,
-    layers: Arc<[LayerEntry]>,
-    total: Arc<Total>,
+    layers: Box<[LayerEntry]>,
+    total: Total,
 }
 
 /// A layer with its name.
@@ -82,6 +89,12 @@ pub(super) struct Total {
 }
 
 impl Authority {
+    fn of(rules: Rules) -> Self {
+        Self {
+            rules: Arc::new(rules),
+        }
+    }
+
     /// Creates the authority of a configuration.
     ///
     /// # Errors
@@ -113,11 +126,11 @@ impl Authority {
             layer,
             inherited: false,
         };
-        Ok(Self {
+        Ok(Self::of(Rules {
             base: Arc::new(Base::compile(config, ungrantable, &mut budget)?),
-            total: Arc::new(total),
+            total,
             layers: layers.into_iter().map(entry).collect(),
-        })
+        }))
     }
 
     /// Compiles `policy` into a layer. Fails if it requests anything beyond this authority.
@@ -148,8 +161,8 @@ impl Authority {
     #[must_use]
     pub fn narrow(&self, layer: &Layer) -> Self {
         let agents = |entry: &&LayerEntry| matches!(entry.name, LayerName::Agent(_));
-        let index = self.layers.iter().filter(agents).count();
-        let inherited = self.layers.iter().map(|entry| LayerEntry {
+        let index = self.rules.layers.iter().filter(agents).count();
+        let inherited = self.rules.layers.iter().map(|entry| LayerEntry {
             inherited: true,
             ..entry.clone()
         });
@@ -165,13 +178,13 @@ impl Authority {
     /// Returns this authority for a session with `layer`.
     #[must_use]
     pub fn session(&self, layer: &Layer) -> Self {
-        self.with(self.layers.to_vec(), LayerName::Session, layer)
+        self.with(self.rules.layers.to_vec(), LayerName::Session, layer)
     }
 
     /// Returns this authority for one call with `layer`.
     #[must_use]
     pub fn overlay(&self, layer: &Layer) -> Self {
-        self.with(self.layers.to_vec(), LayerName::Call, layer)
+        self.with(self.rules.layers.to_vec(), LayerName::Call, layer)
     }
 
     fn with(&self, mut layers: Vec<LayerEntry>, name: LayerName, layer: &Layer) -> Self {
@@ -180,11 +193,11 @@ impl Authority {
             layer: layer.clone(),
             inherited: false,
         });
-        Self {
-            base: Arc::clone(&self.base),
+        Self::of(Rules {
+            base: Arc::clone(&self.rules.base),
             layers: layers.into(),
-            total: Arc::new(self.total.tighter(layer.0.total)),
-        }
+            total: self.rules.total.tighter(layer.0.total),
+        })
     }
 
     /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
@@ -201,8 +214,8 @@ impl Authority {
     }
 
     fn rule(&self, need: &Need<'_>) -> Ruling {
-        let mut ruling = self.base.judge(need);
-        for entry in &*self.layers {
+        let mut ruling = self.rules.base.judge(need);
+        for entry in &*self.rules.layers {
             if ruling.verdict == Verdict::Deny {
                 break;
             }
@@ -215,9 +228,12 @@ impl Authority {
         let ruling = entry
             .layer
             .0
-            .judge(need, self.base.mounts(), entry.inherited);
+            .judge(need, self.rules.base.mounts(), entry.inherited);
         let confined = !entry.layer.0.total.flags.get(Flag::AllowEscape);
-        let escapes = || need.path().is_some_and(|path| self.base.is_outside(path));
+        let escapes = || {
+            need.path()
+                .is_some_and(|path| self.rules.base.is_outside(path))
+        };
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
 
@@ -227,10 +243,12 @@ impl Authority {
         dir: &VirtualPath,
         granted: &[Coverage],
     ) -> Option<EntryRules<'_>> {
-        let mut rules = EntryRulesBuilder::new(dir, &self.base)?;
-        self.base.add_entry_rules(&mut rules);
-        for entry in &*self.layers {
-            entry.layer.add_entry_rules(self.base.mounts(), &mut rules);
+        let mut rules = EntryRulesBuilder::new(dir, &self.rules.base)?;
+        self.rules.base.add_entry_rules(&mut rules);
+        for entry in &*self.rules.layers {
+            entry
+                .layer
+                .add_entry_rules(self.rules.base.mounts(), &mut rules);
         }
         granted
             .iter()
@@ -247,34 +265,34 @@ impl Authority {
 
     /// The same authority without rules about names: globs and protected names.
     pub(super) fn without_names(&self) -> Self {
-        let layers = self.layers.iter().map(|entry| LayerEntry {
+        let layers = self.rules.layers.iter().map(|entry| LayerEntry {
             layer: entry.layer.without_names(),
             ..entry.clone()
         });
-        Self {
-            base: Arc::new(self.base.without_names()),
+        Self::of(Rules {
+            base: Arc::new(self.rules.base.without_names()),
             layers: layers.collect(),
-            total: Arc::clone(&self.total),
-        }
+            total: self.rules.total,
+        })
     }
 
     pub(super) fn shared_base(&self) -> Arc<Base> {
-        Arc::clone(&self.base)
+        Arc::clone(&self.rules.base)
     }
 
     #[doc(hidden)]
     #[must_use]
     pub fn base(&self) -> &Base {
-        &self.base
+        &self.rules.base
     }
 
     pub(crate) fn layers(&self) -> &[LayerEntry] {
-        &self.layers
+        &self.rules.layers
     }
 
     /// Approximate size of the call's own policies in bytes.
     pub(crate) fn call_size(&self) -> usize {
-        let layers = self.layers.iter();
+        let layers = self.rules.layers.iter();
         let of_call = layers.filter(|entry| entry.name == LayerName::Call);
         of_call.map(|entry| entry.layer.size()).sum()
     }
@@ -282,7 +300,7 @@ impl Authority {
     /// Returns the limits, each the strictest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.total.limits
+        &self.rules.total.limits
     }
 
     /// Returns whether the tool of that name may be called.
@@ -302,12 +320,13 @@ impl Authority {
     }
 
     fn all(&self, test: impl Fn(&Layer) -> bool) -> bool {
-        self.layers.iter().all(|entry| test(&entry.layer))
+        self.rules.layers.iter().all(|entry| test(&entry.layer))
     }
 
     /// The tools that are allowed, if any layer lists tools.
     pub(crate) fn tools(&self) -> Option<Vec<&str>> {
         let mut lists = self
+            .rules
             .layers
             .iter()
             .filter_map(|entry| entry.layer.0.sets.tools.as_ref());
@@ -319,17 +338,17 @@ impl Authority {
     /// restricts it.
     #[must_use]
     pub fn flag(&self, flag: Flag) -> bool {
-        self.total.flags.get(flag)
+        self.rules.total.flags.get(flag)
     }
 
     /// Returns the access level.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.total.access
+        self.rules.total.access
     }
 
     pub(crate) fn flags(&self) -> Flags {
-        self.total.flags
+        self.rules.total.flags
     }
 
     /// Returns whether anything at or beneath `prefix` could have a verdict other than `Deny`. If this is not certain,
@@ -337,12 +356,12 @@ impl Authority {
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
         let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);
-        self.base.reaches(prefix) && self.layers.iter().all(reaches)
+        self.rules.base.reaches(prefix) && self.rules.layers.iter().all(reaches)
     }
 
     /// Whether the subtree at `path` is in a root of every layer.
     pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
-        self.base.lists(path) && self.policies_hold(path)
+        self.rules.base.lists(path) && self.policies_hold(path)
     }
 
     /// Whether the policies of all layers allow the subtree at `path`, in a root or not.
@@ -352,50 +371,51 @@ impl Authority {
 
     /// Whether a layer blocks the subtree at `path`.
     pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
-        let layers = &mut self.layers.iter();
-        self.base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
+        let layers = &mut self.rules.layers.iter();
+        self.rules.base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
     }
 
     /// Whether all of `wanted` may be delegated.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
         let listed = |layer: &Layer| wanted.path().is_none_or(|path| layer.0.roots.holds(path));
-        self.base.holds(wanted) && self.all(|layer| listed(layer) && layer.0.scopes.holds(wanted))
+        self.rules.base.holds(wanted)
+            && self.all(|layer| listed(layer) && layer.0.scopes.holds(wanted))
     }
 
     pub(crate) fn is_strict(&self) -> bool {
-        self.base.is_strict()
+        self.rules.base.is_strict()
     }
 
     /// Whether changing this file requires a grant that names it.
     pub(crate) fn protects(&self, need: &Scope) -> bool {
-        self.base.protects(need)
+        self.rules.base.protects(need)
     }
 
     /// Why `need` is protected by its name; `None` if it is not.
     pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
-        self.base.protection_reason(need)
+        self.rules.base.protection_reason(need)
     }
 
     /// Whether a grant of `pattern` could have any effect under this configuration.
     pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
-        self.base.is_grantable(pattern)
+        self.rules.base.is_grantable(pattern)
     }
 
     /// The widest patterns that a person may grant: the roots, and what is configured as grantable outside them.
     pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
-        self.base.max_grantable()
+        self.rules.base.max_grantable()
     }
 
     /// The mounts of the served roots.
     pub(crate) fn served(&self) -> Vec<VirtualPath> {
-        let roots = self.base.listed();
+        let roots = self.rules.base.listed();
         roots.map(|root| root.mount.path.clone()).collect()
     }
 
     /// The subtrees that are visible to a worker with this authority.
     pub(crate) fn visible(&self) -> Value {
-        let mounts = self.base.listed().map(|root| root.mount.path.clone());
-        let layers = self.layers.iter();
+        let mounts = self.rules.base.listed().map(|root| root.mount.path.clone());
+        let layers = self.rules.layers.iter();
         let left = layers.fold(mounts.collect::<Vec<_>>(), |left, entry| {
             entry.layer.0.roots.narrow(&left)
         });

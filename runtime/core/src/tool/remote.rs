@@ -196,8 +196,8 @@ impl Tools {
     }
 
     /// The tool `name`, if it is one of the runtime's own.
-    pub(crate) fn own(&self, name: &str) -> Option<Arc<Entry>> {
-        self.own.get(name).cloned()
+    pub(crate) fn own(&self, name: &str) -> Option<&Arc<Entry>> {
+        self.own.get(name)
     }
 
     /// The tool with the name `tool` at the server.

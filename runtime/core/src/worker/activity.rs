@@ -207,7 +207,7 @@ impl Shared {
 
     /// Whether a call is small and its tool never changes, unlike those of third-party servers.
     fn is_rendered_later(&self, info: &CallInfo) -> bool {
-        let tool = self.core.tools.get(info.tool.as_str());
+        let tool = self.core.tools.own(info.tool.as_str());
         info.requests.is_none()
             && info.excluded.is_empty()
             && tool.is_some_and(|entry| entry.remote.is_none())

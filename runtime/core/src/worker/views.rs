@@ -50,7 +50,7 @@ impl Worker {
         let tools = &self.shared.core.tools;
         let entry = match server {
             Some(server) => tools.of_server(server, tool),
-            None => tools.own(tool),
+            None => tools.own(tool).cloned(),
         };
         let reached = |entry: &Arc<Entry>| {
             entry.is_for(Origin::View, true) && prepare::is_left(entry, &self.shared.authority)
