@@ -1,4 +1,4 @@
-//! Typestate of a call: parsed, authorised, planned, permitted.
+//! Typestate of a call: parsed, waiting for approval, cleared, planned.
 //!
 //! The types enforce the order: only `Step<Parsed>::judge` returns a `Step<Cleared>`, only a cleared step creates
 //! permits, and only a planned one creates a write permit. The pipeline uses no clock and no files.
@@ -43,11 +43,10 @@ pub struct CallInfo {
     pub(crate) tool: ToolName,
     pub(crate) origin: Origin,
     pub(crate) mode: Mode,
-    pub(crate) token: Option<PreviewToken>,
+    pub(crate) preview_token: Option<PreviewToken>,
     /// What the caller excluded from the change.
     pub(crate) excluded: Vec<ExcludedChange>,
-    /// The key of preview tokens.
-    pub(crate) key: PreviewKey,
+    pub(crate) preview_key: PreviewKey,
     /// Whether a person must approve this call in a separate question.
     pub(crate) confirm: bool,
     /// The arguments as JSON; `Null` for arguments of the tool's own type.
@@ -356,7 +355,7 @@ impl Step<Cleared> {
 
     /// Rejects a change that requires a preview and has none.
     pub(crate) fn previewed(&self) -> Result<(), CallError> {
-        let blind = self.info.mode == Mode::Apply && self.info.token.is_none();
+        let blind = self.info.mode == Mode::Apply && self.info.preview_token.is_none();
         if blind && self.mutates() && self.context.authority.flag(Flag::RequirePreview) {
             return Err(preview_required());
         }
@@ -370,7 +369,7 @@ impl Step<Cleared> {
         plan: AnyPlan,
     ) -> Result<Step<Planned<J>>, CallError> {
         let token = token_of(&self.info, &plan)?;
-        match (self.info.mode, self.info.token) {
+        match (self.info.mode, self.info.preview_token) {
             (Mode::Apply, Some(approved)) if !of_one_call(approved, token) => Err(foreign_token()),
             (Mode::Apply, Some(approved)) if approved != token => Err(stale_preview()),
             (Mode::Apply, None) if self.context.authority.flag(Flag::RequirePreview) => {
@@ -507,8 +506,10 @@ fn stale_preview() -> CallError {
 /// The error of a call that cannot be planned: `STALE_PREVIEW` if a preview of the same call could be planned earlier,
 /// with `error` as `details.cause`. Errors that do not depend on the state of the files are returned unchanged.
 pub(crate) fn unplannable(info: &CallInfo, error: CallError) -> CallError {
-    let previewed =
-        info.mode == Mode::Apply && info.token.is_some_and(|token| is_of_call(token, info));
+    let previewed = info.mode == Mode::Apply
+        && info
+            .preview_token
+            .is_some_and(|token| is_of_call(token, info));
     if !previewed || !depends_on_files(error.code()) {
         return error;
     }

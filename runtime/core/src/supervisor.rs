@@ -69,7 +69,7 @@ pub(crate) struct Core {
     pub(crate) tool_slots: BTreeMap<ToolName, Arc<ToolSlots>>,
     pub(crate) deadlines: Deadlines,
     /// The key of preview tokens.
-    pub(crate) previews: PreviewKey,
+    pub(crate) preview_key: PreviewKey,
     pub(crate) path_locks: PathLocks,
     pub(crate) calls: AtomicU64,
     pub(crate) workers: AtomicU64,

@@ -116,7 +116,7 @@ enum OnWriteError {
 struct Queue {
     messages: VecDeque<Message>,
     /// How many of them have senders that do not wait.
-    waiting: usize,
+    unawaited: usize,
     /// Whether the thread of the audit waits for a message.
     idle: bool,
     /// No more messages are accepted.
@@ -148,7 +148,7 @@ impl fmt::Debug for Audit {
 
 struct AuditSender {
     inner: Arc<Inner>,
-    /// How many messages may wait whose senders do not.
+    /// How many messages may be queued whose senders do not wait.
     capacity: usize,
     thread: Thread,
     monitor: Monitor,
@@ -271,10 +271,10 @@ impl Audit {
         }
         let awaited = message.is_awaited();
         if !awaited {
-            if queue.waiting >= self.0.capacity {
+            if queue.unawaited >= self.0.capacity {
                 return Err(AuditError::Full);
             }
-            queue.waiting += 1;
+            queue.unawaited += 1;
         }
         queue.messages.push_back(message);
         Ok(!awaited && std::mem::take(&mut queue.idle))
@@ -361,7 +361,7 @@ impl Inner {
                     writer.unwritten.shrink_to(IDLE_CAPACITY);
                     writer.next_attempt()
                 };
-                if self.waits(next) {
+                if self.park_until_woken(next) {
                     continue;
                 }
             }
@@ -375,7 +375,7 @@ impl Inner {
     }
 
     /// Waits for a message, or until the next attempt at most. Returns whether it was woken.
-    fn waits(&self, next: Option<Duration>) -> bool {
+    fn park_until_woken(&self, next: Option<Duration>) -> bool {
         let Some(delay) = next else {
             thread::park();
             return true;
@@ -404,7 +404,8 @@ impl Inner {
         }
         let left = writer.next_attempt().is_some();
         if !writer.flushes.is_empty() {
-            // Those who wait for the lock come before the sync, since this batch may have answered them.
+            // Callers that wait for the lock go first: this batch may have written their events, and they need not wait for the
+            // sync.
             MutexGuard::unlock_fair(writer);
         }
         left
@@ -419,7 +420,7 @@ impl Inner {
         } else {
             taken.extend(queue.messages.drain(..most));
         }
-        queue.waiting -= taken.iter().filter(|it| !it.is_awaited()).count();
+        queue.unawaited -= taken.iter().filter(|it| !it.is_awaited()).count();
     }
 }
 
@@ -983,7 +984,7 @@ mod tests {
         let (reply, mut answer) = oneshot::channel();
         let messages = [Message::Record(failed("before")), Message::Flush(reply)];
         inner.queue.lock().messages.extend(messages);
-        inner.queue.lock().waiting = 1;
+        inner.queue.lock().unawaited = 1;
         assert!(inner.write_batch(WrittenOn::Caller));
         // The thread of the audit may be about to sync.
         assert!(inner.with_writer(Writer::sync));

@@ -424,10 +424,10 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how many audit events may wait to be written. Further calls are rejected with `BUSY`.
+    /// Sets how many audit messages may be queued, each with one or a few events. Further calls are rejected with `BUSY`.
     #[must_use]
-    pub fn audit_capacity(mut self, events: usize) -> Self {
-        self.audit_capacity = events;
+    pub fn audit_capacity(mut self, messages: usize) -> Self {
+        self.audit_capacity = messages;
         self
     }
 
@@ -566,7 +566,7 @@ impl RuntimeBuilder {
             tool_pool: Pool::new("tools", size(self.tool_threads)),
             cpu: Pool::new("cpu", threads::cpu()),
             deadlines: Deadlines::default(),
-            previews: PreviewKey::or_random(self.preview_key)
+            preview_key: PreviewKey::or_random(self.preview_key)
                 .map_err(|error| BuildFault::Random(std::io::Error::other(error)))?,
             path_locks: PathLocks::default(),
             calls: 0.into(),

@@ -81,7 +81,7 @@ pub(crate) fn remote_token(info: &CallInfo, shown: &str) -> PreviewToken {
 fn token(info: &CallInfo, state: &[u8]) -> PreviewToken {
     let (tool, arguments) = (Value::from(info.tool.as_str()), Canonical(&info.arguments));
     let call = format!("[{},{tool},{arguments}]", info.worker.0);
-    joined(info.key, &call, state)
+    joined(info.preview_key, &call, state)
 }
 
 /// The token of the call that `call` describes, in a state.

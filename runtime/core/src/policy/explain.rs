@@ -159,42 +159,39 @@ fn entry(layer: &Layer, authority: &Authority, need: &Need<'_>, ruling: Ruling) 
 /// The key of a rule, and the rule as a sentence.
 fn describe(rule: Rule) -> (&'static str, &'static str) {
     match rule {
-        Rule::Open => ("", "no rule speaks against it"),
-        Rule::Base => ("roots", "the configuration gives it"),
+        Rule::Open => ("", "no rule applies"),
+        Rule::Base => ("roots", "a configured root allows it"),
         Rule::Named => ("allow", "the configuration allows the scope"),
-        Rule::Outside => ("roots", "no configured root holds it with that access"),
+        Rule::Outside => ("roots", "no configured root allows that access"),
         Rule::Ungrantable => (
             "grantable",
             "no grant opens /, a whole home directory, files in /proc, /sys and /dev, or files of the host program",
         ),
         Rule::Unnamed => ("allow", "the configuration does not name the resource"),
-        Rule::NoPath => ("roots", "it is about files and names none"),
+        Rule::NoPath => ("roots", "a scope of files without a path"),
         Rule::Protected => (
             "protect",
             "the file steers tools or agents, so only a grant that names it allows the change",
         ),
-        Rule::Unlisted => ("roots", "it lies outside the roots listed"),
-        Rule::Blocked => ("roots", "it lies in a blocked subtree"),
-        Rule::AllowGlobs => ("roots", "the allow globs of its root leave it out"),
+        Rule::Unlisted => ("roots", "it is outside the roots of the policy"),
+        Rule::Blocked => ("roots", "it is in a blocked folder"),
+        Rule::AllowGlobs => ("roots", "no allow glob of its root matches it"),
         Rule::DenyGlob => ("deny", "a deny glob covers it"),
         Rule::ImmutableGlob => ("immutable", "an immutable glob covers it"),
         Rule::DenyScope(_) => ("deny_scopes", "a denied scope covers it"),
-        Rule::DelegateOnly(_) => ("delegate_only", "it may only be handed on"),
+        Rule::DelegateOnly(_) => ("delegate_only", "it may only be delegated"),
         Rule::AskScope(_) => ("ask_scopes", "a person must be asked"),
         Rule::AllowScope(_) => ("allow_scopes", "an allowed scope covers it"),
         Rule::Otherwise => ("otherwise", "no scope list names it"),
         Rule::Verbs => ("verbs", "the verb is not among those listed"),
         Rule::Access => ("access", "the access level is too low for the verb"),
         Rule::ReadOnly => ("read_only", "nothing may be changed"),
-        Rule::Escape => (
-            "allow_escape",
-            "what lies outside every root may not be asked for",
-        ),
+        Rule::Escape => ("allow_escape", "paths outside all roots cannot be granted"),
         Rule::Network => (
             "network",
             "the network is off; it is on if the host allows a scope of `network` with `RuntimeBuilder::allow`, or sets the \
              configuration key `network` to true, and no policy sets it to false",
         ),
-        Rule::Approval => ("require_approval", "every change needs a person"),
+        Rule::Approval => ("require_approval", "every change requires approval"),
     }
 }

@@ -104,7 +104,7 @@ impl Globs {
             for glob in variants(reading, text).map_err(refuse)? {
                 covers_roots |= glob == "**";
                 covers_entries |= matches!(glob.as_str(), "**/*" | "*");
-                if reading == Reading::Deny && names.take(&glob) {
+                if reading == Reading::Deny && names.try_add(&glob) {
                     cost.names += glob.len() + NAME_COST;
                 } else {
                     cost.wildcards += glob.len();
@@ -151,8 +151,8 @@ impl Globs {
         let matches = |matcher: &Matcher| matcher.matches(path) != Some(false);
         match self.names.check(path) {
             NameMatch::Covered => true,
-            NameMatch::Clear => false,
-            NameMatch::Unclear => self.matcher.as_ref().is_some_and(matches),
+            NameMatch::NotCovered => false,
+            NameMatch::Unknown => self.matcher.as_ref().is_some_and(matches),
         }
     }
 
@@ -168,7 +168,7 @@ impl Globs {
         let by_name = self.texts.iter().position(|text| {
             let mut names = Names::default();
             for glob in variants(Reading::Deny, text).unwrap_or_default() {
-                names.take(&glob);
+                names.try_add(&glob);
             }
             names.check(path) == NameMatch::Covered
         });

@@ -19,7 +19,7 @@ pub(super) struct Names {
     /// The number of globs like `**/a/**/b`.
     nested: u32,
     /// Whether one of the other globs does not begin with a plain name.
-    unbound: bool,
+    always_needs_matcher: bool,
 }
 
 /// Maximum number of globs like `**/a/**/b` that are matched by names, and bits of a [`Seen`].
@@ -48,7 +48,7 @@ struct Tails {
     /// `**/a/b/**/c`, `**/a/b*`
     with_wildcard: Vec<WildcardTail>,
     /// `**/a/*` or `a/*`: one of the other globs may cover the path.
-    is_unclear: bool,
+    needs_matcher: bool,
 }
 
 impl Tails {
@@ -149,14 +149,14 @@ impl Wildcard {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NameMatch {
     Covered,
-    Clear,
+    NotCovered,
     /// The other globs must be matched.
-    Unclear,
+    Unknown,
 }
 
 impl Names {
     /// Adds a glob, which also covers everything beneath. Returns false if it cannot be matched by names.
-    pub(super) fn take(&mut self, glob: &str) -> bool {
+    pub(super) fn try_add(&mut self, glob: &str) -> bool {
         let floating = glob.strip_prefix("**/");
         let rest = floating.unwrap_or(glob);
         let (name, after) = rest.split_once('/').unwrap_or((rest, ""));
@@ -175,7 +175,7 @@ impl Names {
                 self.nested += 1;
             }
             let tails = self.floating.entry(name.into()).or_default();
-            tails.is_unclear |= !taken;
+            tails.needs_matcher |= !taken;
             tails.with_wildcard.extend(tail);
             return taken;
         }
@@ -186,7 +186,7 @@ impl Names {
             self.wildcards.push(wildcard);
             return true;
         }
-        self.unbound = true;
+        self.always_needs_matcher = true;
         false
     }
 
@@ -221,7 +221,7 @@ impl Names {
         }
         for (name, after) in steps {
             if let Some(tails) = self.floating.get(name) {
-                if tails.is_unclear || !tails.with_wildcard.is_empty() {
+                if tails.needs_matcher || !tails.with_wildcard.is_empty() {
                     return false;
                 }
                 add(&tails.plain, after);
@@ -230,7 +230,7 @@ impl Names {
         if dir.is_empty() {
             special.extend(self.anchored.keys().map(|name| name.to_string()));
         }
-        !self.unbound
+        !self.always_needs_matcher
     }
 
     pub(super) fn check(&self, path: &str) -> NameMatch {
@@ -241,22 +241,22 @@ impl Names {
         {
             return NameMatch::Covered;
         }
-        let (mut unclear, mut seen) = (self.unbound, Seen::default());
+        let (mut needs_matcher, mut seen) = (self.always_needs_matcher, Seen::default());
         for (name, after) in steps {
             if let Some(tails) = self.floating.get(name) {
                 if tails.covers(after, &mut seen) {
                     return NameMatch::Covered;
                 }
-                unclear |= tails.is_unclear;
+                needs_matcher |= tails.needs_matcher;
             }
             if self.has_wildcard(name) {
                 return NameMatch::Covered;
             }
         }
-        if unclear {
-            NameMatch::Unclear
+        if needs_matcher {
+            NameMatch::Unknown
         } else {
-            NameMatch::Clear
+            NameMatch::NotCovered
         }
     }
 }

@@ -458,7 +458,7 @@ impl Authority {
         )];
         if !globs.is_empty() {
             let object = format!("all other files in {folder}");
-            let source = (kind, "the allow globs of its root leave it out".to_owned());
+            let source = (kind, "no allow glob of its root matches it".to_owned());
             let subject = Subject::Folder(path.clone(), [].into());
             let denied = StatementVerdict::Denied;
             statements.push(Statement::new(denied, verbs, &object, source, subject));

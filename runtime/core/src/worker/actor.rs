@@ -5,7 +5,7 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::Shared;
-use super::call_table::{CallTable, Caller, Prepared};
+use super::call_table::{CallTable, OpenCall, Prepared};
 use super::jobs::Ended;
 use super::prepare::Request;
 use crate::capability::{Interrupt, StopReason};
@@ -20,7 +20,7 @@ use crate::tool::AnyPlan;
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
-    Call(Request, Box<Caller>),
+    Call(Request, Box<OpenCall>),
     /// The policy of a call was compiled and the call judged, or the call was rejected.
     Prepared(CallId, Box<Result<Prepared, CallError>>),
     /// A call was judged again under its own policy.
@@ -85,16 +85,16 @@ impl Actor for WorkerActor {
         calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
         match msg {
-            WorkerMsg::Call(request, caller) => calls.receive(request, caller),
+            WorkerMsg::Call(request, call) => calls.receive(request, call),
             WorkerMsg::Prepared(call, step) => calls.prepared(call, *step),
             WorkerMsg::Judged(call, judged) => calls.judged_again(call, *judged),
             WorkerMsg::GrantsChecked(call, granted) => calls.grants_checked(call, granted),
             WorkerMsg::Planned(call, plan) => calls.planned(call, *plan),
-            WorkerMsg::Answered(call, answer) => calls.answered(call, answer),
+            WorkerMsg::Answered(call, answer) => calls.question_answered(call, answer),
             WorkerMsg::SlotTaken(call) => calls.slot_taken(call),
             WorkerMsg::PathsLocked(call) => calls.paths_locked(call),
-            WorkerMsg::Started(call) => calls.started(call),
-            WorkerMsg::Ended(call, ended) => calls.ended(call, *ended),
+            WorkerMsg::Started(call) => calls.job_started(call),
+            WorkerMsg::Ended(call, ended) => calls.job_ended(call, *ended),
             WorkerMsg::PassedOn(call) => calls.passed_on(call),
             WorkerMsg::FutureEnded(call, ended) => calls.future_ended(call, *ended),
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::call_table::Caller;
+use super::call_table::OpenCall;
 use super::prepare::Request;
 use super::preview_arguments;
 use crate::call::{Call, Mode};
@@ -84,7 +84,7 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Charges further bytes that the call occupies while it waits for a person.
+    /// Charges further bytes that the call occupies until it ends, such as its compiled policy or the plan of its question.
     pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
         let most = self.shared.core.admission.bytes;
         let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
@@ -244,7 +244,7 @@ pub(super) fn admit(
     call: Call,
     options: CallOptions,
     understood: Result<(), CallError>,
-) -> Result<(Request, Box<Caller>, Answer), CallError> {
+) -> Result<(Request, Box<OpenCall>, Answer), CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
@@ -262,9 +262,9 @@ pub(super) fn admit(
         tool,
         origin: meta.origin,
         mode: options.mode,
-        token: meta.preview_token,
+        preview_token: meta.preview_token,
         excluded: meta.excluded,
-        key: shared.core.previews,
+        preview_key: shared.core.preview_key,
         confirm: meta.confirm,
         arguments,
         stop: Arc::new(StopFlag::counting(meta.progress)),
@@ -272,23 +272,23 @@ pub(super) fn admit(
     });
     let admitted = admitted.inspect_err(|error| shared.refused(&info, error))?;
     let (port, answer) = oneshot::channel();
-    let mut caller = Box::new(Caller::new(shared, &info, meta.deadline, admitted, port));
-    caller.asks = meta.asks;
-    caller.question_tx = options.question_tx;
-    caller.hold = options.hold;
+    let mut call = Box::new(OpenCall::new(shared, &info, meta.deadline, admitted, port));
+    call.asks = meta.asks;
+    call.question_tx = options.question_tx;
+    call.hold = options.hold;
     let request = Request {
         info,
         typed: options.typed,
         policy: meta.policy,
         offered: options.offered,
     };
-    Ok((request, caller, answer))
+    Ok((request, call, answer))
 }
 
 /// Posts an admitted call and waits for its result.
 async fn post(
     shared: &Arc<Shared>,
-    (request, caller, answer): (Request, Box<Caller>, Answer),
+    (request, call, answer): (Request, Box<OpenCall>, Answer),
 ) -> Result<Done, CallError> {
     let info = Arc::clone(&request.info);
     let mut waiter = Waiter {
@@ -297,7 +297,7 @@ async fn post(
         stop: Arc::clone(&info.stop),
         answered: false,
     };
-    let posted = shared.post(WorkerMsg::Call(request, caller));
+    let posted = shared.post(WorkerMsg::Call(request, call));
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
     answer.unwrap_or_else(|| {

@@ -1,6 +1,6 @@
 //! State of the calls of one worker.
 
-mod caller;
+mod open_call;
 mod prepare;
 mod queue;
 
@@ -29,7 +29,7 @@ use crate::pipeline::{Cleared, Granted, Judged, Parsed, Step, Waiting};
 use crate::policy::Limits;
 use crate::tool::AnyPlan;
 
-pub(crate) use caller::Caller;
+pub(crate) use open_call::OpenCall;
 pub(crate) use prepare::Prepared;
 
 /// Stage of a call in flight.
@@ -101,7 +101,7 @@ struct Submitted {
 /// State of the actor; a restarted actor begins with an empty table.
 pub(crate) struct CallTable {
     shared: Arc<Shared>,
-    calls: HashMap<CallId, (Stage, Box<Caller>), FixedState>,
+    calls: HashMap<CallId, (Stage, Box<OpenCall>), FixedState>,
     /// Calls that wait until the worker is resumed, in the order in which they were received.
     paused: VecDeque<CallId>,
     /// Mutating calls in the order in which they became ready, without those whose turn it is.
@@ -122,7 +122,7 @@ pub(crate) struct CallTable {
     /// policies do not delay those of others.
     compiling: Option<CallId>,
     /// When the last call was admitted.
-    last: Option<Instant>,
+    last_admitted: Option<Instant>,
     closing: bool,
 }
 
@@ -140,7 +140,7 @@ impl CallTable {
             held: HashSet::default(),
             policies: VecDeque::new(),
             compiling: None,
-            last: None,
+            last_admitted: None,
             closing: false,
         }
     }
@@ -156,21 +156,23 @@ impl CallTable {
     }
 
     /// Begins a new call, unless the worker is paused. A call that comes too soon after the last one is rejected.
-    pub(super) fn receive(&mut self, request: Request, mut caller: Box<Caller>) {
+    pub(super) fn receive(&mut self, request: Request, mut call: Box<OpenCall>) {
         if self.closing {
             // It was posted before its worker was revoked.
-            return caller.finish(&self.shared, Err(revoked()));
+            return call.finish(&self.shared, Err(revoked()));
         }
-        let admitted_at = caller.admitted_at;
-        caller.since = self.last.map(|last| admitted_at.duration_since(last));
-        if let Err(error) = check_interval(self.shared.authority.limits(), caller.since) {
-            return caller.finish(&self.shared, Err(error));
+        let admitted_at = call.admitted_at;
+        call.since_previous = self
+            .last_admitted
+            .map(|last| admitted_at.duration_since(last));
+        if let Err(error) = check_interval(self.shared.authority.limits(), call.since_previous) {
+            return call.finish(&self.shared, Err(error));
         }
-        self.last = Some(admitted_at);
-        let info = &caller.info;
+        self.last_admitted = Some(admitted_at);
+        let info = &call.info;
         let id = info.id;
         self.shared.started(info, admitted_at);
-        caller.span = tracing::debug_span!(
+        call.span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,
             call = %id,
@@ -180,11 +182,11 @@ impl CallTable {
         );
         // Calls that wait since a pause come first; the message that the pause has ended is on its way.
         if self.shared.pause.is_paused() || !self.paused.is_empty() {
-            caller.arm(id, &self.shared);
-            self.store(id, Stage::Paused(request), caller);
+            call.arm(id, &self.shared);
+            self.store(id, Stage::Paused(request), call);
             return self.paused.push_back(id);
         }
-        self.begin(id, request, caller);
+        self.begin(id, request, call);
     }
 
     /// The worker or an ancestor was resumed.
@@ -193,9 +195,9 @@ impl CallTable {
             && let Some(id) = self.paused.pop_front()
         {
             match self.calls.remove(&id) {
-                Some((Stage::Paused(request), caller)) => {
+                Some((Stage::Paused(request), call)) => {
                     self.enter(id, CallState::Preparing);
-                    self.begin(id, request, caller);
+                    self.begin(id, request, call);
                 }
                 other => self.reinsert(id, other),
             }
@@ -203,13 +205,13 @@ impl CallTable {
     }
 
     /// Prepares and judges a call. Its own policy is compiled on the CPU pool, never here.
-    fn begin(&mut self, id: CallId, request: Request, mut caller: Box<Caller>) {
+    fn begin(&mut self, id: CallId, request: Request, mut call: Box<OpenCall>) {
         if request.policy.is_none() {
-            let step = request.prepare(&self.shared, caller.since);
-            return self.judge_or_answer(id, step, caller);
+            let step = request.prepare(&self.shared, call.since_previous);
+            return self.judge_or_answer(id, step, call);
         }
-        caller.arm(id, &self.shared);
-        self.store(id, Stage::Preparing(Some(request)), caller);
+        call.arm(id, &self.shared);
+        self.store(id, Stage::Preparing(Some(request)), call);
         self.policies.push_back(id);
         self.compile_next();
     }
@@ -218,11 +220,11 @@ impl CallTable {
         &mut self,
         id: CallId,
         step: Result<Step<Parsed>, CallError>,
-        caller: Box<Caller>,
+        call: Box<OpenCall>,
     ) {
         match step {
-            Ok(step) => self.judge(id, step, Judging::Continuing, caller),
-            Err(error) => self.answer(id, caller, Err(error)),
+            Ok(step) => self.judge(id, step, Judging::Continuing, call),
+            Err(error) => self.answer(id, call, Err(error)),
         }
     }
 
@@ -233,37 +235,37 @@ impl CallTable {
     }
 
     /// Stores a call until a message advances it.
-    fn store(&mut self, id: CallId, stage: Stage, caller: Box<Caller>) {
+    fn store(&mut self, id: CallId, stage: Stage, call: Box<OpenCall>) {
         self.enter(id, stage.state());
-        self.calls.insert(id, (stage, caller));
+        self.calls.insert(id, (stage, call));
     }
 
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
-    fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut caller: Box<Caller>) {
+    fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut call: Box<OpenCall>) {
         if !step.has_own_policy() {
             let judged = self.shared.judge(step);
-            return self.judged(id, judged, why, caller);
+            return self.judged(id, judged, why, call);
         }
-        caller.arm(id, &self.shared);
-        self.store(id, Stage::Judging(Some(step), why), caller);
+        call.arm(id, &self.shared);
+        self.store(id, Stage::Judging(Some(step), why), call);
         self.policies.push_back(id);
         self.compile_next();
     }
 
     /// Advances a judged call as far as possible without waiting.
-    fn judged(&mut self, id: CallId, judged: Judged, why: Judging, caller: Box<Caller>) {
+    fn judged(&mut self, id: CallId, judged: Judged, why: Judging, call: Box<OpenCall>) {
         if let Judging::Answered(approved) = why {
-            return self.approved(id, judged, approved, caller);
+            return self.approved(id, judged, approved, call);
         }
-        caller.span.record("verdict", judged.verdict().as_str());
+        call.span.record("verdict", judged.verdict().as_str());
         match judged {
-            Judged::Refused(error) => self.answer(id, caller, Err(error)),
-            Judged::Ask(waiting) => self.find_grants(id, waiting, caller),
+            Judged::Refused(error) => self.answer(id, call, Err(error)),
+            Judged::Ask(waiting) => self.find_grants(id, waiting, call),
             Judged::Run(cleared) => match jobs::run_now(&self.shared, &cleared) {
-                None => self.enqueue(id, cleared, None, caller),
-                Some(Ok(done)) => self.answer(id, caller, Ok(done)),
+                None => self.enqueue(id, cleared, None, call),
+                Some(Ok(done)) => self.answer(id, call, Ok(done)),
                 Some(Err(interrupt)) => {
-                    self.judge_or_answer(id, cleared.interrupted(interrupt), caller)
+                    self.judge_or_answer(id, cleared.interrupted(interrupt), call)
                 }
             },
         }
@@ -275,30 +277,30 @@ impl CallTable {
         id: CallId,
         judged: Judged,
         approved: Option<Approved>,
-        caller: Box<Caller>,
+        call: Box<OpenCall>,
     ) {
         match judged {
             Judged::Run(cleared) => {
-                let (worker, tool) = (self.shared.id, &caller.info.tool);
+                let (worker, tool) = (self.shared.id, &call.info.tool);
                 tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "retried");
-                self.enqueue(id, cleared, approved, caller);
+                self.enqueue(id, cleared, approved, call);
             }
             // The answer was narrower than the need. Asking again at once would put pressure on the person.
-            Judged::Ask(waiting) => self.answer(id, caller, Err(waiting.scope_required())),
-            Judged::Refused(error) => self.answer(id, caller, Err(error)),
+            Judged::Ask(waiting) => self.answer(id, call, Err(waiting.scope_required())),
+            Judged::Refused(error) => self.answer(id, call, Err(error)),
         }
     }
 
     /// Looks up grants, except for previews of readable targets, which require no approval.
-    fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut caller: Box<Caller>) {
+    fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut call: Box<OpenCall>) {
         let planned = || waiting.act_job().is_some() || waiting.early_plan().is_some();
-        let shown = caller.info.mode == Mode::Preview && planned();
+        let shown = call.info.mode == Mode::Preview && planned();
         if shown || !waiting.has_untried_needs() {
-            return self.plan_early(id, waiting, caller);
+            return self.plan_early(id, waiting, call);
         }
-        caller.arm(id, &self.shared);
-        caller.asking = Some(self.shared.check_grants(id, &waiting));
-        self.store(id, Stage::CheckingGrants(waiting), caller);
+        call.arm(id, &self.shared);
+        call.asking = Some(self.shared.check_grants(id, &waiting));
+        self.store(id, Stage::CheckingGrants(waiting), call);
     }
 
     pub(super) fn grants_checked(
@@ -307,51 +309,51 @@ impl CallTable {
         granted: Result<Option<Granted>, CallError>,
     ) {
         match (self.calls.remove(&id), granted) {
-            (Some((Stage::CheckingGrants(waiting), caller)), Ok(Some(granted))) => {
-                match self.shared.audit_used_grants(&caller.info, &granted.used) {
+            (Some((Stage::CheckingGrants(waiting), call)), Ok(Some(granted))) => {
+                match self.shared.audit_used_grants(&call.info, &granted.used) {
                     Ok(()) => {
                         self.shared.note_granted(id, &granted.used);
                         let step = waiting.granted(granted);
-                        self.judge(id, step, Judging::Continuing, caller);
+                        self.judge(id, step, Judging::Continuing, call);
                     }
-                    Err(error) => self.answer(id, caller, Err(error)),
+                    Err(error) => self.answer(id, call, Err(error)),
                 }
             }
-            (Some((Stage::CheckingGrants(waiting), caller)), Ok(None)) => {
-                self.plan_early(id, waiting, caller)
+            (Some((Stage::CheckingGrants(waiting), call)), Ok(None)) => {
+                self.plan_early(id, waiting, call)
             }
-            (Some((Stage::CheckingGrants(_), caller)), Err(error)) => {
-                self.answer(id, caller, Err(error));
+            (Some((Stage::CheckingGrants(_), call)), Err(error)) => {
+                self.answer(id, call, Err(error));
             }
             (other, _) => self.reinsert(id, other),
         }
     }
 
     /// Plans a change before anybody is asked, if its targets may be read or its tool can foresee it.
-    fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Box<Caller>) {
+    fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut call: Box<OpenCall>) {
         if let Some(job) = waiting.act_job() {
             let plan = jobs::foreseen(&self.shared, &waiting, job);
-            return self.planned_early(id, waiting, plan, caller);
+            return self.planned_early(id, waiting, plan, call);
         }
         if waiting.early_plan().is_none() {
-            return self.question(id, waiting, None, caller);
+            return self.question(id, waiting, None, call);
         }
-        if caller.info.mode != Mode::Preview
-            && let Err(error) = self.shared.may_plan(&waiting, caller.asks)
+        if call.info.mode != Mode::Preview
+            && let Err(error) = self.shared.may_plan(&waiting, call.asks)
         {
-            return self.answer(id, caller, Err(error));
+            return self.answer(id, call, Err(error));
         }
-        match self.take_slot(id, &mut caller) {
-            Ok(true) => self.enqueue_planning(id, waiting, caller),
-            Ok(false) => self.store(id, Stage::Planning(waiting), caller),
-            Err(error) => self.answer(id, caller, Err(error)),
+        match self.take_slot(id, &mut call) {
+            Ok(true) => self.enqueue_planning(id, waiting, call),
+            Ok(false) => self.store(id, Stage::Planning(waiting), call),
+            Err(error) => self.answer(id, call, Err(error)),
         }
     }
 
     pub(super) fn planned(&mut self, id: CallId, plan: Result<(AnyPlan, Preview), Interrupt>) {
         match self.take_finished(id) {
-            Some((Stage::Planning(waiting), caller)) => {
-                self.planned_early(id, waiting, plan, caller);
+            Some((Stage::Planning(waiting), call)) => {
+                self.planned_early(id, waiting, plan, call);
             }
             other => self.reinsert(id, other),
         }
@@ -363,14 +365,14 @@ impl CallTable {
         id: CallId,
         waiting: Step<Waiting>,
         plan: Result<(AnyPlan, Preview), Interrupt>,
-        caller: Box<Caller>,
+        call: Box<OpenCall>,
     ) {
         match plan {
-            Ok((_, preview)) if caller.info.mode == Mode::Preview => {
-                self.answer(id, caller, Ok(Done::Preview(preview)));
+            Ok((_, preview)) if call.info.mode == Mode::Preview => {
+                self.answer(id, call, Ok(Done::Preview(preview)));
             }
-            Ok(plan) => self.question(id, waiting, Some(plan), caller),
-            Err(interrupt) => self.judge_or_answer(id, waiting.interrupted(interrupt), caller),
+            Ok(plan) => self.question(id, waiting, Some(plan), call),
+            Err(interrupt) => self.judge_or_answer(id, waiting.interrupted(interrupt), call),
         }
     }
 
@@ -380,38 +382,38 @@ impl CallTable {
         id: CallId,
         waiting: Step<Waiting>,
         plan: Option<(AnyPlan, Preview)>,
-        mut caller: Box<Caller>,
+        mut call: Box<OpenCall>,
     ) {
-        caller.suspend_deadline();
-        caller.slot = None;
+        call.suspend_deadline();
+        call.slot = None;
         let (plan, preview) = plan.unzip();
         let held = plan.as_ref().map_or(0, AnyPlan::weight);
-        let allowed = self.shared.may_ask(&waiting, caller.asks, preview.as_ref());
-        let asked = allowed.and_then(|()| caller.admitted.hold(held)).map(|()| {
-            let (asks, question_tx) = (caller.asks, caller.question_tx.clone());
+        let allowed = self.shared.may_ask(&waiting, call.asks, preview.as_ref());
+        let asked = allowed.and_then(|()| call.admitted.hold(held)).map(|()| {
+            let (asks, question_tx) = (call.asks, call.question_tx.clone());
             self.shared
                 .question(id, &waiting, preview, asks, question_tx)
         });
         match asked {
             Ok(asking) => {
-                caller.asking = Some(asking);
-                self.store(id, Stage::Asking(waiting, plan), caller);
+                call.asking = Some(asking);
+                self.store(id, Stage::Asking(waiting, plan), call);
             }
-            Err(error) => self.answer(id, caller, Err(error)),
+            Err(error) => self.answer(id, call, Err(error)),
         }
     }
 
-    pub(super) fn answered(
+    pub(super) fn question_answered(
         &mut self,
         id: CallId,
         answer: Result<(Granted, Option<Exclusion>), CallError>,
     ) {
         match (self.calls.remove(&id), answer) {
-            (Some((Stage::Asking(waiting, plan), caller)), Ok((granted, exclusion))) => {
-                let (worker, tool) = (self.shared.id, &caller.info.tool);
+            (Some((Stage::Asking(waiting, plan), call)), Ok((granted, exclusion))) => {
+                let (worker, tool) = (self.shared.id, &call.info.tool);
                 tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "continued");
-                if let Err(error) = self.shared.audit_used_grants(&caller.info, &granted.used) {
-                    return self.answer(id, caller, Err(error));
+                if let Err(error) = self.shared.audit_used_grants(&call.info, &granted.used) {
+                    return self.answer(id, call, Err(error));
                 }
                 let (left_out, sentence) = match exclusion {
                     Some(Exclusion { parts, sentence }) => (parts, Some(sentence)),
@@ -420,9 +422,9 @@ impl CallTable {
                 self.shared.note_approved(id, sentence.as_deref());
                 let approved = plan.map(|plan| Approved { plan, left_out });
                 let why = Judging::Answered(approved);
-                self.judge(id, waiting.granted(granted), why, caller);
+                self.judge(id, waiting.granted(granted), why, call);
             }
-            (Some((Stage::Asking(..), caller)), Err(error)) => self.answer(id, caller, Err(error)),
+            (Some((Stage::Asking(..), call)), Err(error)) => self.answer(id, call, Err(error)),
             (other, _) => self.reinsert(id, other),
         }
     }
@@ -431,14 +433,14 @@ impl CallTable {
 impl Drop for CallTable {
     /// Answers the open calls of a dying worker and audits their ends. None of them can begin an effect any more.
     fn drop(&mut self) {
-        for (_, (_, caller)) in std::mem::take(&mut self.calls) {
-            caller.info.stop.raise(StopReason::Cancelled);
-            if let Some(job) = &caller.job {
+        for (_, (_, call)) in std::mem::take(&mut self.calls) {
+            call.info.stop.raise(StopReason::Cancelled);
+            if let Some(job) = &call.job {
                 // A job that has begun ends by itself; any other never runs.
                 let _ = self.pool(job.pool).abandon(&job.ticket);
             }
-            let error = caller.info.stop.mark_sent(lost(&self.shared));
-            caller.finish(&self.shared, Err(error));
+            let error = call.info.stop.mark_sent(lost(&self.shared));
+            call.finish(&self.shared, Err(error));
         }
     }
 }

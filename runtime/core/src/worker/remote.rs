@@ -75,7 +75,7 @@ impl Previews {
 
     /// The server's token of the preview that a call is bound to; fails if it is the preview of another call.
     fn server_token(&self, info: &CallInfo) -> Result<Option<String>, CallError> {
-        let (Mode::Apply, Some(token)) = (info.mode, info.token) else {
+        let (Mode::Apply, Some(token)) = (info.mode, info.preview_token) else {
             return Ok(None);
         };
         let server_token = {

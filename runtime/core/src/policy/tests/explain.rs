@@ -87,7 +87,7 @@ fn explanation_displays_as_a_sentence() {
     );
     assert_eq!(
         line("read:file:/x"),
-        "deny: configuration: no configured root holds it with that access (roots)"
+        "deny: configuration: no configured root allows that access (roots)"
     );
 }
 
@@ -121,7 +121,10 @@ fn explanation_distinguishes_allow_globs_from_unlisted_roots() {
     let rule = |need: &str| worker.explain(&need.parse().unwrap(), &[]).rule;
     assert_eq!(
         rule("read:file:/r/a/y"),
-        "the allow globs of its root leave it out"
+        "no allow glob of its root matches it"
     );
-    assert_eq!(rule("read:file:/r/c"), "it lies outside the roots listed");
+    assert_eq!(
+        rule("read:file:/r/c"),
+        "it is outside the roots of the policy"
+    );
 }

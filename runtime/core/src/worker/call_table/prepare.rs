@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CallTable, Caller, Judging, PoolKind, Stage};
+use super::{CallTable, Judging, OpenCall, PoolKind, Stage};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Judged, Parsed, Step};
@@ -45,15 +45,15 @@ impl CallTable {
     ) {
         self.compiling.take_if(|compiling| *compiling == id);
         match (self.take_finished(id), prepared) {
-            (Some((Stage::Preparing(None), mut caller)), Ok(prepared)) => {
-                caller.limit_to(&prepared.limits);
-                match caller.admitted.hold(prepared.size) {
-                    Ok(()) => self.judged(id, prepared.judged, Judging::Continuing, caller),
-                    Err(error) => self.answer(id, caller, Err(error)),
+            (Some((Stage::Preparing(None), mut call)), Ok(prepared)) => {
+                call.limit_to(&prepared.limits);
+                match call.admitted.hold(prepared.size) {
+                    Ok(()) => self.judged(id, prepared.judged, Judging::Continuing, call),
+                    Err(error) => self.answer(id, call, Err(error)),
                 }
             }
-            (Some((Stage::Preparing(None), caller)), Err(error)) => {
-                self.answer(id, caller, Err(error));
+            (Some((Stage::Preparing(None), call)), Err(error)) => {
+                self.answer(id, call, Err(error));
             }
             (other, _) => self.reinsert(id, other),
         }
@@ -65,7 +65,7 @@ impl CallTable {
     pub(in crate::worker) fn judged_again(&mut self, id: CallId, judged: Judged) {
         self.compiling.take_if(|compiling| *compiling == id);
         match self.take_finished(id) {
-            Some((Stage::Judging(None, why), caller)) => self.judged(id, judged, why, caller),
+            Some((Stage::Judging(None, why), call)) => self.judged(id, judged, why, call),
             other => self.reinsert(id, other),
         }
         self.compile_next();
@@ -78,45 +78,45 @@ impl CallTable {
             && let Some(id) = self.policies.pop_front()
         {
             match self.calls.remove(&id) {
-                Some((Stage::Preparing(Some(request)), caller)) => {
-                    self.start_preparing(id, request, caller);
+                Some((Stage::Preparing(Some(request)), call)) => {
+                    self.start_preparing(id, request, call);
                 }
-                Some((Stage::Judging(Some(step), why), caller)) => {
-                    self.start_judging(id, step, why, caller);
+                Some((Stage::Judging(Some(step), why), call)) => {
+                    self.start_judging(id, step, why, call);
                 }
                 other => self.reinsert(id, other),
             }
         }
     }
 
-    fn start_preparing(&mut self, id: CallId, request: Request, caller: Box<Caller>) {
-        let (shared, since) = (Arc::clone(&self.shared), caller.since);
+    fn start_preparing(&mut self, id: CallId, request: Request, call: Box<OpenCall>) {
+        let (shared, since) = (Arc::clone(&self.shared), call.since_previous);
         let work = move || {
             let prepared = jobs::catch_panic(|| Prepared::of(request, &shared, since), Err);
             shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
         };
-        self.submit_policy(id, Stage::Preparing(None), caller, work);
+        self.submit_policy(id, Stage::Preparing(None), call, work);
     }
 
-    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, caller: Box<Caller>) {
+    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, call: Box<OpenCall>) {
         let shared = Arc::clone(&self.shared);
         let work = move || {
             let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
             shared.post(WorkerMsg::Judged(id, Box::new(judged)));
         };
-        self.submit_policy(id, Stage::Judging(None, why), caller, work);
+        self.submit_policy(id, Stage::Judging(None, why), call, work);
     }
 
     fn submit_policy(
         &mut self,
         id: CallId,
         stage: Stage,
-        caller: Box<Caller>,
+        call: Box<OpenCall>,
         work: impl FnOnce() + Send + 'static,
     ) {
         let handed = self.shared.core.cpu.submit(None, &self.shared.lost, work);
         self.compiling = handed.is_ok().then_some(id);
-        self.submitted(id, stage, caller, PoolKind::Cpu, handed);
+        self.submitted(id, stage, call, PoolKind::Cpu, handed);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Runs authorised calls: path locks, pool threads and results.
 
-use super::{CallTable, Caller, PoolKind, Stage, Submitted};
+use super::{CallTable, OpenCall, PoolKind, Stage, Submitted};
 use crate::call::Mode;
 use crate::capability::{Interrupt, StopReason};
 use crate::error::{CallError, Code};
@@ -29,61 +29,61 @@ impl CallTable {
         id: CallId,
         step: Step<Cleared>,
         approved: Option<Approved>,
-        mut caller: Box<Caller>,
+        mut call: Box<OpenCall>,
     ) {
-        let ordered = step.mutates() && caller.info.mode == Mode::Apply;
+        let ordered = step.mutates() && call.info.mode == Mode::Apply;
         if ordered && !step.is_future() {
-            caller.arm(id, &self.shared);
-            self.store(id, Stage::Ready(step, approved), caller);
+            call.arm(id, &self.shared);
+            self.store(id, Stage::Ready(step, approved), call);
             self.writes.push_back(id);
             return self.next_write();
         }
-        match self.take_slot(id, &mut caller) {
-            Ok(true) => self.enqueue_running(id, step, approved, caller),
-            Ok(false) => self.store(id, Stage::Ready(step, approved), caller),
-            Err(error) => self.answer(id, caller, Err(error)),
+        match self.take_slot(id, &mut call) {
+            Ok(true) => self.enqueue_running(id, step, approved, call),
+            Ok(false) => self.store(id, Stage::Ready(step, approved), call),
+            Err(error) => self.answer(id, call, Err(error)),
         }
     }
 
     /// Takes a slot of the call's tool, if the tool limits its concurrent calls; false if the call must wait for it.
     /// A slot is taken before path locks and threads, so a call that waits for it delays no calls of other tools.
-    pub(super) fn take_slot(&self, id: CallId, caller: &mut Caller) -> Result<bool, CallError> {
-        let tool = caller.info.tool.as_str();
+    pub(super) fn take_slot(&self, id: CallId, call: &mut OpenCall) -> Result<bool, CallError> {
+        let tool = call.info.tool.as_str();
         let Some(slots) = self.shared.core.tool_slots.get(tool) else {
             return Ok(true);
         };
         let slot = slots.request(id, &self.shared)?;
         let taken = slot.taken;
-        caller.slot = Some(slot);
+        call.slot = Some(slot);
         if !taken {
             // It may wait for as long as it may run afterwards.
-            caller.suspend_deadline();
-            caller.arm(id, &self.shared);
+            call.suspend_deadline();
+            call.arm(id, &self.shared);
         }
         Ok(taken)
     }
 
     /// A call has the slot that it waited for.
     pub(in crate::worker) fn slot_taken(&mut self, id: CallId) {
-        let Some((stage, mut caller)) = self.calls.remove(&id) else {
+        let Some((stage, mut call)) = self.calls.remove(&id) else {
             return;
         };
-        if let Some(slot) = &mut caller.slot {
+        if let Some(slot) = &mut call.slot {
             slot.taken = true;
         }
         // Its time begins now.
-        caller.deadline_guard = None;
+        call.deadline_guard = None;
         match stage {
-            Stage::Planning(waiting) => self.enqueue_planning(id, waiting, caller),
+            Stage::Planning(waiting) => self.enqueue_planning(id, waiting, call),
             Stage::Ready(step, approved) if !self.writes.contains(&id) => {
-                self.enqueue_running(id, step, approved, caller);
+                self.enqueue_running(id, step, approved, call);
             }
             Stage::Ready(..) => {
-                caller.arm(id, &self.shared);
-                self.store(id, stage, caller);
+                call.arm(id, &self.shared);
+                self.store(id, stage, call);
                 self.next_write();
             }
-            other => self.store(id, other, caller),
+            other => self.store(id, other, call),
         }
     }
 
@@ -91,10 +91,10 @@ impl CallTable {
         &mut self,
         id: CallId,
         waiting: Step<Waiting>,
-        mut caller: Box<Caller>,
+        mut call: Box<OpenCall>,
     ) {
-        caller.arm(id, &self.shared);
-        self.store(id, Stage::Planning(waiting), caller);
+        call.arm(id, &self.shared);
+        self.store(id, Stage::Planning(waiting), call);
         self.wait_for_thread(id);
     }
 
@@ -104,16 +104,16 @@ impl CallTable {
         id: CallId,
         step: Step<Cleared>,
         approved: Option<Approved>,
-        mut caller: Box<Caller>,
+        mut call: Box<OpenCall>,
     ) {
         if step.is_future() {
-            self.restart_deadline(id, &mut caller);
-            let task = self.shared.start(id, step, caller.slot.take());
-            self.store(id, Stage::Future { _task: task }, caller);
+            self.restart_deadline(id, &mut call);
+            let task = self.shared.start(id, step, call.slot.take());
+            self.store(id, Stage::Future { _task: task }, call);
             return;
         }
-        caller.arm(id, &self.shared);
-        self.store(id, Stage::Ready(step, approved), caller);
+        call.arm(id, &self.shared);
+        self.store(id, Stage::Ready(step, approved), call);
         self.wait_for_thread(id);
     }
 
@@ -132,25 +132,24 @@ impl CallTable {
             && self.writing_alone.is_none()
             && let Some(id) = self.writes.get(index).copied()
         {
-            let (step, approved, mut caller) = match self.calls.remove(&id) {
-                Some((Stage::Ready(step, approved), caller)) => (step, approved, caller),
+            let (step, approved, mut call) = match self.calls.remove(&id) {
+                Some((Stage::Ready(step, approved), call)) => (step, approved, call),
                 other => {
                     self.reinsert(id, other);
                     self.writes.remove(index);
                     continue;
                 }
             };
-            let alone = self.writes_alone(&step, &caller);
-            let over = self.writing.len() >= self.max_jobs() && !self.goes_ahead(&step, &caller);
+            let alone = self.writes_alone(&step, &call);
+            let over = self.writing.len() >= self.max_jobs() && !self.goes_ahead(&step, &call);
             if over || alone && !self.writing.is_empty() {
-                self.calls
-                    .insert(id, (Stage::Ready(step, approved), caller));
+                self.calls.insert(id, (Stage::Ready(step, approved), call));
                 return;
             }
-            let slot = match &caller.slot {
-                _ if waiting.contains(&caller.info.tool) => Ok(false),
+            let slot = match &call.slot {
+                _ if waiting.contains(&call.info.tool) => Ok(false),
                 Some(slot) => Ok(slot.taken),
-                None => self.take_slot(id, &mut caller),
+                None => self.take_slot(id, &mut call),
             };
             match slot {
                 Ok(true) => {
@@ -158,26 +157,25 @@ impl CallTable {
                     self.writing.insert(id);
                     self.writing_alone = alone.then_some(id);
                     let path_locks = &self.shared.core.path_locks;
-                    caller.path_lock = Some(path_locks.lock(id, step.written(), &self.shared));
+                    call.path_lock = Some(path_locks.lock(id, step.written(), &self.shared));
                 }
                 Ok(false) => {
-                    waiting.insert(caller.info.tool.clone());
+                    waiting.insert(call.info.tool.clone());
                     index += 1;
                 }
                 Err(error) => {
                     self.writes.remove(index);
-                    caller.finish(&self.shared, Err(error));
+                    call.finish(&self.shared, Err(error));
                     continue;
                 }
             }
-            self.calls
-                .insert(id, (Stage::Ready(step, approved), caller));
+            self.calls.insert(id, (Stage::Ready(step, approved), call));
         }
     }
 
     /// Whether a write runs while no other write of its worker does: it may change more than the files that it names.
-    fn writes_alone(&self, step: &Step<Cleared>, caller: &Caller) -> bool {
-        let tool = self.shared.tool(caller.info.tool.as_str());
+    fn writes_alone(&self, step: &Step<Cleared>, call: &OpenCall) -> bool {
+        let tool = self.shared.tool(call.info.tool.as_str());
         !tool.is_some_and(|entry| entry.spec.for_files) || step.written().is_empty()
     }
 
@@ -194,11 +192,9 @@ impl CallTable {
         {
             self.ready.pop_front();
             match self.calls.remove(&id) {
-                Some((Stage::Planning(waiting), caller)) => {
-                    self.start_planning(id, waiting, caller)
-                }
-                Some((Stage::Ready(step, approved), caller)) => {
-                    self.start_running(id, step, approved, caller)
+                Some((Stage::Planning(waiting), call)) => self.start_planning(id, waiting, call),
+                Some((Stage::Ready(step, approved), call)) => {
+                    self.start_running(id, step, approved, call)
                 }
                 other => self.reinsert(id, other),
             }
@@ -216,19 +212,19 @@ impl CallTable {
             && self.running.values().all(|pool| *pool == PoolKind::Io);
         ahead
             && match self.calls.get(&id) {
-                Some((Stage::Ready(step, _), caller)) => self.goes_ahead(step, caller),
+                Some((Stage::Ready(step, _), call)) => self.goes_ahead(step, call),
                 _ => false,
             }
     }
 
     /// Whether a call may wait in the pool for other jobs of this worker: a write of a file tool without a limit on its
     /// calls. Its paths are locked while it waits, so nothing waits for threads that hang.
-    fn goes_ahead(&self, step: &Step<Cleared>, caller: &Caller) -> bool {
+    fn goes_ahead(&self, step: &Step<Cleared>, call: &OpenCall) -> bool {
         let core = &self.shared.core;
         let (_, room) = core.io.bounds();
         step.mutates()
-            && self.pool_for(caller, step.has_files_outside()) == PoolKind::Io
-            && !core.tool_slots.contains_key(caller.info.tool.as_str())
+            && self.pool_for(call, step.has_files_outside()) == PoolKind::Io
+            && !core.tool_slots.contains_key(call.info.tool.as_str())
             && self.shared.lost.load(Ordering::Acquire) == 0
             && core.io.queued() < room / 2
     }
@@ -245,13 +241,13 @@ impl CallTable {
         usize::try_from(self.shared.core.admission.jobs).unwrap_or(usize::MAX)
     }
 
-    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut caller: Box<Caller>) {
+    fn start_planning(&mut self, id: CallId, waiting: Step<Waiting>, mut call: Box<OpenCall>) {
         let Some((job, permit)) = waiting.early_plan() else {
-            return self.question(id, waiting, None, caller);
+            return self.question(id, waiting, None, call);
         };
-        let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&caller.info));
-        let pool = self.pool_for(&caller, waiting.has_files_outside());
-        let slot = caller.slot.take();
+        let (shared, info) = (Arc::clone(&self.shared), Arc::clone(&call.info));
+        let pool = self.pool_for(&call, waiting.has_files_outside());
+        let slot = call.slot.take();
         let work = move || {
             report_start(&shared, id, pool);
             let plan = || jobs::plan(&shared, &info, &*job, &permit);
@@ -261,7 +257,7 @@ impl CallTable {
         };
         let root = self.shared.root_of(waiting.needs());
         let handed = self.pool(pool).submit(root, &self.shared.lost, work);
-        self.submitted(id, Stage::Planning(waiting), caller, pool, handed);
+        self.submitted(id, Stage::Planning(waiting), call, pool, handed);
     }
 
     fn start_running(
@@ -269,13 +265,13 @@ impl CallTable {
         id: CallId,
         step: Step<Cleared>,
         approved: Option<Approved>,
-        mut caller: Box<Caller>,
+        mut call: Box<OpenCall>,
     ) {
         let shared = Arc::clone(&self.shared);
-        let held = (caller.path_lock.take(), caller.slot.take());
+        let held = (call.path_lock.take(), call.slot.take());
         let root = self.shared.root_of(step.needs());
-        let span = caller.span.clone();
-        let pool = self.pool_for(&caller, step.has_files_outside());
+        let span = call.span.clone();
+        let pool = self.pool_for(&call, step.has_files_outside());
         let work = move || {
             report_start(&shared, id, pool);
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
@@ -285,12 +281,12 @@ impl CallTable {
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
         let handed = self.pool(pool).submit(root, &self.shared.lost, work);
-        self.submitted(id, Stage::Running, caller, pool, handed);
+        self.submitted(id, Stage::Running, call, pool, handed);
     }
 
     /// The pool that runs the tool of a call, which may have been granted files `outside` the roots.
-    fn pool_for(&self, caller: &Caller, outside: bool) -> PoolKind {
-        match self.shared.tool(caller.info.tool.as_str()) {
+    fn pool_for(&self, call: &OpenCall, outside: bool) -> PoolKind {
+        match self.shared.tool(call.info.tool.as_str()) {
             Some(entry) if !entry.spec.for_files => PoolKind::Tools,
             Some(_) | None if outside => PoolKind::IoOutside,
             Some(_) | None => PoolKind::Io,
@@ -307,23 +303,23 @@ impl CallTable {
     }
 
     /// The job of a call left the queue, so its time begins.
-    pub(in crate::worker) fn started(&mut self, id: CallId) {
-        if let Some((stage, mut caller)) = self.calls.remove(&id) {
+    pub(in crate::worker) fn job_started(&mut self, id: CallId) {
+        if let Some((stage, mut call)) = self.calls.remove(&id) {
             // Later jobs of the same call, such as those after an interrupt, share its time.
-            if !std::mem::replace(&mut caller.started, true) {
-                self.restart_deadline(id, &mut caller);
+            if !std::mem::replace(&mut call.started, true) {
+                self.restart_deadline(id, &mut call);
             }
-            self.calls.insert(id, (stage, caller));
+            self.calls.insert(id, (stage, call));
         }
     }
 
     /// Gives a call the time that its caller and its tool allow, from now on.
-    fn restart_deadline(&self, id: CallId, caller: &mut Caller) {
-        let entry = self.shared.tool(caller.info.tool.as_str());
+    fn restart_deadline(&self, id: CallId, call: &mut OpenCall) {
+        let entry = self.shared.tool(call.info.tool.as_str());
         let timeout = entry.and_then(|entry| entry.spec.timeout);
-        caller.limit = timeout.map_or(caller.limit, |timeout| caller.limit.min(timeout));
-        caller.deadline_guard = None;
-        caller.arm(id, &self.shared);
+        call.limit = timeout.map_or(call.limit, |timeout| call.limit.min(timeout));
+        call.deadline_guard = None;
+        call.arm(id, &self.shared);
     }
 
     /// Stores a call whose job was submitted, or rejects it if the pool was full.
@@ -331,15 +327,15 @@ impl CallTable {
         &mut self,
         id: CallId,
         stage: Stage,
-        mut caller: Box<Caller>,
+        mut call: Box<OpenCall>,
         pool: PoolKind,
         handed: Result<Arc<Ticket>, Full>,
     ) {
         match handed {
             Ok(ticket) => {
                 self.running.insert(id, pool);
-                caller.job = Some(Submitted { pool, ticket });
-                self.store(id, stage, caller);
+                call.job = Some(Submitted { pool, ticket });
+                self.store(id, stage, call);
             }
             Err(Full) => {
                 let error = match pool {
@@ -348,25 +344,25 @@ impl CallTable {
                         threads_busy(&self.shared)
                     }
                 };
-                self.answer(id, caller, Err(error));
+                self.answer(id, call, Err(error));
             }
         }
     }
 
-    pub(in crate::worker) fn ended(&mut self, id: CallId, ended: Ended) {
+    pub(in crate::worker) fn job_ended(&mut self, id: CallId, ended: Ended) {
         let call = self.take_finished(id);
         self.dequeue(id);
         match (call, ended) {
-            (Some((_, caller)), Ended::Done(result)) => {
+            (Some((_, call)), Ended::Done(result)) => {
                 let bytes = result.as_ref().map_or(0, Done::bytes);
-                if let Some(hold) = caller.hold.as_ref().filter(|_| bytes >= LARGE_RESULT) {
+                if let Some(hold) = call.hold.as_ref().filter(|_| bytes >= LARGE_RESULT) {
                     hold.count(id);
                     self.held.insert(id);
                 }
-                self.answer(id, caller, result);
+                self.answer(id, call, result);
             }
-            (Some((_, caller)), Ended::Interrupted(step, interrupt)) => {
-                self.judge_or_answer(id, step.interrupted(interrupt), caller);
+            (Some((_, call)), Ended::Interrupted(step, interrupt)) => {
+                self.judge_or_answer(id, step.interrupted(interrupt), call);
             }
             // The caller stopped waiting, and the effect has happened.
             (None, Ended::Done(Ok(done))) => {
@@ -387,12 +383,12 @@ impl CallTable {
     /// A call that runs as a future ended.
     pub(in crate::worker) fn future_ended(&mut self, id: CallId, ended: Ended) {
         match (self.calls.remove(&id), ended) {
-            (Some((Stage::Future { .. }, caller)), Ended::Done(result)) => {
-                self.answer(id, caller, result);
+            (Some((Stage::Future { .. }, call)), Ended::Done(result)) => {
+                self.answer(id, call, result);
             }
-            (Some((Stage::Future { .. }, mut caller)), Ended::Interrupted(step, interrupt)) => {
-                caller.suspend_deadline();
-                self.judge_or_answer(id, step.interrupted(interrupt), caller);
+            (Some((Stage::Future { .. }, mut call)), Ended::Interrupted(step, interrupt)) => {
+                call.suspend_deadline();
+                self.judge_or_answer(id, step.interrupted(interrupt), call);
             }
             (other, _) => self.reinsert(id, other),
         }
@@ -401,23 +397,23 @@ impl CallTable {
     /// Suspends the deadline of a remote call or continues that of a call, since waiting for a person does not count as work.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
         let call = self.calls.get_mut(&id);
-        if let Some((Stage::Future { .. } | Stage::Asking(..), caller)) = call {
+        if let Some((Stage::Future { .. } | Stage::Asking(..), call)) = call {
             if suspended {
-                caller.suspend_deadline();
+                call.suspend_deadline();
             } else {
-                caller.arm(id, &self.shared);
+                call.arm(id, &self.shared);
             }
         }
     }
 
     /// Answers a call before it has ended. If its thread hangs, it still counts as running until the thread returns.
     pub(in crate::worker) fn abort(&mut self, id: CallId, why: StopReason) {
-        let Some((stage, mut caller)) = self.calls.remove(&id) else {
+        let Some((stage, mut call)) = self.calls.remove(&id) else {
             return;
         };
-        caller.info.stop.raise(why);
+        call.info.stop.raise(why);
         self.paused.retain(|paused| *paused != id);
-        let (never_began, queued_for_tools) = match caller.job.take() {
+        let (never_began, queued_for_tools) = match call.job.take() {
             Some(job) if self.running.contains_key(&id) => {
                 let never_began = self.pool(job.pool).abandon(&job.ticket);
                 (never_began, never_began && job.pool == PoolKind::Tools)
@@ -430,7 +426,7 @@ impl CallTable {
             self.compiling.take_if(|compiling| *compiling == id);
             self.dequeue(id);
         }
-        let waiting = caller.slot.as_ref().filter(|slot| !slot.taken);
+        let waiting = call.slot.as_ref().filter(|slot| !slot.taken);
         let error = if matches!(stage, Stage::Paused(_)) && why == StopReason::Expired {
             paused_too_long()
         } else if let Some(slot) = waiting.filter(|_| why == StopReason::Expired) {
@@ -438,11 +434,11 @@ impl CallTable {
         } else if queued_for_tools && why == StopReason::Expired {
             tools_busy(&self.shared, true)
         } else {
-            caller.info.stop.check().err().unwrap_or_else(begun)
+            call.info.stop.check().err().unwrap_or_else(begun)
         };
         // The server or tool may have carried out the call.
-        let error = caller.info.stop.mark_sent(error);
-        caller.finish(&self.shared, Err(error));
+        let error = call.info.stop.mark_sent(error);
+        call.finish(&self.shared, Err(error));
         self.compile_next();
         self.start_ready();
     }
@@ -450,13 +446,13 @@ impl CallTable {
     /// Aborts all calls except those whose effect has begun, which are answered when it ends.
     pub(in crate::worker) fn close(&mut self) {
         self.closing = true;
-        let begun = |caller: &Caller| {
-            caller.info.stop.raise(StopReason::Revoked);
-            caller.info.stop.has_begun()
+        let begun = |call: &OpenCall| {
+            call.info.stop.raise(StopReason::Revoked);
+            call.info.stop.has_begun()
         };
         let calls = self.calls.iter();
         let ended: Vec<CallId> = calls
-            .filter(|(_, (_, caller))| !begun(caller))
+            .filter(|(_, (_, call))| !begun(call))
             .map(|(id, _)| *id)
             .collect();
         for id in ended {
@@ -467,11 +463,11 @@ impl CallTable {
     pub(super) fn answer(
         &mut self,
         id: CallId,
-        caller: Box<Caller>,
+        call: Box<OpenCall>,
         result: Result<Done, CallError>,
     ) {
         self.dequeue(id);
-        caller.finish(&self.shared, result);
+        call.finish(&self.shared, result);
     }
 
     /// Removes a call from the writes; the next one starts.
@@ -483,15 +479,15 @@ impl CallTable {
     }
 
     /// A job ended. Returns its call, unless the caller stopped waiting or the call belongs to an earlier actor of this worker.
-    pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Box<Caller>)> {
+    pub(super) fn take_finished(&mut self, id: CallId) -> Option<(Stage, Box<OpenCall>)> {
         self.running.remove(&id)?;
-        let (stage, mut caller) = self.calls.remove(&id)?;
-        caller.job = None;
-        Some((stage, caller))
+        let (stage, mut call) = self.calls.remove(&id)?;
+        call.job = None;
+        Some((stage, call))
     }
 
     /// Puts a call back whose stage does not match the message.
-    pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Box<Caller>)>) {
+    pub(super) fn reinsert(&mut self, id: CallId, call: Option<(Stage, Box<OpenCall>)>) {
         self.calls.extend(call.map(|call| (id, call)));
     }
 }
@@ -576,9 +572,9 @@ mod tests {
         // Its calls wait until they are stopped.
         let (_runtime, worker) = worker(0, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let (request, caller, mut answer) = admitted(&worker);
+        let (request, call, mut answer) = admitted(&worker);
         let id = request.info.id;
-        calls.receive(request, caller);
+        calls.receive(request, call);
         assert_eq!(calls.ready, [id]);
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());
@@ -586,7 +582,7 @@ mod tests {
     }
 
     /// A call that was admitted, its caller and the receiver of its answer.
-    fn admitted(worker: &Worker) -> (Request, Box<Caller>, Answer) {
+    fn admitted(worker: &Worker) -> (Request, Box<OpenCall>, Answer) {
         let options = CallOptions::new(Mode::Apply);
         admit(
             &worker.shared,
@@ -601,10 +597,10 @@ mod tests {
     async fn call_that_reaches_a_paused_worker_after_its_revocation_is_cancelled() {
         let (_runtime, worker) = worker(1, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let (request, caller, mut answer) = admitted(&worker);
+        let (request, call, mut answer) = admitted(&worker);
         worker.pause(DecidedBy::Person);
         calls.close();
-        calls.receive(request, caller);
+        calls.receive(request, call);
         let error = answer.try_recv().unwrap().unwrap_err();
         assert_eq!(error.code(), Code::Cancelled);
         assert!(calls.is_over());
@@ -614,14 +610,14 @@ mod tests {
     async fn call_does_not_pass_calls_that_wait_since_a_pause() {
         let (_runtime, worker) = worker(1, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let [(first, caller, _first), (second, other_caller, _second)] =
+        let [(first, call, _first), (second, other_call, _second)] =
             [admitted(&worker), admitted(&worker)];
         let ids = [first.info.id, second.info.id];
         worker.pause(DecidedBy::Person);
-        calls.receive(first, caller);
+        calls.receive(first, call);
         worker.resume(DecidedBy::Person).unwrap();
         // Its table has not received that the pause has ended.
-        calls.receive(second, other_caller);
+        calls.receive(second, other_call);
         assert_eq!(calls.paused, ids);
         calls.resumed();
         assert!(calls.paused.is_empty());
@@ -630,15 +626,15 @@ mod tests {
     #[tokio::test]
     async fn time_before_a_question_counts_toward_the_limit() {
         let (_runtime, worker) = worker(1, Look(0)).await;
-        let (request, mut caller, _answer) = admitted(&worker);
-        let whole = caller.limit;
-        caller.arm(request.info.id, &worker.shared);
-        caller.suspend_deadline();
-        assert!(caller.limit < whole);
+        let (request, mut call, _answer) = admitted(&worker);
+        let whole = call.limit;
+        call.arm(request.info.id, &worker.shared);
+        call.suspend_deadline();
+        assert!(call.limit < whole);
         // The time of the question does not count.
-        let left = caller.limit;
-        caller.suspend_deadline();
-        assert_eq!(caller.limit, left);
+        let left = call.limit;
+        call.suspend_deadline();
+        assert_eq!(call.limit, left);
     }
 
     #[tokio::test]

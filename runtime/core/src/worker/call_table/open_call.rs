@@ -1,4 +1,4 @@
-//! The caller of a call and the resources that the call holds.
+//! A call that is not answered yet, and the resources that it holds.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,14 +22,14 @@ use crate::worker::future::TaskGuard;
 use crate::worker::path_locks::PathLockGuard;
 use crate::worker::tool_slots::ToolSlot;
 
-/// Caller of an admitted call and the resources that the call holds.
-pub(crate) struct Caller {
+/// A call that is not answered yet, and the resources that it holds.
+pub(crate) struct OpenCall {
     pub(in crate::worker) info: Arc<CallInfo>,
     /// Tracing span of the call; disabled without a subscriber, and until the worker takes the call from its mailbox.
     pub(super) span: Span,
-    port: ReplySender,
+    reply_tx: ReplySender,
     /// Time since the previous call.
-    pub(super) since: Option<Duration>,
+    pub(super) since_previous: Option<Duration>,
     /// When the call was admitted.
     pub(super) admitted_at: Instant,
     /// Time limit of its work; waiting for people does not count.
@@ -53,7 +53,7 @@ pub(crate) struct Caller {
     pub(super) admitted: Admitted,
 }
 
-impl fmt::Debug for Caller {
+impl fmt::Debug for OpenCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Caller")
             .field("info", &self.info)
@@ -61,20 +61,20 @@ impl fmt::Debug for Caller {
     }
 }
 
-impl Caller {
-    /// The caller of a call that was admitted now. `deadline` is its own time limit.
+impl OpenCall {
+    /// A call that was admitted now. `deadline` is its own time limit.
     pub(in crate::worker) fn new(
         shared: &Shared,
         info: &Arc<CallInfo>,
         deadline: Option<Duration>,
         admitted: Admitted,
-        port: ReplySender,
+        reply_tx: ReplySender,
     ) -> Self {
         Self {
             info: Arc::clone(info),
             span: Span::none(),
-            port,
-            since: None,
+            reply_tx,
+            since_previous: None,
             admitted_at: Instant::now(),
             limit: shared.core.limit(deadline),
             deadline_guard: None,
@@ -102,7 +102,7 @@ impl Caller {
     /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
     pub(super) fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
         drop((self.admitted, self.slot));
-        shared.finished(&self.info, self.port, self.admitted_at, result);
+        shared.finished(&self.info, self.reply_tx, self.admitted_at, result);
     }
 
     /// Stops the deadline. The time that is left is the limit of the further work.
