@@ -2,9 +2,7 @@
 
 use std::io::Write as _;
 
-use bailiwick::effect::ContentHash;
 use bailiwick::{CallError, Code};
-use sha2::{Digest as _, Sha256};
 
 use super::ReadFileArgs;
 
@@ -78,7 +76,6 @@ pub(super) struct LineCollector {
     full: bool,
     line_cut: bool,
     last: u64,
-    hasher: Sha256,
 }
 
 /// The collected lines and totals.
@@ -88,7 +85,6 @@ pub(super) struct CollectedLines {
     pub(super) line_cut: bool,
     /// Number of lines of the text.
     pub(super) lines: u64,
-    pub(super) hash: ContentHash,
 }
 
 impl LineCollector {
@@ -104,12 +100,7 @@ impl LineCollector {
             full: false,
             line_cut: false,
             last: first.saturating_sub(1),
-            hasher: Sha256::new(),
         }
-    }
-
-    pub(super) fn hash(&mut self, bytes: &[u8]) {
-        self.hasher.update(bytes);
     }
 
     pub(super) fn feed(&mut self, chunk: &[u8]) {
@@ -154,11 +145,11 @@ impl LineCollector {
         }
         self.full = true;
         if self.line > self.first {
-            // A line is returned completely or not at all,
+            // A line is returned whole or not at all.
             self.output.truncate(self.line_start);
             self.last = self.line - 1;
         } else {
-            // unless it is the only one.
+            // The first selected line is cut instead.
             self.output
                 .extend_from_slice(part.get(..budget).unwrap_or(part));
             self.line_cut = true;
@@ -179,7 +170,6 @@ impl LineCollector {
             last: self.last,
             line_cut: self.line_cut,
             lines: self.line - u64::from(!self.begun),
-            hash: ContentHash::from_bytes(self.hasher.finalize().into()),
         }
     }
 }

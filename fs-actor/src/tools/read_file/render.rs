@@ -102,10 +102,10 @@ pub(super) fn render(
                 let data = read_binary(path, length, most, Source::Buffered(data))?;
                 return Ok(render_binary(job, kind, path, &data, file, content));
             }
-            render_text(job, selection, &data, file, content)
+            render_text(job, path, selection, &data, file, content)
         }
         (media::Kind::Text, Source::Streamed(opened)) => {
-            let read = stream::text(view, job, selection, opened, file.clone(), content);
+            let read = stream::text(view, job, path, selection, opened, file.clone(), content);
             match read {
                 Err(Interrupt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
                 read => return read,
@@ -181,6 +181,7 @@ fn render_binary(
 
 fn render_text(
     job: &Job,
+    path: &VirtualPath,
     selection: LineSelection,
     data: &FileBytes,
     mut file: FileContent,
@@ -198,7 +199,7 @@ fn render_text(
     let range = selection.range(lines)?;
     if selection.is_whole(text.len(), lines) {
         let is_empty = text.is_empty();
-        let text = data.text().map_err(|_| not_text_error(job, &file))?;
+        let text = data.text().map_err(|_| not_utf8(path, &file))?;
         if !is_empty {
             (file.first_line, file.last_line) = (Some(1), Some(lines));
         }
@@ -208,20 +209,18 @@ fn render_text(
     }
     let mut collector = LineCollector::new(selection, range);
     collector.feed(&text);
-    add_lines(job, range.0, collector.finish(), file, content)
+    add_lines(path, range.0, collector.finish(), file, content)
 }
 
 /// Adds lines of text, and where to continue.
 pub(super) fn add_lines(
-    job: &Job,
+    path: &VirtualPath,
     first: u64,
     collected: CollectedLines,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
-    let text = Utf8::new(collected.text.into()).map_err(|_| not_text_error(job, &file))?;
-    file.text = Some(text.clone());
-    content.push(Content::Text(text));
+    add_text(path, collected.text, &mut file, content)?;
     if collected.last >= first {
         (file.first_line, file.last_line) = (Some(first), Some(collected.last));
     }
@@ -230,10 +229,7 @@ pub(super) fn add_lines(
     file.next_offset = more.then_some(collected.last + 1);
     let mut notice = String::new();
     if collected.line_cut {
-        let _ = write!(
-            notice,
-            "[line {first} is longer than the limit and was cut; set `max_bytes` for more] "
-        );
+        let _ = write!(notice, "{} ", line_cut(first));
     }
     if let Some(next) = file.next_offset {
         let total = file
@@ -251,6 +247,24 @@ pub(super) fn add_lines(
     Ok(file)
 }
 
+/// Adds text without a notice.
+pub(super) fn add_text(
+    path: &VirtualPath,
+    text: Vec<u8>,
+    file: &mut FileContent,
+    content: &mut Vec<Content>,
+) -> Result<(), CallError> {
+    let text = Utf8::new(text.into()).map_err(|_| not_utf8(path, file))?;
+    file.text = Some(text.clone());
+    content.push(Content::Text(text));
+    Ok(())
+}
+
+/// The notice for a line that was cut.
+pub(super) fn line_cut(line: impl std::fmt::Display) -> String {
+    format!("[line {line} is longer than the limit and was cut; set `max_bytes` for more]")
+}
+
 pub(super) fn unchanged(
     mut file: FileContent,
     hash: LazyHash,
@@ -264,17 +278,9 @@ pub(super) fn unchanged(
     file
 }
 
-fn not_text_error(job: &Job, file: &FileContent) -> CallError {
-    let path = job
-        .paths
-        .iter()
-        .find(|path| path.as_str() == file.path)
-        .or(job.paths.first());
+fn not_utf8(path: &VirtualPath, file: &FileContent) -> CallError {
     let bytes = file.bytes.unwrap_or_default();
-    path.map_or_else(
-        || CallError::new(Code::NotText, "it is not UTF-8 text"),
-        |path| not_text(path, bytes, "text in another encoding, or binary data"),
-    )
+    not_text(path, bytes, "text in another encoding, or binary data")
 }
 
 fn not_text(path: &VirtualPath, bytes: u64, guess: &str) -> CallError {

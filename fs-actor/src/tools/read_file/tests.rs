@@ -411,3 +411,100 @@ fn links_are_resolved_before_any_file_is_read() {
     assert_eq!(texts(&reply.unwrap()).len(), 120);
     assert_eq!(rounds.get(), 2);
 }
+
+/// Creates `root/f`: text, zeros and `end`, 100 MiB in total.
+fn write_very_large(world: &World, end: &str) {
+    use std::os::unix::fs::FileExt as _;
+    let length = 100 << 20;
+    let file = fs::File::create(world.host("root/f")).unwrap();
+    file.write_all_at("head\n".repeat(4000).as_bytes(), 0)
+        .unwrap();
+    file.write_all_at(end.as_bytes(), length - end.len() as u64)
+        .unwrap();
+}
+
+#[test]
+fn last_lines_of_a_very_large_file_are_counted_from_its_end() {
+    let world = World::new(&[]);
+    let lines: String = (1..=600).rev().map(|n| format!("{n:>1999}\n")).collect();
+    write_very_large(&world, &format!("\n{lines}"));
+    let read = |arguments| read(&world, &requested(arguments));
+    let numbers = |reply: &Reply| -> Vec<u32> {
+        let lines = texts(reply)[0].lines();
+        lines.map(|line| line.trim().parse().unwrap()).collect()
+    };
+    let some = read(json!({"path": "/r/f", "offset": -100, "limit": 10})).unwrap();
+    assert_eq!(numbers(&some), (91..=100).rev().collect::<Vec<_>>());
+    assert_eq!(
+        texts(&some)[1..],
+        ["[lines -100 to -91; continue with offset -90]"]
+    );
+    let facts = first(&some);
+    for unknown in ["lines", "first_line", "last_line", "next_offset"] {
+        assert!(facts[unknown].is_null(), "{unknown}");
+    }
+    let end = read(json!({"path": "/r/f", "offset": -3})).unwrap();
+    assert_eq!(numbers(&end), [3, 2, 1]);
+    assert_eq!(texts(&end).len(), 1);
+    let bounded = read(json!({"path": "/r/f", "offset": -524})).unwrap();
+    assert_eq!(numbers(&bounded), (475..=524).rev().collect::<Vec<_>>());
+    assert_eq!(
+        texts(&bounded)[1..],
+        ["[lines -524 to -475; continue with offset -474]"]
+    );
+}
+
+#[test]
+fn line_before_the_last_bytes_of_a_very_large_file_is_an_error() {
+    let world = World::new(&[]);
+    let offset = |offset: i64| {
+        let read = read_files(
+            &world.view(),
+            &requested(json!({"path": "/r/f", "offset": offset})),
+        );
+        read.map_err(|interrupt| interrupt.to_string())
+    };
+    let too_far = |offset: u64| {
+        format!(
+            "line {offset} from the end is before the last 1048576 bytes; search for it with `grep`"
+        )
+    };
+    write_very_large(&world, &format!("\n{}", "x\n".repeat(9)));
+    assert!(offset(-9).is_ok());
+    let error = offset(-100).unwrap_err();
+    assert!(error.contains(&too_far(100)), "{error}");
+    write_very_large(&world, &"y".repeat(2 << 20));
+    let error = offset(-1).unwrap_err();
+    assert!(error.contains(&too_far(1)), "{error}");
+}
+
+#[test]
+fn long_last_line_of_a_very_large_file_is_cut_with_a_notice() {
+    let world = World::new(&[]);
+    write_very_large(&world, &format!("\n{}\n", "y".repeat(200_000)));
+    let reply = read(&world, &requested(json!({"path": "/r/f", "offset": -1}))).unwrap();
+    assert_eq!(texts(&reply)[0].len(), 100_000);
+    assert_eq!(
+        texts(&reply)[1..],
+        ["[line -1 is longer than the limit and was cut; set `max_bytes` for more]"]
+    );
+    assert_eq!(first(&reply)["line_cut"], true);
+}
+
+#[test]
+fn error_for_a_file_in_another_encoding_names_the_requested_path() {
+    let world = World::new(&["file root/a.txt text", "link root/link latin"]);
+    let streamed = "caf\u{e9} ".repeat(300_000);
+    for text in ["caf\u{e9}", &streamed] {
+        let latin: Vec<u8> = text.chars().filter_map(|c| u8::try_from(c).ok()).collect();
+        world.write("root/latin", latin);
+        let reply = read(
+            &world,
+            &requested(json!({"paths": ["/r/a.txt", "/r/link"]})),
+        )
+        .unwrap();
+        let files = reply.output.to_json().unwrap();
+        let error = files["files"][1]["error"].as_str().unwrap();
+        assert!(error.contains("`/r/link` is not UTF-8 text"), "{error}");
+    }
+}
