@@ -208,25 +208,24 @@ fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
 
 /// The entry `found`, whose path beneath the directory is `name`.
 fn listed(found: &WalkEntry<'_>, name: &str, sizes: bool) -> DirectoryEntry {
-    let name = match found.raw {
-        None => Cow::Borrowed(name),
+    let path = match found.raw {
+        None => Cow::Borrowed(name.as_bytes()),
         Some(raw) => {
-            let above = name.rsplit_once('/').map_or("", |(above, _)| above);
-            let slash = if above.is_empty() { "" } else { "/" };
-            Cow::Owned(format!("{above}{slash}{}", String::from_utf8_lossy(raw)))
+            let above = name.rfind('/').and_then(|slash| name.get(..=slash));
+            Cow::Owned([above.unwrap_or_default().as_bytes(), raw].concat())
         }
     };
-    let shown = escape(&name);
+    let text = String::from_utf8_lossy(&path);
+    let escaped_name = escape(&text);
     // `raw` is set whenever the displayed name differs from the real one.
-    let plain = found.raw.is_none() && shown == name;
-    let raw = found.raw.unwrap_or(name.as_bytes());
+    let is_exact = found.raw.is_none() && escaped_name == text;
     DirectoryEntry {
         kind: found.kind,
         bytes: (sizes && found.kind == Kind::File)
             .then(|| found.meta().map(|meta| meta.len))
             .flatten(),
-        raw: (!plain).then(|| STANDARD.encode(raw)),
-        name: shown.into_owned(),
+        raw: (!is_exact).then(|| STANDARD.encode(&path)),
+        name: escaped_name.into_owned(),
     }
 }
 
@@ -370,6 +369,22 @@ mod tests {
             .map(|entry| entry["raw"].as_str().unwrap())
             .collect();
         assert_eq!(raw, ["YQpi", "4oCudHh0", "//4="]);
+    }
+
+    #[test]
+    fn raw_is_the_path_beneath_the_directory_at_every_depth() {
+        let world = World::new(&["dir root/d"]);
+        for name in [&b"\xff\xfe"[..], "\u{202e}txt".as_bytes()] {
+            world.write(Path::new("root/d").join(OsStr::from_bytes(name)), "x");
+        }
+        let got = listing(&world, &job("/r", 2));
+        assert_eq!(names(&got), ["d", "d/\\u{202e}txt", "d/\u{fffd}\u{fffd}"]);
+        let raw = |index: usize| got["entries"][index]["raw"].as_str();
+        let expected =
+            [&b"d/\xff\xfe"[..], "d/\u{202e}txt".as_bytes()].map(|bytes| STANDARD.encode(bytes));
+        assert_eq!(raw(0), None);
+        assert_eq!(raw(1), Some(&*expected[1]));
+        assert_eq!(raw(2), Some(&*expected[0]));
     }
 
     #[test]
