@@ -271,13 +271,21 @@ impl<'d> StagedFile<'d> {
         Ok(())
     }
 
-    /// Gives the file the name `name`, which must not exist. Returns the durability reached.
+    /// Writes the file to the disk if that was requested. Before [`StagedFile::create`] or [`StagedFile::replace`], and
+    /// without a lock, since it may take long.
+    pub(crate) fn flush(&self, requested: Durability) -> Result<(), ReplaceError> {
+        match requested {
+            Durability::Durable => Ok(sys::fsync(&self.file)?),
+            Durability::Visible | Durability::Ordered => Ok(()),
+        }
+    }
+
+    /// Gives the flushed file the name `name`, which must not exist. Returns the durability reached.
     pub(crate) fn create(
         self,
         name: &str,
         requested: Durability,
     ) -> Result<Durability, ReplaceError> {
-        self.flush(requested)?;
         let Some(temporary) = &self.name else {
             link(&self.file, self.dir, name)?;
             return Ok(sync_dir(self.dir, requested));
@@ -293,7 +301,7 @@ impl<'d> StagedFile<'d> {
         Ok(sync_dir(self.dir, requested))
     }
 
-    /// Replaces the file `old` at `name`. Returns the durability reached.
+    /// Replaces the file `old` at `name` with the flushed file. Returns the durability reached.
     ///
     /// The caller holds the [`DirLock`], so no other writer of this crate interferes.
     pub(crate) fn replace(
@@ -303,7 +311,6 @@ impl<'d> StagedFile<'d> {
         was: &Meta,
         requested: Durability,
     ) -> Result<Durability, ReplaceError> {
-        self.flush(requested)?;
         let temporary = match self.name.take() {
             Some(temporary) => temporary,
             None => self.link_temporary()?,
@@ -352,13 +359,6 @@ impl<'d> StagedFile<'d> {
             dir: self.dir,
             name,
         })
-    }
-
-    fn flush(&self, requested: Durability) -> Result<(), ReplaceError> {
-        match requested {
-            Durability::Durable => Ok(sys::fsync(&self.file)?),
-            Durability::Visible | Durability::Ordered => Ok(()),
-        }
     }
 }
 

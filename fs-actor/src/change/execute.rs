@@ -257,6 +257,8 @@ impl DirEntryRef<'_> {
         old: Option<&OpenFile>,
         context: &StepContext<'_, P>,
     ) -> Result<Durability, CallError> {
+        // Neither other writers nor a revocation wait for the disk.
+        staged.flush(context.durability).at(self.path)?;
         let Some(old) = old else {
             let _lock = self.lock_repository(context.view)?;
             let _commit = (context.begin)()?;

@@ -15,6 +15,7 @@ use bailiwick_test_support::forbidden_calls::forbid;
 
 use super::*;
 use crate::read_view::ReadView as _;
+use crate::replace::DirLock;
 use crate::testing::{self, World, path};
 
 /// All paths beneath `dir`, with the content of files, the target of links, or the kind.
@@ -686,6 +687,37 @@ fn reached_durability_is_reported() {
         reached(Durability::Visible, true),
         Some(Durability::Visible)
     );
+}
+
+#[test]
+fn durable_content_is_on_the_disk_before_the_directory_is_locked_and_the_effect_begins() {
+    let world = World::new(&FILES);
+    let dir = fs::File::open(world.host("root")).unwrap();
+    let _lock = DirLock::acquire(std::os::fd::AsFd::as_fd(&dir)).unwrap();
+    for step in [
+        write("/r/x", "new", State::Absent),
+        write("/r/f", "new", file("old")),
+        copy("/r/f", "/r/g", file("old"), file("other")),
+    ] {
+        let change_set = ChangeSet {
+            durability: Durability::Durable,
+            ..vec![step].into()
+        };
+        let begun = std::sync::atomic::AtomicBool::new(false);
+        let error = std::thread::scope(|scope| {
+            let executed = scope.spawn(|| {
+                forbid(&[testing::FSYNC], rustix::io::Errno::IO);
+                let begin = || {
+                    begun.store(true, std::sync::atomic::Ordering::Relaxed);
+                    Ok(())
+                };
+                StepExecutor::default().execute(&change_set, &world.view(), begin)
+            });
+            executed.join().unwrap().unwrap_err()
+        });
+        assert_eq!(error.code(), Code::Io);
+        assert!(!begun.into_inner());
+    }
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn replace(
     let (dir, old) = (open(dir), open(&dir.join(name)));
     let was = Meta::of(&old)?;
     let staged = StagedFile::in_place_of(dir.as_fd(), bytes, &old, None)?;
+    staged.flush(requested)?;
     let _lock = DirLock::acquire(dir.as_fd())?;
     staged.replace(name, &old, &was, requested)
 }
