@@ -302,30 +302,13 @@ impl StepExecutor {
         permit: &WritePermit,
     ) -> Result<(), CallError> {
         let view = permit.reading();
-        let context = execute::StepContext {
-            durability: change_set.durability,
-            replaced: change_set.replaced.as_deref(),
-            view,
-            begin: &|| permit.begin(),
-        };
-        let mut reached = None;
-        for (done, step) in change_set.steps.iter().enumerate() {
-            match self.execute_step(step, &context) {
-                Ok(level) => {
-                    reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
-                }
-                Err(error) => {
-                    // A directory may have been deleted in part.
-                    let partly = error.details().contains_key("removed");
-                    let made = rollback.get(..done + usize::from(partly));
-                    return Err(self.roll_back(error, made.unwrap_or_default(), view));
-                }
-            }
-        }
-        if let Some(reached) = reached {
-            change_set.reached.set(reached);
-        }
-        Ok(())
+        let executed = self.execute_steps(change_set, view, || permit.begin());
+        executed.map_err(|(done, error)| {
+            // A directory may have been deleted in part.
+            let partly = error.details().contains_key("removed");
+            let made = rollback.get(..done + usize::from(partly));
+            self.roll_back(error, made.unwrap_or_default(), view)
+        })
     }
 
     /// Executes all steps or none as [`StepExecutor::apply_all`], if all paths that they change are still in the planned
@@ -364,27 +347,34 @@ impl StepExecutor {
         }
     }
 
+    /// Undoes steps from the last to the first, each by its list in `made`, and adds the result to `error`.
     fn roll_back(&self, error: CallError, made: &[Vec<Step>], view: &dyn ReadView) -> CallError {
-        // A revocation waits for the effect, whose end is its beginning.
+        if made.is_empty() {
+            return error;
+        }
+        // The rollback belongs to an effect that has already begun, so it does not call `begin`.
         let context = execute::StepContext {
             durability: self.durability,
             replaced: None,
             view,
             begin: &|| Ok(()),
         };
-        let mut left = Vec::new();
-        for step in made.iter().rev().flatten() {
-            let undone = self.execute_step(step, &context);
-            if undone.is_err() && !step.is_done(view) && !left.contains(&step.path().as_str()) {
-                left.push(step.path().as_str());
+        let (mut undone, mut left) = (0, Vec::new());
+        for undo in made.iter().rev() {
+            let mut is_undone = !undo.is_empty();
+            for step in undo {
+                if self.execute_step(step, &context).is_ok() || step.is_done(view) {
+                    continue;
+                }
+                is_undone = false;
+                if !left.contains(&step.path().as_str()) {
+                    left.push(step.path().as_str());
+                }
             }
+            undone += usize::from(is_undone);
         }
-        let unrecorded = made.iter().filter(|undo| undo.is_empty()).count();
-        if made.is_empty() {
-            return error;
-        }
-        let error = error.with("rolled_back", made.len() - unrecorded);
-        match left.len() + unrecorded {
+        let error = error.with("rolled_back", undone);
+        match made.len() - undone {
             0 => error,
             count => error
                 .with("done", count)
@@ -396,35 +386,41 @@ impl StepExecutor {
     ///
     /// # Errors
     /// `STALE_PREVIEW` if the files are not in the planned state, `CONFLICT` if another writer interfered, and codes
-    /// such as `IO` for system errors. `details.done` is the number of steps that were executed before.
+    /// such as `IO` for system errors. `details.done` is the number of steps that remain in effect.
     pub(crate) fn execute<P>(
         &self,
         change_set: &ChangeSet,
         view: &dyn ReadView,
         begin: impl Fn() -> Result<P, CallError>,
     ) -> Result<(), CallError> {
+        let executed = self.execute_steps(change_set, view, begin);
+        executed.map_err(|(done, error)| {
+            let made = change_set.steps.get(..done).unwrap_or_default();
+            match remove_created_directories(made, view) {
+                0 => error,
+                left => error.with("done", left),
+            }
+        })
+    }
+
+    /// Executes steps up to the first that fails; the error has the number of those before it.
+    fn execute_steps<P>(
+        &self,
+        change_set: &ChangeSet,
+        view: &dyn ReadView,
+        begin: impl Fn() -> Result<P, CallError>,
+    ) -> Result<(), (usize, CallError)> {
         let context = execute::StepContext {
             durability: change_set.durability,
             replaced: change_set.replaced.as_deref(),
             view,
             begin: &begin,
         };
-        let mut reached = None;
+        let mut reached: Option<Durability> = None;
         for (done, step) in change_set.steps.iter().enumerate() {
-            match self.execute_step(step, &context) {
-                Ok(level) => {
-                    reached = Some(reached.map_or(level, |least: Durability| least.min(level)));
-                }
-                Err(error) => {
-                    let made = change_set.steps.get(..done).unwrap_or_default();
-                    let left = remove_created_directories(made, view);
-                    return Err(if left == 0 {
-                        error
-                    } else {
-                        error.with("done", left)
-                    });
-                }
-            }
+            let level = self.execute_step(step, &context);
+            let level = level.map_err(|error| (done, error))?;
+            reached = Some(reached.map_or(level, |least| least.min(level)));
         }
         if let Some(reached) = reached {
             change_set.reached.set(reached);

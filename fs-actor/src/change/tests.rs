@@ -512,6 +512,29 @@ fn failure_reports_the_number_of_executed_steps() {
 }
 
 #[test]
+fn failure_of_a_rollback_reports_the_numbers_of_undone_and_remaining_steps() {
+    let world = World::new(&FILES);
+    let made = [
+        vec![remove("/r/f", file("old"))],
+        vec![remove("/r/g", file("odd"))],
+        vec![],
+        vec![remove("/r/d/a", file("odd")), remove("/r/d", file("odd"))],
+    ];
+    let roll_back = |made: &[Vec<Step>]| {
+        let error = CallError::new(Code::Io, "failed");
+        StepExecutor::default().roll_back(error, made, &world.view())
+    };
+    assert!(roll_back(&[]).details().is_empty());
+    let error = roll_back(&made);
+    assert_eq!(error.details()["rolled_back"], 1);
+    assert_eq!(error.details()["done"], 3);
+    assert_eq!(
+        error.details()["not_rolled_back"],
+        json!(["/r/d/a", "/r/d", "/r/g"])
+    );
+}
+
+#[test]
 fn move_between_file_systems_is_refused_with_advice() {
     if !testing::in_child(
         "change::tests::move_between_file_systems_is_refused_with_advice",

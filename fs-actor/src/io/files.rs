@@ -148,8 +148,8 @@ pub struct PlannedWrites {
 
 /// Creates, replaces and deletes several files in one call: one plan, one question.
 ///
-/// Each change is atomic. If one fails, the later ones are not made, and the error has their number: `details.done` is
-/// the number of steps that were carried out.
+/// Each change is atomic. If one fails, the later ones are not made, and `details.done` is the number of changes that
+/// remain in effect.
 ///
 /// A tool uses one writer for all its calls.
 #[derive(Debug, Default)]
@@ -319,7 +319,7 @@ impl FilesWriter {
     /// # Errors
     /// `PERMISSION_DENIED` if the call of `permit` may not make these changes; `STALE_PREVIEW` or `CONFLICT` if a file has
     /// changed since the plan; `CANCELLED` or `DEADLINE` if the call must stop; codes such as `IO` for system errors.
-    /// `details.done` is the number of changes that were made before.
+    /// `details.done` is the number of changes that remain in effect.
     pub fn apply(
         &self,
         planned: PlannedWrites,
