@@ -101,10 +101,30 @@ impl OpenDir {
 /// [`Interrupt::Moved`] if a link is on the path; otherwise `NOT_FOUND`, `NOT_REGULAR`, `NOT_DIRECTORY`, `PERMISSION_DENIED`
 /// by the system and the like.
 pub(crate) fn file(view: &dyn ReadView, path: &VirtualPath) -> Result<OpenFile, Interrupt> {
-    let opened = open_or_follow(view, path, view.actual(path), Ok, |path_ref| {
-        path_ref.file()
-    })?;
-    check_hard_links(view, path, &opened.meta)?;
+    file_if_exists(view, path)?.ok_or_else(|| CallError::not_found(path).into())
+}
+
+/// Like [`file`]; `None` if it does not exist. A path that the worker may not know about is `NOT_FOUND`.
+///
+/// # Errors
+/// As [`file`].
+pub(crate) fn file_if_exists(
+    view: &dyn ReadView,
+    path: &VirtualPath,
+) -> Result<Option<OpenFile>, Interrupt> {
+    let opened = open_or_follow(
+        view,
+        path,
+        view.actual(path),
+        Ok,
+        |path_ref| match path_ref.file() {
+            Err(Errno::NOENT) => Ok(None),
+            opened => opened.map(Some),
+        },
+    )?;
+    if let Some(opened) = &opened {
+        check_hard_links(view, path, &opened.meta)?;
+    }
     Ok(opened)
 }
 

@@ -51,15 +51,8 @@ pub(crate) fn read_old(
     view: &dyn ReadView,
     path: &VirtualPath,
 ) -> Result<Option<OldFile>, Interrupt> {
-    let file = match resolve::file(view, path) {
-        Ok(file) => file,
-        Err(Interrupt::Failed(error)) if error.code() == Code::NotFound => {
-            return match resolve::entry(view, path)? {
-                None => Ok(None),
-                Some(_) => Err(error.into()),
-            };
-        }
-        Err(interrupt) => return Err(interrupt),
+    let Some(file) = resolve::file_if_exists(view, path)? else {
+        return Ok(None);
     };
     if file.meta.len > MAX_RESTORABLE_BYTES {
         return Ok(Some(OldFile {

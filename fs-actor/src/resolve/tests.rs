@@ -42,6 +42,44 @@ fn regular_file_is_read() {
 }
 
 #[test]
+fn missing_file_is_none_and_a_path_that_is_not_visible_is_an_error() {
+    let temporary = format!("/r/.bailiwick-{}.tmp", "0".repeat(32));
+    let world = World::new(&[
+        "file root/f in",
+        "dir root/d",
+        "file outside/f out",
+        "file root/secrets/k out",
+        "link root/dangling none",
+        "link root/outside @/outside/f",
+        "link root/denied secrets/k",
+        "link root/denied-missing secrets/none",
+    ]);
+    for kernel in KernelMode::ALL {
+        let exists = |requested: &str| {
+            kernel.run(|| {
+                let found = world.run(|view| file_if_exists(view, &path(requested)));
+                found.map(|found| found.is_some())
+            })
+        };
+        assert_eq!(exists("/r/f"), Ok(true));
+        for missing in ["/r/none", "/r/none/f", "/r/dangling"] {
+            assert_eq!(exists(missing), Ok(false), "{missing}");
+        }
+        for hidden in [
+            "/r/outside",
+            "/r/denied",
+            "/r/denied-missing",
+            "/x/f",
+            &temporary,
+        ] {
+            assert_eq!(exists(hidden), Err(Code::NotFound), "{hidden}");
+        }
+        assert_eq!(exists("/r/d"), Err(Code::NotRegular));
+        assert_eq!(exists("/r/f/f"), Err(Code::NotDirectory));
+    }
+}
+
+#[test]
 fn root_name_prefix_is_not_the_root() {
     let lines = ["file root-evil/f out", "file root/f in"];
     check(&lines, "/r-evil/f", Err(Code::NotFound));
