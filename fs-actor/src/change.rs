@@ -14,7 +14,7 @@ pub(crate) mod target;
 mod tests;
 pub(crate) mod tree;
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use bailiwick::effect::{ContentHash, Entry, Op};
 use bailiwick::text::escape;
@@ -240,11 +240,11 @@ impl From<Vec<Step>> for ChangeSet {
     }
 }
 
-/// Executes steps; each tool has its own.
-#[derive(Debug, Default)]
+/// Executes steps; each tool has its own. Clones share the sweeper.
+#[derive(Clone, Debug, Default)]
 pub(crate) struct StepExecutor {
     durability: Durability,
-    sweeper: Sweeper,
+    sweeper: Arc<Sweeper>,
     mask_key: OnceLock<[u8; 32]>,
 }
 

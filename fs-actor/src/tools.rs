@@ -95,19 +95,19 @@ pub fn tools() -> ToolSet {
 /// ```
 #[must_use]
 pub fn tools_with(durability: Durability) -> ToolSet {
-    let executor = || StepExecutor::new(durability);
+    let executor = StepExecutor::new(durability);
     ToolSet::new()
         .reader(list_roots::ListRoots)
         .reader(list_directory::ListDirectory)
         .reader(stat::Stat)
         .reader(read_file::ReadFile::default())
-        .writer(write_file::WriteFile(executor()))
-        .writer(edit_file::EditFile(executor()))
-        .writer(make_directory::MakeDirectory(executor()))
-        .writer(move_entry::Move(executor()))
-        .writer(copy::Copy(executor()))
-        .writer(delete::Delete(executor()))
-        .writer(apply_batch::ApplyBatch::new(durability))
+        .writer(write_file::WriteFile(executor.clone()))
+        .writer(edit_file::EditFile(executor.clone()))
+        .writer(make_directory::MakeDirectory(executor.clone()))
+        .writer(move_entry::Move(executor.clone()))
+        .writer(copy::Copy(executor.clone()))
+        .writer(delete::Delete(executor.clone()))
+        .writer(apply_batch::ApplyBatch::new(executor))
         .reader(find::Find)
         .reader(grep::Grep)
         .for_files()
@@ -144,9 +144,10 @@ pub fn tools_with(durability: Durability) -> ToolSet {
 /// ```
 #[must_use]
 pub fn undo_tools(durability: Durability) -> ToolSet {
+    let executor = StepExecutor::new(durability);
     ToolSet::new()
-        .writer(undo::Undo(StepExecutor::new(durability)))
-        .writer(undo::Redo(StepExecutor::new(durability)))
+        .writer(undo::Undo(executor.clone()))
+        .writer(undo::Redo(executor))
         .for_files()
 }
 

@@ -535,6 +535,29 @@ fn failure_of_a_rollback_reports_the_numbers_of_undone_and_remaining_steps() {
 }
 
 #[test]
+fn directory_is_swept_once_by_an_executor_and_its_clones() {
+    let world = World::new(&FILES);
+    let abandoned = || {
+        let name = crate::replace::temporary_name().unwrap();
+        world.write(format!("root/{name}"), "x");
+        world.host("root").join(name)
+    };
+    let (executor, first) = (StepExecutor::default(), abandoned());
+    let executors = [executor.clone(), executor];
+    let run = |executor: &StepExecutor, name: &str| {
+        let made = executor.execute(&vec![make(name)].into(), &world.view(), || Ok(()));
+        made.unwrap();
+    };
+    run(&executors[0], "/r/x");
+    assert!(!first.try_exists().unwrap());
+    let second = abandoned();
+    run(&executors[1], "/r/y");
+    assert!(second.try_exists().unwrap());
+    run(&StepExecutor::default(), "/r/z");
+    assert!(!second.try_exists().unwrap());
+}
+
+#[test]
 fn move_between_file_systems_is_refused_with_advice() {
     if !testing::in_child(
         "change::tests::move_between_file_systems_is_refused_with_advice",

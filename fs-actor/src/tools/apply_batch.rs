@@ -20,7 +20,7 @@ use serde_json::{Map, Value, json};
 use crate::change::sequence::Sequenced;
 use crate::change::stored::{encode, undo_record};
 use crate::change::{ChangeSet, Step, StepExecutor};
-use crate::replace::{Durability, ReachedDurability};
+use crate::replace::ReachedDurability;
 use crate::tools::edit_file::ExcludedEdit;
 use operation::{Operation, Operations, in_operation};
 use planner::{Planned, Planner};
@@ -38,9 +38,9 @@ pub(crate) struct ApplyBatch {
 }
 
 impl ApplyBatch {
-    pub(super) fn new(durability: Durability) -> Self {
+    pub(super) fn new(executor: StepExecutor) -> Self {
         Self {
-            executor: StepExecutor::new(durability),
+            executor,
             operations: Operations::default(),
         }
     }
