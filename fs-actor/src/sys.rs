@@ -9,8 +9,8 @@ pub(crate) use rustix::buffer::spare_capacity;
 pub(crate) use rustix::fs::{
     AtFlags, CWD, Dir, FileType, FlockOperation, Gid, Mode, OFlags, RawDir, RenameFlags,
     ResolveFlags, SeekFrom, Stat, StatxFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-    flistxattr, flock, fremovexattr, fsetxattr, fstat, fsync, linkat, mkdirat, openat, openat2,
-    readlinkat, renameat, renameat_with, seek, statat, statx, symlinkat, syncfs, unlinkat,
+    flistxattr, flock, fremovexattr, fsetxattr, fstat, fsync, linkat, makedev, mkdirat, openat,
+    openat2, readlinkat, renameat, renameat_with, seek, statat, statx, symlinkat, syncfs, unlinkat,
 };
 pub(crate) use rustix::io::{Errno, ReadWriteFlags, pread, preadv2, pwrite};
 pub(crate) use rustix::process::{Resource, getrlimit};

@@ -3,8 +3,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use super::{
-    AtFlags, CWD, Errno, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat,
-    openat2, statx,
+    AtFlags, CWD, Errno, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, makedev,
+    openat, openat2, statx,
 };
 
 /// Maximum attempts of an open that fails because of a concurrent rename.
@@ -184,13 +184,14 @@ pub(crate) struct Mount {
 impl Mount {
     pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         let flags = AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
-        let id = statx(fd, "", flags, StatxFlags::MNT_ID)
-            .ok()
-            .filter(|found| found.stx_mask & StatxFlags::MNT_ID.bits() != 0)
-            .map(|found| found.stx_mnt_id);
+        let Ok(found) = statx(fd, "", flags, StatxFlags::MNT_ID) else {
+            let device = fstat(fd)?.st_dev;
+            return Ok(Self { id: None, device });
+        };
+        let has_id = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
         Ok(Self {
-            id,
-            device: fstat(fd)?.st_dev,
+            id: has_id.then_some(found.stx_mnt_id),
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
         })
     }
 
@@ -202,5 +203,35 @@ impl Mount {
             _ => self.device == other.device,
         };
         if same { Ok(()) } else { Err(Errno::XDEV) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiwick_test_support::forbidden_calls::forbid;
+
+    use super::*;
+
+    /// System call number of `statx`.
+    const STATX: i64 = if cfg!(target_arch = "x86_64") {
+        332
+    } else {
+        291
+    };
+
+    #[test]
+    fn mount_has_the_same_device_without_statx() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = std::fs::File::open(temp.path()).unwrap();
+        let known = Mount::of(dir.as_fd()).unwrap();
+        assert_eq!(known.device, fstat(&dir).unwrap().st_dev);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                forbid(&[STATX], Errno::NOSYS);
+                let without = Mount::of(dir.as_fd()).unwrap();
+                assert_eq!(without, Mount { id: None, ..known });
+                known.require_same(dir.as_fd()).unwrap();
+            });
+        });
     }
 }
