@@ -42,7 +42,7 @@ pub enum Durability {
     Durable,
 }
 
-/// The durability of a call's changes: the requested level, or a lower one if the file system cannot provide it.
+/// The durability of a call's changes: the requested level, or the one that the file system provides.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReachedDurability {
     requested_level: Option<Durability>,
@@ -214,7 +214,7 @@ impl<'d> StagedFile<'d> {
         old: &File,
         mode: Option<u32>,
     ) -> Result<Self, ReplaceError> {
-        // It needs a name to be renamed, and a file that is created without one costs a link more.
+        // A replacement is renamed over the old file, so it needs a name; naming an unnamed file would cost a `linkat`.
         let staged = Self::begin_named(dir, Mode::RUSR | Mode::WUSR)?;
         staged.write(bytes, 0)?;
         metadata::ownership_and_attributes(old, &staged.file, mode)?;
@@ -339,16 +339,16 @@ impl<'d> StagedFile<'d> {
             }
             Err(errno) => return Err(errno.into()),
         }
-        let taken_out = || {
+        let inspect = || {
             let out = Meta::from_stat(&sys::statat(self.dir, own, AtFlags::SYMLINK_NOFOLLOW)?);
             Ok((out.dev, out.ino))
         };
-        let out = taken_out()?;
+        let out = inspect()?;
         if out == (was.dev, was.ino) {
             return Ok(Durability::Visible);
         }
         let ours = Meta::of(&self.file)?;
-        swap_back((ours.dev, ours.ino), out, swap, taken_out)?;
+        swap_back((ours.dev, ours.ino), out, swap, inspect)?;
         Err(ReplaceError::Changed)
     }
 
@@ -362,25 +362,24 @@ impl<'d> StagedFile<'d> {
     }
 }
 
-/// Exchanges two names back: the visible name has `put_in`, and the temporary name `taken_out`, a file of another
-/// writer.
+/// Undoes an exchange that displaced another writer's file: our file, `visible`, has the visible name, and `displaced` the
+/// temporary one.
 ///
-/// A writer without a lock may have replaced `put_in` in the meantime. Then the exchange takes out the newest file,
-/// which is put back, until the file taken out is the one put in. So the file that remains under the temporary name and
-/// is removed is never the newest.
+/// If a writer without a lock replaced our file meanwhile, the exchange displaces that newer file, so the names are
+/// exchanged until the displaced file is the one put there last. The newest file keeps the visible name.
 fn swap_back<I: PartialEq>(
-    mut put_in: I,
-    mut taken_out: I,
+    mut visible: I,
+    mut displaced: I,
     swap: impl Fn() -> Result<(), Errno>,
     inspect: impl Fn() -> Result<I, Errno>,
 ) -> Result<(), Errno> {
     loop {
         swap()?;
         let out = inspect()?;
-        if out == put_in {
+        if out == visible {
             return Ok(());
         }
-        put_in = std::mem::replace(&mut taken_out, out);
+        visible = std::mem::replace(&mut displaced, out);
     }
 }
 

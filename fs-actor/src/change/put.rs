@@ -15,8 +15,9 @@ use crate::replace::ReachedDurability;
 #[derive(Debug)]
 pub(crate) struct Put {
     pub(crate) path: VirtualPath,
-    /// The state that it replaces, and the entry to report for it.
+    /// The state that it replaces.
     pub(crate) before: State,
+    /// The entry to report for that state.
     entry: Entry,
     /// The hash of the new content.
     pub(crate) hash: ContentHash,

@@ -29,10 +29,11 @@ pub(crate) struct DirLock<'d> {
 }
 
 impl<'d> DirLock<'d> {
-    /// Locks `dir`, which must be opened for this lock alone.
+    /// Locks `dir`, whose open file description must hold no other lock.
     ///
     /// # Errors
-    /// `EBUSY` if another holder does not release it. Succeeds on file systems without locks.
+    /// `EBUSY` if another holder does not release it. Succeeds without a lock on file systems that have none and for `O_PATH`
+    /// handles.
     pub(crate) fn acquire(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
         let local = LocalLock::acquire(dir)?;
         for _ in 0..MAX_ATTEMPTS {
