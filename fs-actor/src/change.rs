@@ -264,7 +264,7 @@ impl StepExecutor {
 
     /// The durability of a call that changes something.
     pub(crate) fn reached(&self) -> ReachedDurability {
-        ReachedDurability::at_best(Some(self.durability))
+        ReachedDurability::requested(Some(self.durability))
     }
 
     /// The changes of one call.
@@ -325,16 +325,19 @@ impl StepExecutor {
         let changed = changed_paths(&change_set.steps, permit.reading())?;
         if let [first, others @ ..] = changed.as_slice() {
             let error = stale(first);
-            let shown = changed.iter().filter(|path| permit.reading().shows(path));
-            let shown: Vec<&str> = shown.take(MAX_NAMED).map(|path| path.as_str()).collect();
+            let named_paths = changed.iter().filter(|path| permit.reading().shows(path));
+            let named_paths: Vec<&str> = named_paths
+                .take(MAX_NAMED)
+                .map(|path| path.as_str())
+                .collect();
             let message = match others.len() {
                 0 => error.message().to_owned(),
                 _ => format!(
                     "{} have changed since the preview; preview the call again",
-                    named(&shown, changed.len())
+                    named(&named_paths, changed.len())
                 ),
             };
-            return Err(CallError::new(error.code(), message).with("conflicts", json!(shown)));
+            return Err(CallError::new(error.code(), message).with("conflicts", json!(named_paths)));
         }
         self.apply_all(change_set, rollback, permit)
     }
@@ -428,20 +431,20 @@ impl StepExecutor {
         Ok(())
     }
 
-    /// The entry to report for `state`. If its content may not be shown, the hash is masked: it changes with the
-    /// content, but cannot be guessed, and differs from that of any other file with the same content.
+    /// The entry to report for `state`. If the worker may not read it, the hash is masked: it changes with the content, but
+    /// cannot be guessed, and differs from that of any other file with the same content.
     pub(crate) fn entry(
         &self,
         state: &State,
         meta: Option<&Meta>,
-        shown: bool,
+        is_readable: bool,
     ) -> Result<Entry, CallError> {
         match (state.entry(), meta) {
-            (Entry::File { hash, .. }, Some(meta)) if !shown => Ok(Entry::File {
+            (Entry::File { hash, .. }, Some(meta)) if !is_readable => Ok(Entry::File {
                 hash: self.masked(hash, tree::stamp(meta))?,
                 bytes: 0,
             }),
-            (Entry::File { .. }, None) if !shown => Ok(Entry::Absent),
+            (Entry::File { .. }, None) if !is_readable => Ok(Entry::Absent),
             (entry, _) => Ok(entry),
         }
     }
@@ -470,9 +473,9 @@ impl StepExecutor {
 /// Maximum number of paths that an error names.
 const MAX_NAMED: usize = 20;
 
-/// The first `shown` of `count` paths, for a message.
-fn named(shown: &[&str], count: usize) -> String {
-    let names: Vec<String> = shown
+/// Names `named_paths`, and says how many more of `count` paths there are, for a message.
+fn named(named_paths: &[&str], count: usize) -> String {
+    let names: Vec<String> = named_paths
         .iter()
         .map(|path| format!("`{}`", escape(path)))
         .collect();

@@ -131,19 +131,19 @@ struct Replacement {
 
 /// Applies all `edits` or none. Each is matched against the original text, so their order does not matter.
 ///
-/// `pause` is called between edits and may stop the operation.
+/// `checkpoint` is called between edits and may stop the operation.
 pub(crate) fn apply(
     text: &Text<'_>,
     edits: &[Edit],
     limit: usize,
-    mut pause: impl FnMut() -> Result<(), CallError>,
+    mut checkpoint: impl FnMut() -> Result<(), CallError>,
 ) -> Result<Edited, EditError> {
     let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::with_capacity(edits.len());
     let mut size = text.as_str().len();
     for (index, edit) in edits.iter().enumerate() {
-        pause()?;
+        checkpoint()?;
         let (done, found) = locate_edit(&source, index + 1, edit)?;
         if replacements.len() + found.len() > locate::MAX_MATCHES {
             return Err(EditError::TooMany(index + 1));
@@ -166,18 +166,18 @@ pub(crate) fn apply(
 
 /// Applies a unified patch completely or not at all.
 ///
-/// `pause` is called between hunks and may stop the operation.
+/// `checkpoint` is called between hunks and may stop the operation.
 pub(crate) fn apply_patch(
     text: &Text<'_>,
     patch: &str,
     limit: usize,
-    mut pause: impl FnMut() -> Result<(), CallError>,
+    mut checkpoint: impl FnMut() -> Result<(), CallError>,
 ) -> Result<Edited, PatchError> {
     let source = locate::SearchText::of(text);
     let mut replacements = Vec::new();
     let mut applied = Vec::new();
     for (index, hunk) in patch::parse(patch)?.iter().enumerate() {
-        pause().map_err(EditError::from)?;
+        checkpoint().map_err(EditError::from)?;
         let found = patch::locate_edit(&source, hunk, index + 1)?;
         applied.push(AppliedEdit {
             strategy: found.strategy,
@@ -731,7 +731,7 @@ mod tests {
     fn patch_stops_between_hunks() {
         let stopped = CallError::new(bailiwick::Code::Cancelled, "stopped");
         let mut left = 1;
-        let pause = || {
+        let checkpoint = || {
             left -= 1;
             if left < 0 {
                 Err(stopped.clone())
@@ -740,7 +740,7 @@ mod tests {
             }
         };
         let two = "@@ -1 +1 @@\n-a\n+x\n@@ -2 +2 @@\n-b\n+y\n";
-        let ended = apply_patch(&Text::of("a\nb\n"), two, 1 << 20, pause);
+        let ended = apply_patch(&Text::of("a\nb\n"), two, 1 << 20, checkpoint);
         assert_eq!(ended, Err(EditError::Stopped(stopped).into()));
         assert_eq!(patched("a\nb\n", two).unwrap().text, "x\ny\n");
     }

@@ -136,7 +136,7 @@ use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, Verb, Verdict, VirtualPath};
 
-use crate::change::put::Put;
+use crate::change::put::NewContent;
 use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, StepExecutor, target, tree};
 use crate::replace::Durability;
@@ -357,7 +357,7 @@ impl FileWriter {
             let message = format!("this worker may not write `{}`", escape(path.as_str()));
             CallError::new(Code::PermissionDenied, message)
         })?;
-        let put = Put::new(&self.0, permit, path.clone(), old, content.into(), false)?;
+        let put = NewContent::new(&self.0, permit, path.clone(), old, content.into(), false)?;
         let plan = put.plan(&self.0, |_, _, _| reply);
         target::require_put(permit, &path, &plan.steps.steps, false)?;
         Ok(Plan {

@@ -51,7 +51,7 @@ pub struct ReachedDurability {
 
 impl ReachedDurability {
     /// `requested_level` is `None` if nothing changes.
-    pub(crate) fn at_best(requested_level: Option<Durability>) -> Self {
+    pub(crate) fn requested(requested_level: Option<Durability>) -> Self {
         Self {
             requested_level,
             reached: Arc::default(),

@@ -72,7 +72,7 @@ impl OpenDir {
     /// that is opened without blocking and closed unread; the process that replaced it could have done that itself.
     pub(crate) fn read_listed(&self, name: &str) -> Result<OpenFile, Errno> {
         match beneath::open_listed(self.as_fd(), name, self.crosses_mounts) {
-            Ok(opened) => self.at(name).opened(opened),
+            Ok(opened) => self.at(name).check_opened(opened),
             // `openat2` is missing, or the name is being exchanged.
             Err(Errno::AGAIN | Errno::NOSYS | Errno::PERM) => self.read(name),
             Err(errno) => Err(errno),
@@ -237,7 +237,7 @@ pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Resul
 /// name, since opening it via procfs takes longer than the whole read; a cached file is not opened at all. Both opens
 /// follow no links and must give the same object. If it is replaced by a FIFO in between, the FIFO is opened without
 /// blocking and closed unread; the process that replaced the file could have done that itself.
-pub(crate) fn try_open_cached<T: Clone>(
+pub(crate) fn try_open_without_io<T: Clone>(
     view: &dyn ReadView,
     path: &VirtualPath,
     max_bytes: u64,
@@ -249,7 +249,7 @@ pub(crate) fn try_open_cached<T: Clone>(
         return None;
     }
     let base = mount.dir.as_fd();
-    let handle = beneath::open_cached(base, names, OFlags::PATH, false).ok()?;
+    let handle = beneath::open_without_io(base, names, OFlags::PATH, false).ok()?;
     let seen = Meta::of(&handle)
         .ok()
         .filter(|seen| seen.kind == Kind::File && seen.len <= max_bytes)
@@ -257,7 +257,7 @@ pub(crate) fn try_open_cached<T: Clone>(
     if let Some(file) = cache.get(actual, &seen) {
         return Some(file);
     }
-    let opened = beneath::open_cached(base, names, beneath::READING, false).ok()?;
+    let opened = beneath::open_without_io(base, names, beneath::READING, false).ok()?;
     let meta = Meta::of(&opened).ok()?;
     // It may have grown since.
     if (seen.dev, seen.ino) != (meta.dev, meta.ino) || meta.len > max_bytes {
@@ -272,13 +272,13 @@ pub(crate) fn try_open_cached<T: Clone>(
 }
 
 /// The metadata of `path`, without waiting for a disk; `None` if that is not possible.
-pub(crate) fn try_stat_cached(view: &dyn ReadView, path: &VirtualPath) -> Option<Meta> {
+pub(crate) fn try_stat_without_io(view: &dyn ReadView, path: &VirtualPath) -> Option<Meta> {
     let (mount, names) = view.mount_point(view.actual(path))?;
     if has_temporary_name(names) {
         return None;
     }
     let crosses = mount.crosses_mounts;
-    let handle = beneath::open_cached(mount.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
+    let handle = beneath::open_without_io(mount.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
     Meta::of(&handle).ok()
 }
 
@@ -325,8 +325,8 @@ impl<'s> UnopenedPath<'s> {
         })
     }
 
-    /// The file that was opened by its name.
-    fn opened(&self, opened: OwnedFd) -> Result<OpenFile, Errno> {
+    /// The file that was opened by its name, if it is one that may be opened.
+    fn check_opened(&self, opened: OwnedFd) -> Result<OpenFile, Errno> {
         let seen = fstat(&opened)?;
         require_regular(&seen)?;
         self.refuse_unsafe_file_system(&opened)?;

@@ -13,7 +13,7 @@ use crate::replace::ReachedDurability;
 
 /// New content for a file.
 #[derive(Debug)]
-pub(crate) struct Put {
+pub(crate) struct NewContent {
     pub(crate) path: VirtualPath,
     /// The state that it replaces.
     pub(crate) before: State,
@@ -27,10 +27,10 @@ pub(crate) struct Put {
     /// Steps that create missing parent directories.
     parents: Vec<Step>,
     /// Whether the worker may read the file.
-    pub(crate) shown: bool,
+    pub(crate) is_readable: bool,
 }
 
-impl Put {
+impl NewContent {
     /// New content for the file at `path`, in place of `old`.
     ///
     /// # Errors
@@ -53,25 +53,25 @@ impl Put {
             Some(_) => Vec::new(),
             None => target::missing_parents(permit, &path, create_parents)?,
         };
-        let shown = permit.shows(&path);
+        let is_readable = permit.shows(&path);
         let (before, hash) = match &old {
             // For other files, the time that this takes would tell how much of the new content is also that of the old one.
             Some(OldFile {
                 bytes: Some(bytes), ..
-            }) if shown => states(bytes, &content),
+            }) if is_readable => states(bytes, &content),
             Some(old) => (old.state(), ContentHash::of(&content)),
             None => (State::Absent, ContentHash::of(&content)),
         };
         let (meta, old) = old.map(|old| (old.meta, old.bytes)).unzip();
         Ok(Self {
-            entry: executor.entry(&before, meta.as_ref(), shown)?,
+            entry: executor.entry(&before, meta.as_ref(), is_readable)?,
             path,
             before,
             hash,
             old: old.flatten(),
             content,
             parents,
-            shown,
+            is_readable,
         })
     }
 
@@ -86,7 +86,7 @@ impl Put {
             old: Some(old),
             content,
             parents: Vec::new(),
-            shown: true,
+            is_readable: true,
         }
     }
 
@@ -100,9 +100,9 @@ impl Put {
         let hash = self.hash;
         let bytes = self.content.len() as u64;
         let after = State::File { hash, bytes };
-        let unchanged = self.shown && self.before == after;
+        let unchanged = self.is_readable && self.before == after;
         let diff = self.diff();
-        let reached = ReachedDurability::at_best((!unchanged).then_some(executor.durability()));
+        let reached = ReachedDurability::requested((!unchanged).then_some(executor.durability()));
         let reply = reply(&self, &diff, reached.clone());
         if unchanged {
             return target::empty_plan(reply);
@@ -165,7 +165,7 @@ impl Put {
     fn diff(&self) -> FileDiff {
         match (&self.before, &self.old) {
             (State::Absent, _) => diff::of_bytes(&Bytes::new(), &self.content),
-            _ if !self.shown => diff::hidden(),
+            _ if !self.is_readable => diff::hidden(),
             (_, Some(old)) => diff::of_bytes(old, &self.content),
             (_, None) => FileDiff {
                 large: true,

@@ -117,7 +117,7 @@ pub(crate) struct Inspected {
     /// Total bytes of all files.
     pub(crate) bytes: u64,
     /// Number of temporary files that are excluded from the items.
-    pub(crate) left_out: u64,
+    pub(crate) excluded_temporaries: u64,
 }
 
 impl Inspected {
@@ -126,7 +126,7 @@ impl Inspected {
         meta: None,
         items: Vec::new(),
         bytes: 0,
-        left_out: 0,
+        excluded_temporaries: 0,
     };
 }
 

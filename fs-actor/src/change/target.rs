@@ -84,7 +84,7 @@ pub(crate) fn restorable(view: &dyn ReadView, path: &VirtualPath, kind: Kind) ->
 pub(crate) fn created_link(
     path: &VirtualPath,
     target: &[u8],
-    shown: bool,
+    is_readable: bool,
 ) -> (Change, Option<ResourceChange>) {
     let change = Change {
         path: path.clone(),
@@ -94,7 +94,7 @@ pub(crate) fn created_link(
         after: State::of_link(target).entry(),
         diff: FileDiff::default(),
     };
-    let described = shown.then(|| {
+    let described = is_readable.then(|| {
         let target = escape(&String::from_utf8_lossy(target)).into_owned();
         ResourceChange::new(path.to_string(), format!("symbolic link to `{target}`"))
     });
@@ -169,8 +169,8 @@ pub(crate) fn check_write_modes(
         },
         Step::Remove { .. } | Step::SetMode { .. } => vec![WriteMode::Overwrite],
     });
-    let mut left_out = modes.filter(|mode| !permit.allows_write_mode(*mode));
-    left_out.next().map_or(Ok(()), |mode| {
+    let mut denied_modes = modes.filter(|mode| !permit.allows_write_mode(*mode));
+    denied_modes.next().map_or(Ok(()), |mode| {
         let message = format!(
             "the policy of this worker does not allow the write mode `{}`",
             mode.as_str()
@@ -484,9 +484,9 @@ pub(crate) fn replaced_file(
         State::File { .. } => read_old(permit, from)?.and_then(|new| new.bytes),
         State::Absent | State::Link { .. } | State::Object { .. } | State::Directory { .. } => None,
     };
-    let shown = permit.shows(to) && permit.shows(from);
+    let is_readable = permit.shows(to) && permit.shows(from);
     let diff = match (old.as_ref().and_then(|old| old.bytes.as_ref()), new) {
-        _ if !shown => diff::hidden(),
+        _ if !is_readable => diff::hidden(),
         (Some(old), Some(new)) => diff::of_bytes(old, &new),
         (None, _) | (_, None) => FileDiff {
             binary: true,

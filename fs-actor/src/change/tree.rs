@@ -84,7 +84,8 @@ fn scan_until(
     view: &dyn ReadView,
     at: &mut VirtualPath,
 ) -> Result<Inspected, CallError> {
-    let (mut items, mut bytes, mut left_out, mut content_only) = (Vec::new(), 0_u64, 0, true);
+    let (mut items, mut bytes, mut excluded_temporaries, mut content_only) =
+        (Vec::new(), 0_u64, 0, true);
     let mut digest = Sha256::new();
     let skip = path.as_str().len();
     let mut levels = vec![Level::open(&dir, path.clone(), MAX_ENTRIES)?];
@@ -97,7 +98,7 @@ fn scan_until(
         };
         view.checkpoint()?;
         if temporaries == TemporaryFiles::Excluded && is_temporary(&name) {
-            left_out += 1;
+            excluded_temporaries += 1;
             continue;
         }
         let path = level.path.join(&name).map_err(|_| too_large(&level.path))?;
@@ -146,7 +147,7 @@ fn scan_until(
         meta: None,
         items,
         bytes,
-        left_out,
+        excluded_temporaries,
     })
 }
 

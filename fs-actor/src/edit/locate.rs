@@ -30,7 +30,7 @@ pub(super) struct SearchText<'t> {
     /// The text with `\n` for each line ending.
     plain: Cow<'t, str>,
     /// Offsets in `plain` where a `\r` was removed before the `\n`.
-    left_out: Vec<usize>,
+    removed_crs: Vec<usize>,
     /// Index of trimmed lines, built on demand.
     index: OnceCell<LineIndex<'t>>,
     /// What remains of [`MAX_COMPARED`], [`MAX_FITTED`] and [`MAX_SEARCHED`].
@@ -72,12 +72,12 @@ impl<'t> SearchText<'t> {
     pub(super) fn of(text: &'t Text<'t>) -> Self {
         let source = text.as_str();
         let classic = text.is_classic();
-        let mut left_out = Vec::new();
+        let mut removed_crs = Vec::new();
         let plain = if classic {
             Cow::Owned(source.replace('\r', "\n"))
         } else if memmem::find(source.as_bytes(), b"\r\n").is_some() {
             for (index, (at, _)) in source.match_indices("\r\n").enumerate() {
-                left_out.push(at - index);
+                removed_crs.push(at - index);
             }
             Cow::Owned(source.replace("\r\n", "\n"))
         } else {
@@ -86,7 +86,7 @@ impl<'t> SearchText<'t> {
         Self {
             text,
             plain,
-            left_out,
+            removed_crs,
             index: OnceCell::new(),
             comparisons: Cell::new(MAX_COMPARED),
             fitting: Cell::new(MAX_FITTED),
@@ -242,7 +242,7 @@ impl<'t> SearchText<'t> {
 
     /// Converts an offset in `plain` to one in the text.
     fn original(&self, plain: usize) -> usize {
-        plain + self.left_out.partition_point(|at| *at < plain)
+        plain + self.removed_crs.partition_point(|at| *at < plain)
     }
 
     /// Occurrences of whole lines that differ only by trailing blanks and one indentation rule.

@@ -10,7 +10,7 @@ use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 
-use crate::change::put::Put;
+use crate::change::put::NewContent;
 use crate::change::state::Inspected;
 use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, permissions, target};
@@ -253,7 +253,8 @@ impl FilesWriter {
             NewState::File { content, mode } => {
                 let old = target::read_old(permit, &path)?;
                 let old_mode = old.as_ref().map(|old| old.meta.mode & permissions::BITS);
-                let put = Put::new(&self.0, permit, path.clone(), old, content.into(), true)?;
+                let put =
+                    NewContent::new(&self.0, permit, path.clone(), old, content.into(), true)?;
                 let mut plan = put.plan(&self.0, |_, _, _| Reply::text("", ()));
                 if let Some(mode) = mode.map(|mode| mode & permissions::BITS)
                     && Some(mode) != old_mode

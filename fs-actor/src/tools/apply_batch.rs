@@ -306,7 +306,7 @@ impl WriteTool for ApplyBatch {
         } = sequenced;
         check_size(permit, cost.bytes, inverse.as_deref())?;
         let reached =
-            ReachedDurability::at_best((!steps.is_empty()).then_some(self.executor.durability()));
+            ReachedDurability::requested((!steps.is_empty()).then_some(self.executor.durability()));
         let output = ApplyBatchOutput {
             operations: job.operations.len(),
             counts: BatchCounts::of(&changes),
@@ -334,9 +334,9 @@ impl WriteTool for ApplyBatch {
     fn divide(
         &self,
         plan: Plan<BatchSteps>,
-        left_out: &[ExcludedChange],
+        excluded: &[ExcludedChange],
     ) -> Result<Plan<BatchSteps>, CallError> {
-        divide::divide(plan, left_out)
+        divide::divide(plan, excluded)
     }
 
     fn undo_record(&self, _: &BatchSteps, inverse: Option<&BatchSteps>) -> UndoRecord {

@@ -176,7 +176,7 @@ fn reply(copy: &Transfer, _: &FileDiff, durability: ReachedDurability) -> Reply 
         to: copy.to.to_string(),
         entries: copy.inspected.items.len() as u64 + 1,
         bytes: copy.inspected.bytes,
-        left_out: copy.inspected.left_out,
+        left_out: copy.inspected.excluded_temporaries,
         durability,
     };
     let mut text = format!(

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::{optional, suggest};
-use crate::change::put::Put;
+use crate::change::put::NewContent;
 use crate::change::stored::undo_record;
 use crate::change::target;
 use crate::change::{ChangeSet, StepExecutor};
@@ -205,9 +205,9 @@ impl WriteTool for EditFile {
     fn divide(
         &self,
         plan: Plan<ChangeSet>,
-        left_out: &[ExcludedChange],
+        excluded: &[ExcludedChange],
     ) -> Result<Plan<ChangeSet>, CallError> {
-        self.without_hunks(plan, left_out)
+        self.without_hunks(plan, excluded)
     }
 
     fn undo_record(&self, _: &ChangeSet, inverse: Option<&ChangeSet>) -> UndoRecord {
@@ -226,9 +226,9 @@ impl EditFile {
         path: VirtualPath,
         (old, new): (Bytes, Bytes),
         edits: Vec<AppliedEdit>,
-        left_out: Vec<ExcludedEdit>,
+        excluded: Vec<ExcludedEdit>,
     ) -> Plan<ChangeSet> {
-        let put = Put::rewriting(path, old, new);
+        let put = NewContent::rewriting(path, old, new);
         put.plan(&self.0, |put, diff, durability| {
             reply::reply(EditFileOutput {
                 path: put.path.to_string(),
@@ -237,7 +237,7 @@ impl EditFile {
                 added: diff.added,
                 removed: diff.removed,
                 edits,
-                left_out,
+                left_out: excluded,
                 durability,
             })
         })
@@ -292,13 +292,12 @@ pub(super) fn apply_change(
     permit: &ReadPermit,
 ) -> Result<Edited, CallError> {
     let text = Text::read(bytes).map_err(|reason| not_text(path, reason))?;
-    let pause = || permit.checkpoint();
+    let checkpoint = || permit.checkpoint();
     match &job.change {
         Change::Edits(edits) => {
-            edit::apply(&text, edits, limit, pause).map_err(|error| edit_error(path, &error))
+            edit::apply(&text, edits, limit, checkpoint).map_err(|error| edit_error(path, &error))
         }
-        Change::Patch(patch) => {
-            edit::apply_patch(&text, patch, limit, pause).map_err(|error| patch_error(path, &error))
-        }
+        Change::Patch(patch) => edit::apply_patch(&text, patch, limit, checkpoint)
+            .map_err(|error| patch_error(path, &error)),
     }
 }

@@ -184,7 +184,7 @@ fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
         .map_err(|interrupt| suggest::on_interrupt(view, &job.path, interrupt))?;
     let mut page = PageBuilder::new(job.limit, view.max_results(), job.cursor.clone());
     let mut beneath = String::new();
-    let left_out = walk::walk(view, dir, &at, None, &mut |found| {
+    let skipped = walk::walk(view, dir, &at, None, &mut |found| {
         let name = found.beneath(&at, &mut beneath);
         page.add(pagination::key(name, found.raw), || {
             listed(found, name, job.sizes)
@@ -201,9 +201,9 @@ fn list(view: &dyn ReadView, job: &Job) -> Result<Reply, Interrupt> {
         entries: page.entries,
         total: page.total,
         next_cursor: page.next,
-        unreadable: left_out.directories,
+        unreadable: skipped.directories,
     };
-    Ok(Reply::text(text(&listing, left_out), listing))
+    Ok(Reply::text(text(&listing, skipped), listing))
 }
 
 /// The entry `found`, whose path beneath the directory is `name`.
@@ -229,7 +229,7 @@ fn listed(found: &WalkEntry<'_>, name: &str, sizes: bool) -> DirectoryEntry {
     }
 }
 
-fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
+fn text(listing: &ListDirectoryOutput, skipped: WalkSkipped) -> String {
     let names: usize = listing.entries.iter().map(|entry| entry.name.len()).sum();
     let mut text = String::with_capacity(names + 8 * listing.entries.len() + 128);
     for DirectoryEntry {
@@ -251,12 +251,12 @@ fn text(listing: &ListDirectoryOutput, left_out: WalkSkipped) -> String {
     if listing.total == 0 {
         text.push_str("(empty)\n");
     }
-    text.push_str(&left_out.text());
+    text.push_str(&skipped.text());
     if let Some(cursor) = &listing.next_cursor {
-        let shown = listing.entries.len();
+        let count = listing.entries.len();
         let _ = writeln!(
             text,
-            "[{shown} of {} entries; continue with cursor {cursor}]",
+            "[{count} of {} entries; continue with cursor {cursor}]",
             listing.total
         );
     }

@@ -27,9 +27,9 @@ use render::{Source, open_and_render, render};
 pub use file_bytes::LazyHash;
 
 /// Maximum size of a file that is read without blocking.
-const MAX_CACHED_READ: u64 = 64 * 1024;
+const MAX_READ_WITHOUT_IO: u64 = 64 * 1024;
 /// Maximum size of file content that is kept with the file in the file cache.
-const MAX_KEPT: usize = 16 * 1024;
+const MAX_CACHED_BYTES: usize = 16 * 1024;
 /// Maximum number of files per call.
 const MAX_FILES: usize = 100;
 
@@ -237,7 +237,7 @@ impl ReadTool for ReadFile {
     }
 
     fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
-        try_read_cached(permit, job, &self.file_cache)
+        try_read_without_io(permit, job, &self.file_cache)
     }
 
     fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
@@ -245,7 +245,7 @@ impl ReadTool for ReadFile {
     }
 }
 
-fn try_read_cached(
+fn try_read_without_io(
     view: &dyn ReadView,
     job: &Job,
     file_cache: &FileCache<FileBytes>,
@@ -253,7 +253,7 @@ fn try_read_cached(
     let [path] = job.paths.as_slice() else {
         return None;
     };
-    let file = resolve::try_open_cached(view, path, MAX_CACHED_READ, file_cache)?;
+    let file = resolve::try_open_without_io(view, path, MAX_READ_WITHOUT_IO, file_cache)?;
     let data = try_read_bytes(&file)?;
     let mut content = Vec::with_capacity(1);
     let read = render(
@@ -286,7 +286,7 @@ fn try_read_bytes(file: &CachedFile<FileBytes>) -> Option<FileBytes> {
         return Some(known);
     }
     let data = FileBytes::new(buffer.into());
-    if length <= MAX_KEPT {
+    if length <= MAX_CACHED_BYTES {
         file.set_computed(data.clone());
     }
     Some(data)

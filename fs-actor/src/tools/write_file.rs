@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
 use super::optional;
-use crate::change::put::Put;
+use crate::change::put::NewContent;
 use crate::change::stored::undo_record;
 use crate::change::target;
 use crate::change::{ChangeSet, State, StepExecutor};
@@ -170,7 +170,7 @@ impl WriteTool for WriteFile {
         let kept = old.as_ref().map(|old| old.bytes.as_ref());
         let content = content(job, kept, &path)?;
         let parents = job.create_parents;
-        let put = Put::new(&self.0, permit, path.clone(), old, content, parents)?;
+        let put = NewContent::new(&self.0, permit, path.clone(), old, content, parents)?;
         let plan = put.plan(&self.0, |put, _, durability| {
             reply(written(put, job.mode, durability))
         });
@@ -214,19 +214,19 @@ pub(super) fn content(
     }
 }
 
-fn written(put: &Put, mode: IfExists, durability: ReachedDurability) -> WriteFileOutput {
+fn written(put: &NewContent, mode: IfExists, durability: ReachedDurability) -> WriteFileOutput {
     let done = match mode {
         _ if durability.get().is_none() => "unchanged",
         _ if put.before == State::Absent => "created",
         IfExists::Append => "appended",
         IfExists::Create | IfExists::Overwrite => "overwritten",
     };
-    let before = put.old.as_ref().filter(|_| put.shown);
+    let before = put.old.as_ref().filter(|_| put.is_readable);
     WriteFileOutput {
         path: put.path.to_string(),
         done,
         bytes: put.content.len() as u64,
-        hash: put.shown.then_some(put.hash),
+        hash: put.is_readable.then_some(put.hash),
         warning: before.and_then(|before| elision(before, &put.content)),
         durability,
     }

@@ -13,7 +13,7 @@ impl EditFile {
     pub(super) fn without_hunks(
         &self,
         plan: Plan<ChangeSet>,
-        left_out: &[ExcludedChange],
+        excluded: &[ExcludedChange],
     ) -> Result<Plan<ChangeSet>, CallError> {
         let not_divisible = || CallError::new(Code::Internal, "the plan cannot be divided");
         let edited = plan.reply.output.as_any().downcast_ref::<EditFileOutput>();
@@ -33,7 +33,7 @@ impl EditFile {
             return Err(not_divisible());
         };
         let is_excluded = |index: usize| {
-            let mut parts = left_out.iter().filter(|part| part.path == change.path);
+            let mut parts = excluded.iter().filter(|part| part.path == change.path);
             parts.any(|part| part.includes(index))
         };
         let (mut made, mut not_made) = (Vec::new(), Vec::new());
