@@ -756,30 +756,35 @@ impl OpenChange {
 
     /// Records that it failed, as its tool reports.
     pub(crate) fn failed(self, error: &CallError, begun: bool) {
-        let count = |key: &str| error.details().get(key).and_then(Value::as_u64);
-        let part = count("done")
-            .or(count("removed"))
-            .is_some_and(|count| count > 0);
-        let conflicts = error
-            .details()
-            .get("not_rolled_back")
-            .and_then(Value::as_array);
-        let paths = conflicts.into_iter().flatten().filter_map(Value::as_str);
-        let paths: Vec<String> = paths.map(str::to_owned).collect();
-        self.end(if !paths.is_empty() {
-            End::Conflict { paths }
-        } else if begun && error.details().contains_key("rolled_back") {
-            End::RolledBack
-        } else if part || begun && error.code() == Code::Internal {
-            End::Failed
-        } else {
-            End::NotApplied
-        });
+        self.end(end_of_failure(error, begun));
     }
 
     fn end(self, end: End) {
         let change = self.change;
         self.journal.record(Record::End { change, end });
+    }
+}
+
+/// How a change ended whose tool failed with `error`.
+fn end_of_failure(error: &CallError, begun: bool) -> End {
+    let count = |key: &str| error.details().get(key).and_then(Value::as_u64);
+    let part = count("done")
+        .or(count("removed"))
+        .is_some_and(|count| count > 0);
+    let conflicts = error
+        .details()
+        .get("not_rolled_back")
+        .and_then(Value::as_array);
+    let paths = conflicts.into_iter().flatten().filter_map(Value::as_str);
+    let paths: Vec<String> = paths.map(str::to_owned).collect();
+    if !paths.is_empty() {
+        End::Conflict { paths }
+    } else if begun && !part && error.details().contains_key("rolled_back") {
+        End::RolledBack
+    } else if part || begun && error.code() == Code::Internal {
+        End::Failed
+    } else {
+        End::NotApplied
     }
 }
 
@@ -793,5 +798,33 @@ fn create_directory(directory: &Path) -> io::Result<()> {
     match created {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         created => created,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn change_is_rolled_back_only_if_no_step_remains() {
+        let end = |details: &[(&str, Value)]| {
+            let mut error = CallError::new(Code::Io, "failed");
+            for (key, value) in details {
+                error = error.with(key, value.clone());
+            }
+            end_of_failure(&error, true)
+        };
+        let (undone, left) = (("rolled_back", json!(1)), ("done", json!(1)));
+        assert_eq!(end(&[undone.clone()]), End::RolledBack);
+        // What cannot be undone because nothing is known about it names no path.
+        let unnamed = ("not_rolled_back", json!([]));
+        assert_eq!(end(&[undone.clone(), left.clone(), unnamed]), End::Failed);
+        let named = ("not_rolled_back", json!(["/r/f"]));
+        let paths = vec!["/r/f".to_owned()];
+        assert_eq!(end(&[undone, left.clone(), named]), End::Conflict { paths });
+        assert_eq!(end(&[left]), End::Failed);
+        assert_eq!(end(&[]), End::NotApplied);
     }
 }
