@@ -142,7 +142,7 @@ struct GatewayState {
     ask_client: bool,
     /// How calls that need approval are handled if the user of the client is not asked. Resource reads are such calls:
     /// elicitation is for tool calls only.
-    otherwise: Asks,
+    asks_without_elicitation: Asks,
     suspended: elicit::SuspendedCalls,
     tasks: tasks::Tasks,
     watcher: subscriptions::FileWatcher,
@@ -154,7 +154,7 @@ struct GatewayState {
     /// Whether the client names the roots.
     client_roots: bool,
     /// Results link the review page for every client.
-    links: bool,
+    always_link_review: bool,
     /// rmcp handles all requests.
     through_rmcp: bool,
 }
@@ -307,7 +307,7 @@ impl GatewayBuilder {
                 rate: Rate::default(),
                 files: None,
                 ask_client: false,
-                otherwise: Asks::Wait,
+                asks_without_elicitation: Asks::Wait,
                 suspended: elicit::SuspendedCalls::default(),
                 tasks: tasks::Tasks::default(),
                 watcher: subscriptions::FileWatcher::default(),
@@ -316,7 +316,7 @@ impl GatewayBuilder {
                 pages: Vec::new(),
                 refusal_hints: None,
                 client_roots: false,
-                links: false,
+                always_link_review: false,
                 through_rmcp: false,
             },
         }
@@ -366,7 +366,7 @@ impl GatewayBuilder {
     /// URIs in the result's `_meta.artifacts`.
     #[must_use]
     pub fn artifact_links(mut self) -> Self {
-        self.state.links = true;
+        self.state.always_link_review = true;
         self
     }
 
@@ -379,7 +379,7 @@ impl GatewayBuilder {
     pub fn ask_client(mut self) -> std::io::Result<Self> {
         self.state.suspended.codec()?;
         self.state.ask_client = true;
-        self.state.otherwise = Asks::Refuse;
+        self.state.asks_without_elicitation = Asks::Refuse;
         Ok(self)
     }
 
@@ -387,7 +387,7 @@ impl GatewayBuilder {
     /// `Console`.
     #[must_use]
     pub fn or_wait(mut self) -> Self {
-        self.state.otherwise = Asks::Wait;
+        self.state.asks_without_elicitation = Asks::Wait;
         self
     }
 

@@ -55,11 +55,11 @@ struct ToolCall {
     /// Whether the user of the client may be asked for what the call lacks.
     may_ask: bool,
     /// Whether the client supports tasks.
-    tasks: bool,
+    supports_tasks: bool,
     /// Identifies the client in requests of servers.
     client_id: Arc<()>,
     /// The requests of servers that the client answers within the call.
-    answers: RequestCapabilities,
+    answerable_requests: RequestCapabilities,
 }
 
 /// The answer to a call.
@@ -183,31 +183,31 @@ impl Gateway {
         let is_stateless = is_stateless(context);
         // A stateful client must be initialized before it is sent requests.
         let is_ready = is_stateless || is_initialized(context);
-        let answers = is_ready.then(|| forward::answers(capabilities));
-        let answers = answers.unwrap_or_default();
+        let answerable_requests = is_ready.then(|| forward::answerable_requests(capabilities));
+        let answerable_requests = answerable_requests.unwrap_or_default();
         let progress = context.meta.get_progress_token();
         ToolCall {
             tool: request.name.into_owned(),
             arguments: Value::Object(request.arguments.unwrap_or_default()),
             links: convert::ResultLinks {
                 supported: links,
-                review: links && (views || self.state.links),
+                review: links && (views || self.state.always_link_review),
                 artifacts: views || options.uses_extensions || self.state.trust == Trust::Host,
             },
             may_ask: self.state.ask_client
                 && options.granted.is_empty()
                 && self.state.trust != Trust::Agent
                 && backend.grants.is_some()
-                && answers.forms,
+                && answerable_requests.forms,
             options,
             backend,
             progress: progress.map(|_| Progress::default()),
             hints: self.state.refusal_hints.clone(),
             client_roots: self.state.client_roots,
             is_stateless,
-            tasks: is_stateless && capabilities.supports_tasks(),
+            supports_tasks: is_stateless && capabilities.supports_tasks(),
             client_id: Arc::clone(&self.session.client_id),
-            answers,
+            answerable_requests,
         }
     }
 
@@ -232,7 +232,7 @@ impl Gateway {
         let asks = match asks_client {
             true if call.is_stateless => Asks::WaitAlone,
             true => Asks::Wait,
-            false => self.state.otherwise,
+            false => self.state.asks_without_elicitation,
         };
         if may_be_task && !asks_client {
             let owner = call.backend.name.clone();
@@ -480,7 +480,7 @@ impl ToolCall {
 
     /// Whether the client answers any request of a server.
     fn answers_requests(&self) -> bool {
-        self.answers.forms || self.answers.urls
+        self.answerable_requests.forms || self.answerable_requests.urls
     }
 
     /// Whether a server may send requests to the client within the call.
@@ -490,7 +490,7 @@ impl ToolCall {
 
     /// Whether the call may become a task if it is slow: it must change nothing and forward no requests of servers.
     fn may_be_task(&self) -> bool {
-        self.tasks && !self.backend.worker().mutates(&self.tool) && !self.may_forward()
+        self.supports_tasks && !self.backend.worker().mutates(&self.tool) && !self.may_forward()
     }
 
     /// Starts the call, and forwards requests of servers.
@@ -503,8 +503,11 @@ impl ToolCall {
         let mut call = self.with_arguments(arguments, asks);
         let requests = self.may_forward().then(|| {
             let (sender, requests) = mpsc::unbounded_channel();
-            let answers = self.answers;
-            let forwarder = Forwarder { answers, sender };
+            let answerable_requests = self.answerable_requests;
+            let forwarder = Forwarder {
+                answerable_requests,
+                sender,
+            };
             call.meta.requests = Some(CallRequests::of_client(&self.client_id, forwarder));
             requests
         });

@@ -53,8 +53,8 @@ pub(super) struct LineTransport<R> {
     parse_task: Option<JoinHandle<Parsed>>,
     /// Accepted messages of the last line.
     queue: VecDeque<RxJsonRpcMessage<RoleServer>>,
-    /// Refusal of the last line, until there is queue space.
-    refusal: Option<Vec<u8>>,
+    /// Rejection of the last line, until there is queue space.
+    rejection: Option<Vec<u8>>,
     /// No more input is read.
     ended: bool,
     /// A request that starts a session was seen; notifications before it are ignored.
@@ -94,7 +94,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             dropped: None,
             parse_task: None,
             queue: VecDeque::new(),
-            refusal: None,
+            rejection: None,
             ended: false,
             session_started: false,
             outgoing,
@@ -172,19 +172,19 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         }
     }
 
-    /// Queues the accepted messages of the last line, and the refusal of the others.
+    /// Queues the accepted messages of the last line, and the rejection of the others.
     fn accept(&mut self, parsed: Parsed) {
         let Parsed { messages, is_batch } = parsed;
         let batch = is_batch.then(Batch::default);
         for message in messages {
             match (self.admit(message, batch.as_ref()), &batch) {
                 (Ok(message), _) => self.queue.extend(message),
-                (Err(rejected), None) => self.refusal = Some(self.encode_error(rejected)),
+                (Err(rejected), None) => self.rejection = Some(self.encode_error(rejected)),
                 (Err(rejected), Some(batch)) => batch.add(self.encode_error(rejected)),
             }
         }
         if let Some(batch) = batch {
-            self.refusal = batch.whole();
+            self.rejection = batch.whole();
         }
     }
 
@@ -256,16 +256,16 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
 
     async fn receive(&mut self) -> Option<RxJsonRpcMessage<RoleServer>> {
         loop {
-            if let Some(refusal) = &self.refusal {
-                // A client that reads no refusals must not prevent the end.
+            if let Some(rejection) = &self.rejection {
+                // A client that reads no rejections must not prevent the end.
                 let permit = tokio::select! {
                     biased;
-                    permit = self.outgoing.reserve_for_refusal(refusal.len()) => permit.ok(),
+                    permit = self.outgoing.reserve_for_rejection(rejection.len()) => permit.ok(),
                     () = self.stop.cancelled() => None,
                 };
-                match (self.refusal.take(), permit) {
-                    (Some(refusal), Some(permit)) => {
-                        self.ended |= self.outgoing.send(refusal, permit).is_err();
+                match (self.rejection.take(), permit) {
+                    (Some(rejection), Some(permit)) => {
+                        self.ended |= self.outgoing.send(rejection, permit).is_err();
                     }
                     _ => self.ended = true,
                 }
@@ -298,7 +298,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
                 Ok(LineRead::Line) => self.parse(),
                 Ok(LineRead::TooLong(ids)) => {
                     let rejected = RejectedMessage::too_long(&ids, self.limit);
-                    self.refusal = Some(self.encode_error(rejected));
+                    self.rejection = Some(self.encode_error(rejected));
                 }
                 Ok(LineRead::End) => self.ended = true,
                 Err(error) => {
@@ -317,7 +317,7 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
             let Some(text) = request.finish(Some(error)) else {
                 continue;
             };
-            let permit = self.outgoing.reserve_for_refusal(text.len());
+            let permit = self.outgoing.reserve_for_rejection(text.len());
             let permit = tokio::time::timeout(CANCEL_TIMEOUT, permit).await;
             self.outgoing
                 .send(text, permit.map_err(io::Error::from)??)?;
@@ -582,7 +582,7 @@ mod tests {
             unsent.push(sent);
         }
         lines.accept(batch());
-        assert!(lines.queue.is_empty() && lines.refusal.is_some());
+        assert!(lines.queue.is_empty() && lines.rejection.is_some());
         drop(space);
         for sent in unsent {
             sent.await.unwrap();
@@ -634,12 +634,12 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn connection_whose_client_does_not_read_refusals_can_be_stopped() {
+    async fn connection_whose_client_does_not_read_rejections_can_be_stopped() {
         let input = "{\n".repeat(20_000);
         let (near, _far) = duplex(64);
         let (mut lines, _writer_task) = lines(input.as_bytes(), near, 1000);
         assert!(dropped(lines.receive()).await.is_none());
-        while lines.refusal.is_none() {
+        while lines.rejection.is_none() {
             tokio::task::yield_now().await;
             assert!(dropped(lines.receive()).await.is_none());
         }
@@ -681,11 +681,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn no_rejection_is_lost_while_the_client_does_not_read() {
         let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":1,"a":1}}"#;
-        let refusals = 20_000;
-        let input = format!("{line}\n").repeat(refusals);
+        let rejections = 20_000;
+        let input = format!("{line}\n").repeat(rejections);
         let (near, far) = duplex(64);
         let (mut lines, writer_task) = lines(input.as_bytes(), near, 1000);
-        for _ in 0..refusals {
+        for _ in 0..rejections {
             assert!(dropped(lines.receive()).await.is_none());
         }
         // Reading has stopped, so the output queue is bounded.
@@ -701,7 +701,7 @@ mod tests {
         assert!(lines.receive().await.is_none());
         drop(lines);
         writer_task.wait().await;
-        assert_eq!(reading.await.unwrap(), refusals);
+        assert_eq!(reading.await.unwrap(), rejections);
     }
 
     #[tokio::test(start_paused = true)]

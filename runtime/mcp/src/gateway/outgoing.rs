@@ -9,12 +9,12 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
 /// Maximum bytes of queued answers; a longer answer is queued alone.
-const MAX_ANSWERS: u32 = 1 << 20;
-/// Maximum bytes of queued refusals. The limit is separate, so that a client that sends many requests before it reads
-/// any answer still gets all refusals up to this limit.
-const MAX_REFUSALS: u32 = 1 << 20;
-/// Maximum bytes per write.
-const BATCH: usize = 64 << 10;
+const MAX_MESSAGE_BYTES: u32 = 1 << 20;
+/// Maximum bytes of queued rejections. The limit is separate, so that a client that sends many requests before it reads
+/// any answer still gets all rejections up to this limit.
+const MAX_REJECTION_BYTES: u32 = 1 << 20;
+/// No more lines are added to a write that has this many bytes.
+const WRITE_THRESHOLD: usize = 64 << 10;
 /// How long to wait for a client that reads nothing, after the connection has ended.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -29,7 +29,7 @@ struct QueuedLine {
 pub(super) struct OutgoingQueue {
     lines: mpsc::UnboundedSender<QueuedLine>,
     answers: Arc<Semaphore>,
-    refusals: Arc<Semaphore>,
+    rejections: Arc<Semaphore>,
 }
 
 /// Queue space, released on drop.
@@ -45,8 +45,8 @@ impl OutgoingQueue {
         let (progress_tx, progress) = watch::channel(());
         let outgoing = Self {
             lines,
-            answers: Arc::new(Semaphore::new(MAX_ANSWERS as usize)),
-            refusals: Arc::new(Semaphore::new(MAX_REFUSALS as usize)),
+            answers: Arc::new(Semaphore::new(MAX_MESSAGE_BYTES as usize)),
+            rejections: Arc::new(Semaphore::new(MAX_REJECTION_BYTES as usize)),
         };
         let task = tokio::spawn(async move {
             if let Err(error) = write(waiting, writer, progress_tx).await {
@@ -58,12 +58,12 @@ impl OutgoingQueue {
 
     /// Waits for queue space for a message of `bytes`.
     pub(super) async fn reserve(&self, bytes: usize) -> io::Result<QueuePermit> {
-        reserve(&self.answers, bytes, MAX_ANSWERS).await
+        reserve(&self.answers, bytes, MAX_MESSAGE_BYTES).await
     }
 
-    /// Waits for queue space for a refusal of `bytes`.
-    pub(super) async fn reserve_for_refusal(&self, bytes: usize) -> io::Result<QueuePermit> {
-        reserve(&self.refusals, bytes, MAX_REFUSALS).await
+    /// Waits for queue space for a rejection of `bytes`.
+    pub(super) async fn reserve_for_rejection(&self, bytes: usize) -> io::Result<QueuePermit> {
+        reserve(&self.rejections, bytes, MAX_REJECTION_BYTES).await
     }
 
     /// Queues a message. Fails if the client no longer reads.
@@ -96,7 +96,7 @@ async fn write<W: AsyncWrite + Unpin>(
     while let Some(line) = waiting.recv().await {
         let mut bytes = line.text.len();
         let mut lines = vec![line];
-        while bytes < BATCH
+        while bytes < WRITE_THRESHOLD
             && let Ok(line) = waiting.try_recv()
         {
             bytes += line.text.len();

@@ -90,7 +90,7 @@ impl WorkerRequest<'_> {
         tool: &str,
         arguments: Value,
     ) -> Result<Outcome, CallError> {
-        self.run_tool_asking(tool, arguments, self.gateway.state.otherwise)
+        self.run_tool_asking(tool, arguments, self.gateway.state.asks_without_elicitation)
             .await
     }
 
