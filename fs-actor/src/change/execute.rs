@@ -257,7 +257,7 @@ impl DirEntryRef<'_> {
         old: Option<&OpenFile>,
         context: &StepContext<'_, P>,
     ) -> Result<Durability, CallError> {
-        // Neither other writers nor a revocation wait for the disk.
+        // Other writers do not wait for the disk, and a revocation that comes meanwhile prevents the effect.
         staged.flush(context.durability).at(self.path)?;
         let Some(old) = old else {
             let _lock = self.lock_repository(context.view)?;

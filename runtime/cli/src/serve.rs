@@ -30,7 +30,7 @@ use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
-use bailiwick::config::{ConfigSchema, ConfigSource, Effective, RootConfig};
+use bailiwick::config::{ConfigSchema, ConfigSource, RootConfig};
 use bailiwick::journal::{Journal, JournalError};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
@@ -285,9 +285,9 @@ impl Configured {
     }
 }
 
-/// Logs what a person should know about a configuration.
-fn warn_of_notes(effective: &Effective) {
-    for note in effective.notes() {
+/// Logs notes on a configuration.
+fn warn_of<'n>(notes: impl Iterator<Item = &'n String>) {
+    for note in notes {
         tracing::warn!("{note}");
     }
 }
@@ -298,15 +298,14 @@ fn runtime_builder(
     initialize: Option<Value>,
     servers: Option<&Servers>,
 ) -> Result<Configured, BuildError> {
-    let mut sources = options.sources.clone();
-    // The notes on the other sources are logged when the server starts.
-    let is_of_client = initialize.is_some();
+    let mut effective = options.sources.effective()?;
     if let Some(configuration) = initialize {
-        sources = sources.with(ConfigSource::Initialize, configuration)?;
-    }
-    let effective = sources.effective()?;
-    if is_of_client {
-        warn_of_notes(&effective);
+        let sources = options.sources.clone();
+        let sources = sources.with(ConfigSource::Initialize, configuration)?;
+        // The notes on the other sources were logged when the server started.
+        let known = std::mem::replace(&mut effective, sources.effective()?);
+        let notes = effective.notes().iter();
+        warn_of(notes.filter(|note| !known.notes().contains(note)));
     }
     let no_grantable = effective.origin("grantable").is_none();
     let has_files = has_files(options, &effective.config);
@@ -348,6 +347,8 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     }
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
+    let effective = options.sources.effective().map_err(BuildError::from)?;
+    warn_of(effective.notes().iter());
     let journal = preflight(&options, servers.as_ref()).await?;
     if let Some(commands) = options.commands.take() {
         options.commands = Some(sandbox::tested(commands).await?);
@@ -371,8 +372,6 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
         Some(servers) => Some(servers.start(START_TIMEOUT).await?),
         None => None,
     };
-    let effective = options.sources.effective().map_err(BuildError::from)?;
-    warn_of_notes(&effective);
     let config = effective.config;
     let has_files = has_files(&options, &config);
     let mut about = match &servers {

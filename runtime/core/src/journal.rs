@@ -768,9 +768,10 @@ impl OpenChange {
 /// How a change ended whose tool failed with `error`.
 fn end_of_failure(error: &CallError, begun: bool) -> End {
     let count = |key: &str| error.details().get(key).and_then(Value::as_u64);
-    let part = count("done")
-        .or(count("removed"))
-        .is_some_and(|count| count > 0);
+    let is_rolled_back = begun && error.details().contains_key("rolled_back");
+    // What was removed before a rollback may be there again; `done` counts what remains after it.
+    let remaining = count("done").or_else(|| count("removed").filter(|_| !is_rolled_back));
+    let part = remaining.is_some_and(|count| count > 0);
     let conflicts = error
         .details()
         .get("not_rolled_back")
@@ -779,7 +780,7 @@ fn end_of_failure(error: &CallError, begun: bool) -> End {
     let paths: Vec<String> = paths.map(str::to_owned).collect();
     if !paths.is_empty() {
         End::Conflict { paths }
-    } else if begun && !part && error.details().contains_key("rolled_back") {
+    } else if is_rolled_back && !part {
         End::RolledBack
     } else if part || begun && error.code() == Code::Internal {
         End::Failed
@@ -817,7 +818,10 @@ mod tests {
             end_of_failure(&error, true)
         };
         let (undone, left) = (("rolled_back", json!(1)), ("done", json!(1)));
-        assert_eq!(end(&[undone.clone()]), End::RolledBack);
+        assert_eq!(end(std::slice::from_ref(&undone)), End::RolledBack);
+        let removed = ("removed", json!(3));
+        assert_eq!(end(std::slice::from_ref(&removed)), End::Failed);
+        assert_eq!(end(&[undone.clone(), removed]), End::RolledBack);
         // What cannot be undone because nothing is known about it names no path.
         let unnamed = ("not_rolled_back", json!([]));
         assert_eq!(end(&[undone.clone(), left.clone(), unnamed]), End::Failed);

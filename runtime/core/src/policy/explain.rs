@@ -174,7 +174,7 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
             "the file steers tools or agents, so only a grant that names it allows the change",
         ),
         Rule::Unlisted => ("roots", "it is outside the roots of the policy"),
-        Rule::Blocked => ("roots", "it is in a blocked folder"),
+        Rule::Blocked => ("roots", "it is at or beneath a blocked path"),
         Rule::AllowGlobs => ("roots", "no allow glob of its root matches it"),
         Rule::DenyGlob => ("deny", "a deny glob covers it"),
         Rule::ImmutableGlob => ("immutable", "an immutable glob covers it"),

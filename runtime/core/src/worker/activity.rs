@@ -107,7 +107,7 @@ struct Row {
 #[derive(Clone, Debug)]
 enum Intent {
     Of(Arc<CallInfo>),
-    /// Of an ended call that would need much memory, whose tool can change, or that was refused before it was received.
+    /// Of an ended call that would need much memory or whose tool can change.
     Rendered(String),
 }
 

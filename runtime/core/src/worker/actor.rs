@@ -43,8 +43,10 @@ pub(crate) enum WorkerMsg {
     PassedOn(CallId),
     /// A call that runs as a future ended.
     FutureEnded(CallId, Box<Ended>),
-    /// The wait of a call for a person began or ended. The answer of a question ends the wait itself.
+    /// The server of a call started or stopped waiting for a person.
     Suspended(CallId, bool),
+    /// The question of a call was answered, and what was granted is being opened.
+    OpeningGranted(CallId),
     /// The deadline of a call has passed.
     Expired(CallId),
     /// The caller dropped the call.
@@ -98,6 +100,7 @@ impl Actor for WorkerActor {
             WorkerMsg::PassedOn(call) => calls.passed_on(call),
             WorkerMsg::FutureEnded(call, ended) => calls.future_ended(call, *ended),
             WorkerMsg::Suspended(call, suspended) => calls.suspend(call, suspended),
+            WorkerMsg::OpeningGranted(call) => calls.opening_granted(call),
             WorkerMsg::Expired(call) => calls.abort(call, StopReason::Expired),
             WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),
             WorkerMsg::Resumed => calls.resumed(),

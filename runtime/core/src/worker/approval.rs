@@ -170,7 +170,10 @@ impl Shared {
                 outside: Vec::new(),
             });
         }
-        self.post(WorkerMsg::Suspended(id, false));
+        self.post(WorkerMsg::OpeningGranted(id));
+        // Paths that hang leave threads for those of other folders.
+        let first = outside.first().and_then(|path| path.names().next());
+        let folder = first.and_then(|name| VirtualPath::top().join(name).ok());
         let core = Arc::clone(&self.core);
         let open = move || {
             outside
@@ -178,7 +181,8 @@ impl Shared {
                 .map(|path| Root::open_granted(path, &core.kept_out, &core.roots).map(Arc::new))
                 .collect()
         };
-        let opened: Option<Result<Vec<_>, _>> = self.core.io_outside.run(&self.lost, open).await;
+        let opened: Option<Result<Vec<_>, _>> =
+            self.core.io_outside.run(folder, &self.lost, open).await;
         let opened = opened.ok_or_else(|| threads_busy(self))?;
         let outside =
             opened.map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))?;

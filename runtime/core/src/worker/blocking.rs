@@ -177,6 +177,7 @@ impl Pool {
     /// its end, the job is abandoned.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
+        root: Option<VirtualPath>,
         lost: &Arc<AtomicU32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -185,7 +186,7 @@ impl Pool {
         let run = move || drop(port.send(work()));
         let mut awaited = Awaited {
             pool: self,
-            ticket: self.submit(None, lost, run).ok()?,
+            ticket: self.submit(root, lost, run).ok()?,
             ended: false,
         };
         let answer = answer.await;
@@ -509,6 +510,48 @@ mod tests {
         drop(first.2);
         second.1.recv_timeout(SOON).unwrap();
         third.1.recv_timeout(SOON).unwrap();
+    }
+
+    async fn poll_once<F: Future + Unpin>(future: F) -> Option<F::Output> {
+        tokio::select! {
+            biased;
+            output = future => Some(output),
+            () = std::future::ready(()) => None,
+        }
+    }
+
+    #[tokio::test]
+    async fn job_whose_result_is_not_awaited_any_more_is_abandoned() {
+        let size = PoolSize {
+            threads: 1,
+            hard_cap: 1,
+            ..SMALL
+        };
+        let pool = Pool::new("test", size);
+        let lost = Arc::<AtomicU32>::default();
+        let (began, has_begun) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let hangs = move || {
+            began.send(()).unwrap();
+            let _ = released.recv();
+        };
+        let mut running = Box::pin(pool.run(None, &lost, hangs));
+        assert!(poll_once(running.as_mut()).await.is_none());
+        has_begun.recv_timeout(SOON).unwrap();
+        let (ran, has_run) = mpsc::channel();
+        let queued_ran = ran.clone();
+        let mut queued = Box::pin(pool.run(None, &lost, move || queued_ran.send("queued")));
+        assert!(poll_once(queued.as_mut()).await.is_none());
+        drop((running, queued));
+        assert_eq!((lost.load(Ordering::Acquire), pool.queued()), (1, 0));
+        drop(release);
+        assert!(
+            pool.run(None, &lost, move || ran.send("next"))
+                .await
+                .is_some()
+        );
+        assert_eq!(has_run.recv_timeout(SOON), Ok("next"));
+        assert_eq!(lost.load(Ordering::Acquire), 0);
     }
 
     #[test]

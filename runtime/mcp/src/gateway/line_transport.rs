@@ -42,6 +42,15 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 /// How long to wait for the answers to cancelled requests.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// The wait for the last answers. rmcp drops and repeats it after each notification, which must not prolong it.
+#[derive(Default)]
+struct Drain {
+    /// The number of released ids, and when the open requests are cancelled unless it has changed.
+    until: Option<(u64, Instant)>,
+    /// When the wait for the answers to cancelled requests ends.
+    cancelled_until: Option<Instant>,
+}
+
 /// Transport with one message per line.
 pub(super) struct LineTransport<R> {
     reader: BufReader<R>,
@@ -66,8 +75,8 @@ pub(super) struct LineTransport<R> {
     /// Cancelled when the connection must end.
     stop: CancellationToken,
     open: OpenRequests,
-    /// When the open requests are cancelled unless one of them is answered before; set after the end of input.
-    drain_until: Option<Instant>,
+    /// The wait for the last answers, after the end of input.
+    drain: Drain,
     direct: Option<DirectRequests>,
     decorator: Decorator,
 }
@@ -102,7 +111,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             input_open,
             stop,
             open: OpenRequests::default(),
-            drain_until: None,
+            drain: Drain::default(),
             direct,
             decorator,
         }
@@ -212,27 +221,39 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     /// no answer comes in time.
     async fn drain(&mut self) {
         self.open.stop_listening();
-        let all_answered = loop {
-            // rmcp repeats the wait after each notification, which must not prolong it.
-            let until = *self
-                .drain_until
-                .get_or_insert_with(|| Instant::now() + DRAIN_TIMEOUT);
+        let all_answered = self.drain.cancelled_until.is_none() && self.next_answers().await;
+        if !all_answered {
+            self.open.stop_all();
+            let until = Instant::now() + CANCEL_TIMEOUT;
+            let until = *self.drain.cancelled_until.get_or_insert(until);
+            // Requests that remain are answered when the transport closes.
+            let _ = tokio::time::timeout_at(until, self.open.all_answered()).await;
+        }
+    }
+
+    /// Waits until all requests are answered; false if they must be cancelled.
+    async fn next_answers(&mut self) -> bool {
+        loop {
+            let released = self.open.released();
+            let until = match self.drain.until {
+                Some((known, until)) if known == released => until,
+                _ => Instant::now() + DRAIN_TIMEOUT,
+            };
+            self.drain.until = Some((released, until));
             tokio::select! {
                 answered = self.open.next_answered() => {
                     if !answered {
-                        break true;
+                        return true;
                     }
-                    self.drain_until = None;
                 }
-                () = self.stop.cancelled() => break false,
-                () = self.outgoing.closed() => break false,
-                () = tokio::time::sleep_until(until) => break false,
+                () = self.stop.cancelled() => return false,
+                () = self.outgoing.closed() => return false,
+                () = tokio::time::sleep_until(until) => {
+                    if self.open.released() == released {
+                        return false;
+                    }
+                }
             }
-        };
-        if !all_answered {
-            self.open.stop_all();
-            // Requests that remain are answered when the transport closes.
-            let _ = tokio::time::timeout(CANCEL_TIMEOUT, self.open.all_answered()).await;
         }
     }
 }
@@ -466,15 +487,46 @@ mod tests {
 
     const PING: &str = r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#;
 
-    #[tokio::test(start_paused = true)]
-    async fn time_for_the_last_answers_does_not_begin_again_when_the_wait_is_repeated() {
-        let (near, _far) = duplex(1 << 20);
-        let (mut lines, _writer_task) = lines(PING.as_bytes(), near, MAX_LINE);
-        assert!(lines.receive().await.is_some());
+    /// Repeats the wait for the last answers after each `part`, as rmcp does after each notification, until it ends.
+    async fn drain_in_parts<R: AsyncRead + Send + Unpin>(
+        lines: &mut LineTransport<R>,
+        part: Duration,
+        mut after: impl FnMut(Duration),
+    ) -> Duration {
         let begun = Instant::now();
-        let part = DRAIN_TIMEOUT / 2;
-        while tokio::time::timeout(part, lines.receive()).await.is_err() {}
-        assert!(begun.elapsed() <= DRAIN_TIMEOUT + part + CANCEL_TIMEOUT);
+        while tokio::time::timeout(part, lines.receive()).await.is_err() {
+            after(begun.elapsed());
+        }
+        begun.elapsed()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn wait_for_the_last_answers_does_not_begin_again_when_it_is_repeated() {
+        for part in [Duration::from_secs(1), DRAIN_TIMEOUT / 2] {
+            let (near, _far) = duplex(1 << 20);
+            let (mut lines, _writer_task) = lines(PING.as_bytes(), near, MAX_LINE);
+            assert!(lines.receive().await.is_some());
+            let time = drain_in_parts(&mut lines, part, |_| {}).await;
+            assert!(time >= DRAIN_TIMEOUT);
+            assert!(time <= DRAIN_TIMEOUT + CANCEL_TIMEOUT + part);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_prolongs_the_wait_for_the_others_though_the_wait_is_repeated() {
+        let (near, _far) = duplex(1 << 20);
+        let input = format!("{PING}\n{}", PING.replace(":1,", ":2,"));
+        let (mut lines, _writer_task) = lines(input.as_bytes(), near, MAX_LINE);
+        assert!(lines.receive().await.is_some() && lines.receive().await.is_some());
+        let (open, part) = (lines.open.clone(), DRAIN_TIMEOUT / 2);
+        // The first request is answered while no wait runs.
+        let answer = |elapsed| {
+            if elapsed == part {
+                open.end_id(&NumberOrString::Number(1));
+            }
+        };
+        let time = drain_in_parts(&mut lines, part, answer).await;
+        assert!(time >= part + DRAIN_TIMEOUT);
     }
 
     #[tokio::test(start_paused = true)]

@@ -106,6 +106,8 @@ pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<NumberOrString, OpenRequest>,
+    /// Number of ids that were released.
+    released: u64,
     /// Number of answers of batches that are being collected, or wait for queue space with their batch.
     unsent: usize,
     initialized: bool,
@@ -275,9 +277,17 @@ impl OpenRequests {
 
     /// Releases an id; `None` if it was not in use.
     pub(super) fn end_id(&self, id: &NumberOrString) -> Option<OpenRequest> {
-        let ended = self.0.state.lock().open.remove(id);
+        let mut state = self.0.state.lock();
+        let ended = state.open.remove(id);
+        state.released += 1;
+        drop(state);
         self.0.answered.notify_waiters();
         ended
+    }
+
+    /// How many ids were released, which grows with every answer.
+    pub(super) fn released(&self) -> u64 {
+        self.0.state.lock().released
     }
 
     /// Releases the id of a request of a batch. It counts as open until the guard is dropped, when the answers of the batch
@@ -285,6 +295,7 @@ impl OpenRequests {
     pub(super) fn end_batched(&self, id: &NumberOrString) -> (Option<OpenRequest>, UnsentGuard) {
         let mut state = self.0.state.lock();
         state.unsent += 1;
+        state.released += 1;
         (state.open.remove(id), UnsentGuard(self.clone()))
     }
 

@@ -55,7 +55,7 @@ pub(crate) struct OpenCall {
 
 impl fmt::Debug for OpenCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Caller")
+        f.debug_struct("OpenCall")
             .field("info", &self.info)
             .finish_non_exhaustive()
     }

@@ -278,25 +278,34 @@ mod tests {
 
     #[tokio::test]
     async fn rate_limited_call_with_policy_is_not_charged() {
-        let runtime = runtime().await;
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder()
+            .root("r", root.path())
+            .tools(ToolSet::new().reader(NeedsRead));
+        let (runtime, _) = builder.build().await.unwrap();
         let budget = Budget {
             calls: Some(2),
             ..Budget::default()
         };
-        let spec = WorkerSpec::new("one").policy(Policy::new()).budget(budget);
-        let worker = runtime.spawn(spec).await.unwrap();
-        let meta = |interval: u64| CallMeta {
-            policy: Some(json!({ "min_interval_ms": interval })),
-            ..CallMeta::default()
+        let spec = WorkerSpec::new("one").policy(Policy::inherit());
+        let worker = runtime.spawn(spec.budget(budget)).await.unwrap();
+        let look = async |interval: u64| {
+            let meta = CallMeta {
+                policy: Some(json!({ "min_interval_ms": interval })),
+                ..CallMeta::default()
+            };
+            let call = Call::new("look", json!({ "path": "a" })).meta(meta);
+            worker.submit(call).await.map_err(|error| error.code())
         };
         let hour = 3_600_000;
         for (interval, code) in [
-            (0, Code::UnknownTool),
-            (hour, Code::RateLimited),
-            (hour, Code::RateLimited),
-            (0, Code::UnknownTool),
+            (0, None),
+            (hour, Some(Code::RateLimited)),
+            (hour, Some(Code::RateLimited)),
+            (0, None),
+            (0, Some(Code::Budget)),
         ] {
-            assert_eq!(call(&worker, meta(interval)).await.code(), code);
+            assert_eq!(look(interval).await.err(), code);
         }
     }
 

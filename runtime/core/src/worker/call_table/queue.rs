@@ -394,15 +394,21 @@ impl CallTable {
         }
     }
 
-    /// Suspends the deadline of a remote call or continues that of a call, since waiting for a person does not count as work.
+    /// Suspends or continues the deadline of a remote call, since waiting for a person does not count as work.
     pub(in crate::worker) fn suspend(&mut self, id: CallId, suspended: bool) {
-        let call = self.calls.get_mut(&id);
-        if let Some((Stage::Future { .. } | Stage::Asking(..), call)) = call {
+        if let Some((Stage::Future { .. }, call)) = self.calls.get_mut(&id) {
             if suspended {
                 call.suspend_deadline();
             } else {
                 call.arm(id, &self.shared);
             }
+        }
+    }
+
+    /// Continues the deadline of a call whose question was answered.
+    pub(in crate::worker) fn opening_granted(&mut self, id: CallId) {
+        if let Some((Stage::Asking(..), call)) = self.calls.get_mut(&id) {
+            call.arm(id, &self.shared);
         }
     }
 
@@ -520,8 +526,9 @@ mod tests {
     use crate::call::Call;
     use crate::config::Namespace;
     use crate::host::Runtime;
-    use crate::permission::DecidedBy;
+    use crate::permission::{DecidedBy, Deferred};
     use crate::policy::Policy;
+    use crate::scope::{Scope, Verb};
     use crate::tool::{Prepared, ReadPermit};
     use crate::worker::admission::{Admission, Answer, CallOptions, admit};
     use crate::worker::prepare::Request;
@@ -581,7 +588,7 @@ mod tests {
         assert!(calls.ready.is_empty() && calls.calls.is_empty());
     }
 
-    /// A call that was admitted, its caller and the receiver of its answer.
+    /// A call that was admitted, and the receiver of its answer.
     fn admitted(worker: &Worker) -> (Request, Box<OpenCall>, Answer) {
         let options = CallOptions::new(Mode::Apply);
         admit(
@@ -623,18 +630,54 @@ mod tests {
         assert!(calls.paused.is_empty());
     }
 
+    /// Needs the approval of a person.
+    struct Steer;
+
+    impl ReadTool for Steer {
+        type Args = Nothing;
+        type Output = ();
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("look", "Steer", "Reads a file.")
+        }
+
+        fn prepare(&self, _: Nothing, names: &Namespace) -> Result<Prepared<()>, CallError> {
+            let needs = vec![Scope::file(Verb::Read, names.path("/r/f")?)];
+            Ok(Prepared { needs, job: () })
+        }
+
+        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+            Ok(Reply::text("read", ()))
+        }
+    }
+
     #[tokio::test]
-    async fn time_before_a_question_counts_toward_the_limit() {
-        let (_runtime, worker) = worker(1, Look(0)).await;
-        let (request, mut call, _answer) = admitted(&worker);
-        let whole = call.limit;
-        call.arm(request.info.id, &worker.shared);
-        call.suspend_deadline();
-        assert!(call.limit < whole);
-        // The time of the question does not count.
-        let left = call.limit;
-        call.suspend_deadline();
-        assert_eq!(call.limit, left);
+    async fn deadline_runs_while_grants_are_looked_up_and_opened_but_not_while_a_person_is_asked() {
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder()
+            .root("r", root.path())
+            .tools(ToolSet::new().reader(Steer))
+            .approver(Deferred);
+        let (runtime, _grants) = builder.build().await.unwrap();
+        let worker = runtime.spawn(WorkerSpec::new("main")).await.unwrap();
+        let mut calls = CallTable::new(Arc::clone(&worker.shared));
+        let (request, call, _answer) = admitted(&worker);
+        let (id, whole) = (request.info.id, call.limit);
+        let state = |calls: &CallTable| {
+            let (_, call) = &calls.calls[&id];
+            (call.deadline_guard.is_some(), call.limit)
+        };
+        calls.receive(request, call);
+        assert_eq!(state(&calls), (true, whole));
+        calls.grants_checked(id, Ok(None));
+        // The time before the question counts.
+        let (runs, left) = state(&calls);
+        assert!(!runs && left < whole);
+        calls.suspend(id, false);
+        assert_eq!(state(&calls), (false, left), "only of a remote call");
+        calls.opening_granted(id);
+        assert_eq!(state(&calls), (true, left));
     }
 
     #[tokio::test]
