@@ -1,4 +1,5 @@
-//! The cost of recording audit events in memory and in a file, compared with hashing and writing lines as long.
+//! The cost of recording audit events in memory and in a file, compared with hashing and writing lines of the
+//! same length.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::cell::RefCell;

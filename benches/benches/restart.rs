@@ -1,4 +1,5 @@
-//! The time until a worker whose actor died answers again, compared with a ractor actor that its supervisor replaces.
+//! The time until a worker answers again after its actor was killed, compared with a ractor actor that its supervisor
+//! restarts.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::sync::{Arc, Mutex};
@@ -13,10 +14,10 @@ use bailiwick_benches::{
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::mpsc;
 
-/// Each worker dies once, since one that dies often is revoked.
+/// Each actor is killed once, since a worker whose actor dies often is revoked.
 const BATCH: u32 = 64;
 
-/// Replaces a child that ends, and sends the new one.
+/// Restarts a child that ends, and sends a reference to the new one.
 struct Supervisor;
 
 impl Actor for Supervisor {
@@ -82,7 +83,7 @@ fn main() {
     };
     renew();
     Benchmark::new(
-        "kill an actor and call the next one",
+        "kill an actor and call its replacement",
         Duration::from_secs(4),
     )
     .case("ractor actor", Target::None, BATCH, |n| {
@@ -95,7 +96,7 @@ fn main() {
                 child = children.recv().await.unwrap();
                 child.call(|port| Msg(number, port), None).await.unwrap();
             }
-            // The next batch begins with a child, too.
+            // Leave a new child in the channel for the next batch.
             child.kill();
         });
     })

@@ -11,9 +11,9 @@ use bailiwick_benches::{
 };
 
 const BATCH: u32 = 500;
-/// Batches of workers with children.
+/// Workers per batch in the case with children.
 const TREES: u32 = 20;
-/// Children of such a worker.
+/// Children of each worker in that case.
 const CHILDREN: usize = 100;
 
 /// Workers of the next batch.
@@ -25,7 +25,7 @@ impl Workers {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Starts as many workers as `count`, each with `children`.
+    /// Starts `count` workers with `children` children each.
     fn start(
         &self,
         tokio: &tokio::runtime::Runtime,
@@ -85,11 +85,11 @@ fn main() {
     start_alone();
     start_trees();
     Benchmark::new(
-        "revoke a worker, and a call is denied",
+        "revoke a worker and have its next call denied",
         Duration::from_secs(6),
     )
     .case_then(
-        "ractor stop, and wait for its end",
+        "stop a ractor actor and wait until it has ended",
         Target::None,
         BATCH,
         |n| {

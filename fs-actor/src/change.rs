@@ -350,7 +350,8 @@ impl StepExecutor {
         }
     }
 
-    /// Undoes steps from the last to the first, each by its list in `made`, and adds the result to `error`.
+    /// Undoes executed steps, the last one first, and adds the result to `error`. `made` has a list of steps that undo each of
+    /// them; a step with an empty list cannot be undone.
     fn roll_back(&self, error: CallError, made: &[Vec<Step>], view: &dyn ReadView) -> CallError {
         if made.is_empty() {
             return error;

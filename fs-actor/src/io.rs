@@ -383,7 +383,7 @@ impl FileWriter {
     }
 
     /// Carries out a plan if the file has not changed since it was planned. Returns the durability that was reached, which
-    /// the file system may lower; `None` if there was nothing to change.
+    /// may differ from the requested one; `None` if there was nothing to change.
     ///
     /// # Errors
     /// `PERMISSION_DENIED` if the call of `permit` may not make this change; `STALE_PREVIEW` or `CONFLICT` if the file has changed; `CANCELLED` or `DEADLINE` if the call must stop; codes such

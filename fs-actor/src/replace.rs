@@ -42,7 +42,8 @@ pub enum Durability {
     Durable,
 }
 
-/// The durability of a call's changes: the requested level, or the one that the file system provides.
+/// The durability of a call's changes: the requested level, or a lower or higher one if the file system does not
+/// support it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReachedDurability {
     requested_level: Option<Durability>,
@@ -271,8 +272,8 @@ impl<'d> StagedFile<'d> {
         Ok(())
     }
 
-    /// Writes the file to the disk if that was requested. Before [`StagedFile::create`] or [`StagedFile::replace`], and
-    /// without a lock, since it may take long.
+    /// Writes the file to the disk if `requested` is `Durable`. Call this before [`StagedFile::create`] or
+    /// [`StagedFile::replace`] and without holding a lock, since it may take long.
     pub(crate) fn flush(&self, requested: Durability) -> Result<(), ReplaceError> {
         match requested {
             Durability::Durable => Ok(sys::fsync(&self.file)?),
@@ -366,7 +367,7 @@ impl<'d> StagedFile<'d> {
 /// temporary one.
 ///
 /// If a writer without a lock replaced our file meanwhile, the exchange displaces that newer file, so the names are
-/// exchanged until the displaced file is the one put there last. The newest file keeps the visible name.
+/// exchanged until an exchange displaces the file that the previous exchange made visible. The newest file keeps the visible name.
 fn swap_back<I: PartialEq>(
     mut visible: I,
     mut displaced: I,

@@ -237,7 +237,7 @@ pub(crate) fn resolve_links(view: &dyn ReadView, paths: &[VirtualPath]) -> Resul
 /// name, since opening it via procfs takes longer than the whole read; a cached file is not opened at all. Both opens
 /// follow no links and must give the same object. If it is replaced by a FIFO in between, the FIFO is opened without
 /// blocking and closed unread; the process that replaced the file could have done that itself.
-pub(crate) fn try_open_without_io<T: Clone>(
+pub(crate) fn try_open_nowait<T: Clone>(
     view: &dyn ReadView,
     path: &VirtualPath,
     max_bytes: u64,
@@ -249,7 +249,7 @@ pub(crate) fn try_open_without_io<T: Clone>(
         return None;
     }
     let base = mount.dir.as_fd();
-    let handle = beneath::open_without_io(base, names, OFlags::PATH, false).ok()?;
+    let handle = beneath::open_nowait(base, names, OFlags::PATH, false).ok()?;
     let seen = Meta::of(&handle)
         .ok()
         .filter(|seen| seen.kind == Kind::File && seen.len <= max_bytes)
@@ -257,7 +257,7 @@ pub(crate) fn try_open_without_io<T: Clone>(
     if let Some(file) = cache.get(actual, &seen) {
         return Some(file);
     }
-    let opened = beneath::open_without_io(base, names, beneath::READING, false).ok()?;
+    let opened = beneath::open_nowait(base, names, beneath::READING, false).ok()?;
     let meta = Meta::of(&opened).ok()?;
     // It may have grown since.
     if (seen.dev, seen.ino) != (meta.dev, meta.ino) || meta.len > max_bytes {
@@ -272,13 +272,13 @@ pub(crate) fn try_open_without_io<T: Clone>(
 }
 
 /// The metadata of `path`, without waiting for a disk; `None` if that is not possible.
-pub(crate) fn try_stat_without_io(view: &dyn ReadView, path: &VirtualPath) -> Option<Meta> {
+pub(crate) fn try_stat_nowait(view: &dyn ReadView, path: &VirtualPath) -> Option<Meta> {
     let (mount, names) = view.mount_point(view.actual(path))?;
     if has_temporary_name(names) {
         return None;
     }
     let crosses = mount.crosses_mounts;
-    let handle = beneath::open_without_io(mount.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
+    let handle = beneath::open_nowait(mount.dir.as_fd(), names, OFlags::PATH, crosses).ok()?;
     Meta::of(&handle).ok()
 }
 

@@ -86,7 +86,7 @@ pub fn tools() -> ToolSet {
 
 /// The file tools with this durability. A call's typed output ([`WriteFileOutput::durability`] and the like) has the
 /// level that was
-/// reached, which the file system may lower.
+/// reached, which may differ from the requested one.
 ///
 /// ```
 /// use bailiwick_fs::Durability;

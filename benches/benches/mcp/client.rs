@@ -1,4 +1,4 @@
-//! A minimal client of an MCP server, so that the client costs little: one request at a time, over a stream or HTTP.
+//! A minimal MCP client with little overhead: one request at a time, over a stream or HTTP.
 
 use std::io;
 use std::net::SocketAddr;
@@ -30,7 +30,7 @@ struct Head {
 impl Client {
     /// Connects to a server at the other end of `stream`.
     pub(crate) async fn lines(stream: DuplexStream) -> io::Result<Self> {
-        Self::Lines(BufStream::new(stream)).begun().await
+        Self::Lines(BufStream::new(stream)).initialize().await
     }
 
     /// Connects to a server at `/mcp`.
@@ -42,10 +42,10 @@ impl Client {
             address,
             session: None,
         };
-        client.begun().await
+        client.initialize().await
     }
 
-    async fn begun(mut self) -> io::Result<Self> {
+    async fn initialize(mut self) -> io::Result<Self> {
         let params = json!({
             "protocolVersion": "2025-06-18", "capabilities": {},
             "clientInfo": { "name": "bench", "version": "0" },
@@ -62,7 +62,7 @@ impl Client {
     /// Sends a request and returns its result.
     ///
     /// # Errors
-    /// Also if the response is an error.
+    /// If the connection fails, or the response is an error.
     pub(crate) async fn request(&mut self, method: &str, params: &Value) -> io::Result<Value> {
         self.send(&json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }))
             .await?;

@@ -27,14 +27,14 @@ use client::Client;
 
 /// A call has two audit events. The audit is flushed between batches.
 const BATCH: u32 = 200;
-/// Bytes that a connection in this process buffers.
+/// Buffer size of an in-process connection, in bytes.
 const BUFFER: usize = 64 << 10;
 
-/// A server whose tools do nothing.
+/// An rmcp server whose tool does nothing.
 #[derive(Clone)]
-struct Bare;
+struct RmcpServer;
 
-impl ServerHandler for Bare {
+impl ServerHandler for RmcpServer {
     fn get_info(&self) -> ServerConfig {
         InitializeResult::new(ServerCapabilities::builder().enable_tools().build())
     }
@@ -78,16 +78,16 @@ fn main() {
             tokio.block_on(over_http(gateway)),
         ),
     ];
-    for (title, target, [bare, own]) in pairs {
+    for (title, target, [rmcp_client, gateway_client]) in pairs {
         Benchmark::new(title, Duration::from_secs(5))
             .case("rmcp alone", Target::None, BATCH, |n| {
-                run_task(&tokio, calls(Arc::clone(&bare), n));
+                run_task(&tokio, calls(Arc::clone(&rmcp_client), n));
             })
             .case_then(
                 "gateway",
                 target,
                 BATCH,
-                |n| run_task(&tokio, calls(Arc::clone(&own), n)),
+                |n| run_task(&tokio, calls(Arc::clone(&gateway_client), n)),
                 || tokio.block_on(runtime.flush_audit()).unwrap(),
             )
             .run();
@@ -104,47 +104,51 @@ async fn calls(client: Arc<Mutex<Client>>, n: u32) {
     }
 }
 
-/// Clients of a bare server and of the gateway, over streams in this process.
+/// Clients of an rmcp server and of the gateway, over streams in this process.
 async fn in_process(gateway: &Gateway) -> [Arc<Mutex<Client>>; 2] {
-    let [(near, far), (near_own, far_own)] = [(); 2].map(|()| duplex(BUFFER));
+    let [(near, far), (gateway_near, gateway_far)] = [(); 2].map(|()| duplex(BUFFER));
     tokio::spawn(async move {
-        let service = serve_server(Bare, split(far)).await.unwrap();
+        let service = serve_server(RmcpServer, split(far)).await.unwrap();
         service.waiting().await.unwrap();
     });
     let gateway = gateway.clone();
     tokio::spawn(async move {
-        let (reader, writer) = split(far_own);
+        let (reader, writer) = split(gateway_far);
         gateway.serve(reader, writer).await.unwrap();
     });
     [
         Client::lines(near).await.unwrap(),
-        Client::lines(near_own).await.unwrap(),
+        Client::lines(gateway_near).await.unwrap(),
     ]
     .map(|client| Arc::new(Mutex::new(client)))
 }
 
-/// Clients of a bare server and of the gateway, over HTTP on loopback addresses.
+/// Clients of an rmcp server and of the gateway, over HTTP on loopback addresses.
 async fn over_http(gateway: Gateway) -> [Arc<Mutex<Client>>; 2] {
-    let [bare, own] = [
+    let [rmcp_listener, gateway_listener] = [
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
         TcpListener::bind("127.0.0.1:0").await.unwrap(),
     ];
-    let [address, own_address] = [&bare, &own].map(|listener| listener.local_addr().unwrap());
+    let [address, gateway_address] =
+        [&rmcp_listener, &gateway_listener].map(|listener| listener.local_addr().unwrap());
     tokio::spawn(async move {
         let sessions = Arc::new(LocalSessionManager::default());
-        let service = StreamableHttpService::new(|| Ok(Bare), sessions, Default::default());
+        let service = StreamableHttpService::new(|| Ok(RmcpServer), sessions, Default::default());
         let router = axum::Router::new().route_service("/mcp", service);
         // Like the gateway, so that small responses are not delayed.
-        let bare = bare.tap_io(|stream| stream.set_nodelay(true).unwrap());
-        axum::serve(bare, router).await.unwrap();
+        let listener = rmcp_listener.tap_io(|stream| stream.set_nodelay(true).unwrap());
+        axum::serve(listener, router).await.unwrap();
     });
     tokio::spawn(async move {
         let http = Http::without_token();
-        gateway.serve_http(own, http, pending()).await.unwrap();
+        gateway
+            .serve_http(gateway_listener, http, pending())
+            .await
+            .unwrap();
     });
     [
         Client::http(address).await.unwrap(),
-        Client::http(own_address).await.unwrap(),
+        Client::http(gateway_address).await.unwrap(),
     ]
     .map(|client| Arc::new(Mutex::new(client)))
 }

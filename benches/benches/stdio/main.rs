@@ -24,11 +24,11 @@ use cases::{CASES, Case, Metric, Operation, Target};
 use client::Client;
 use servers::{Dialect, Folders, Server};
 
-/// Names of the cases that are no load.
+/// Names of the cases that are not load tests.
 const START: &str = "start";
 const MEMORY: &str = "memory";
 const SESSION: &str = "session";
-/// The calls of the session whose results are counted.
+/// The calls of the case `session`: each operation, and how often it is called.
 const SESSION_CALLS: [(Operation, usize); 3] = [
     (Operation::ReadSmall, 50),
     (Operation::Apply, 20),
@@ -304,7 +304,7 @@ fn memory(servers: &[Server], root: &Path, time: Duration) {
     }
 }
 
-/// The bytes of text that a model reads in the results of a session.
+/// Prints how many bytes of text a model reads in the results of a session.
 fn session(servers: &[Server], root: &Path) {
     let read: Vec<_> = servers
         .iter()
@@ -331,7 +331,7 @@ fn session(servers: &[Server], root: &Path) {
     }
 }
 
-/// `None` if the server cannot do it.
+/// Bytes of text in the results; `None` if a call fails or the server does not support an operation.
 fn session_bytes(server: &Server, root: &Path) -> Option<usize> {
     let mut client = Client::start(&server.command(root)).unwrap();
     let mut bytes = 0;

@@ -257,7 +257,8 @@ impl DirEntryRef<'_> {
         old: Option<&OpenFile>,
         context: &StepContext<'_, P>,
     ) -> Result<Durability, CallError> {
-        // Other writers do not wait for the disk, and a revocation that comes meanwhile prevents the effect.
+        // Flush before the directory is locked and the effect begins: other writers do not wait for the disk, and a revocation
+        // during the flush prevents the effect.
         staged.flush(context.durability).at(self.path)?;
         let Some(old) = old else {
             let _lock = self.lock_repository(context.view)?;

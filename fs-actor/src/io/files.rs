@@ -314,13 +314,13 @@ impl FilesWriter {
         undo_record(inverse.map(|inverse| &*inverse.change_set.steps))
     }
 
-    /// Carries out a plan. Returns the durability that was reached, which the file system may lower; `None` if there was
+    /// Carries out a plan. Returns the durability that was reached, which may differ from the requested one; `None` if there was
     /// nothing to change.
     ///
     /// # Errors
     /// `PERMISSION_DENIED` if the call of `permit` may not make these changes; `STALE_PREVIEW` or `CONFLICT` if a file has
     /// changed since the plan; `CANCELLED` or `DEADLINE` if the call must stop; codes such as `IO` for system errors.
-    /// `details.done` is the number of changes that remain in effect.
+    /// `details.done` is the number of steps that remain in effect, including created parent directories.
     pub fn apply(
         &self,
         planned: PlannedWrites,

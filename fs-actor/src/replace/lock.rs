@@ -32,8 +32,8 @@ impl<'d> DirLock<'d> {
     /// Locks `dir`, whose open file description must hold no other lock.
     ///
     /// # Errors
-    /// `EBUSY` if another holder does not release it. Succeeds without a lock on file systems that have none and for `O_PATH`
-    /// handles.
+    /// `EBUSY` if another holder does not release it. On file systems without lock support and for `O_PATH` handles, only
+    /// writers in this process are excluded.
     pub(crate) fn acquire(dir: BorrowedFd<'d>) -> Result<Self, Errno> {
         let local = LocalLock::acquire(dir)?;
         for _ in 0..MAX_ATTEMPTS {

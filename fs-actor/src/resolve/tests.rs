@@ -417,7 +417,7 @@ fn only_regular_files_are_opened() {
             let got = kernel.run(|| world.run(|view| text(view, &requested)));
             assert_eq!(got, Err(Code::NotRegular), "{kernel:?} {name}");
             let cache = FileCache::<()>::default();
-            assert!(try_open_without_io(&world.view(), &path(&requested), 100, &cache).is_none());
+            assert!(try_open_nowait(&world.view(), &path(&requested), 100, &cache).is_none());
         }
         assert_eq!(
             kernel.run(|| world.run(|view| text(view, "/r/f"))),
@@ -676,8 +676,7 @@ fn no_race_makes_a_cached_read_return_another_file() {
     let cache = FileCache::<()>::default();
     let look = || {
         let view = world.view();
-        let opened =
-            try_open_without_io(&view, &path("/r/f"), 100, &cache).ok_or(Code::NotFound)?;
+        let opened = try_open_nowait(&view, &path("/r/f"), 100, &cache).ok_or(Code::NotFound)?;
         assert_eq!(Meta::of(&opened.open.file).unwrap().kind, Kind::File);
         Ok(content(&opened.open))
     };
@@ -702,7 +701,7 @@ fn no_race_makes_a_cached_read_open_a_file_beyond_the_limit() {
             let _over = SetOnDrop(&over);
             let opened = (0..cases()).filter_map(|_| {
                 let cache = FileCache::<()>::default();
-                try_open_without_io(&world.view(), &path("/r/f"), 100, &cache)
+                try_open_nowait(&world.view(), &path("/r/f"), 100, &cache)
             });
             opened
                 .map(|file| file.open.meta.len)
@@ -723,7 +722,7 @@ fn cached_file_is_opened_without_the_disk() {
         "link root/k secrets/key",
     ]);
     let opened = |requested: &str| {
-        try_open_without_io(
+        try_open_nowait(
             &world.view(),
             &path(requested),
             2,
@@ -748,7 +747,7 @@ fn cached_file_is_used_only_while_its_path_has_it() {
     let world = World::new(&["file root/f one", "file root/g two"]);
     let cache = FileCache::<()>::default();
     let read = || {
-        let opened = try_open_without_io(&world.view(), &path("/r/f"), 100, &cache)?;
+        let opened = try_open_nowait(&world.view(), &path("/r/f"), 100, &cache)?;
         Some((content(&opened.open), opened))
     };
     let (text, first) = read().unwrap();
@@ -774,7 +773,7 @@ fn cached_file_is_used_only_while_its_path_has_it() {
 fn cached_file_with_changed_permissions_is_reopened() {
     let world = World::new(&["file root/f one"]);
     let cache = FileCache::<()>::default();
-    let open = || try_open_without_io(&world.view(), &path("/r/f"), 100, &cache).unwrap();
+    let open = || try_open_nowait(&world.view(), &path("/r/f"), 100, &cache).unwrap();
     let first = open();
     fs::set_permissions(world.host("root/f"), fs::Permissions::from_mode(0o600)).unwrap();
     let second = open();
@@ -789,7 +788,7 @@ fn file_cache_is_bounded() {
     for number in 0..100 {
         world.write(format!("root/{number}"), "x");
         let requested = path(&format!("/r/{number}"));
-        assert!(try_open_without_io(&world.view(), &requested, 100, &cache).is_some());
+        assert!(try_open_nowait(&world.view(), &requested, 100, &cache).is_some());
         assert!(cache.is_within_bound());
     }
 }

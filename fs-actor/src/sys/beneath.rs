@@ -34,7 +34,7 @@ pub(crate) fn open(
 }
 
 /// Like [`open`], but fails with `EAGAIN` if it would have to read from a disk.
-pub(crate) fn open_without_io(
+pub(crate) fn open_nowait(
     base: BorrowedFd<'_>,
     names: &str,
     flags: OFlags,

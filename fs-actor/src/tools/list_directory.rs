@@ -92,7 +92,7 @@ pub struct DirectoryEntry {
     /// The length of a file in bytes, with `sizes`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
-    /// The bytes of the path, in base64, if `name` does not show it as it is. Names that are not UTF-8 or
+    /// The unescaped bytes of the path beneath the directory, in base64, if `name` is not exact. Names that are not UTF-8 or
     /// hold control characters are listed, but no tool opens them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub raw: Option<String>,

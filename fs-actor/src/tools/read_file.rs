@@ -26,8 +26,8 @@ use render::{Source, open_and_render, render};
 
 pub use file_bytes::LazyHash;
 
-/// Maximum size of a file that is read without blocking.
-const MAX_READ_WITHOUT_IO: u64 = 64 * 1024;
+/// Maximum size of a file that is read without waiting for a disk.
+const MAX_NOWAIT_BYTES: u64 = 64 * 1024;
 /// Maximum size of file content that is kept with the file in the file cache.
 const MAX_CACHED_BYTES: usize = 16 * 1024;
 /// Maximum number of files per call.
@@ -87,7 +87,7 @@ pub struct FileContent {
     /// The last line returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_line: Option<u64>,
-    /// The `offset` of the next result, if there is more.
+    /// The `offset` of the next result, if there is more; absent for lines counted from the end of a very large file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_offset: Option<u64>,
     /// The last line returned is longer than the limit and was cut.
@@ -237,7 +237,7 @@ impl ReadTool for ReadFile {
     }
 
     fn read_now(&self, job: &Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
-        try_read_without_io(permit, job, &self.file_cache)
+        try_read_nowait(permit, job, &self.file_cache)
     }
 
     fn read(&self, job: &Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
@@ -245,7 +245,7 @@ impl ReadTool for ReadFile {
     }
 }
 
-fn try_read_without_io(
+fn try_read_nowait(
     view: &dyn ReadView,
     job: &Job,
     file_cache: &FileCache<FileBytes>,
@@ -253,7 +253,7 @@ fn try_read_without_io(
     let [path] = job.paths.as_slice() else {
         return None;
     };
-    let file = resolve::try_open_without_io(view, path, MAX_READ_WITHOUT_IO, file_cache)?;
+    let file = resolve::try_open_nowait(view, path, MAX_NOWAIT_BYTES, file_cache)?;
     let data = try_read_bytes(&file)?;
     let mut content = Vec::with_capacity(1);
     let read = render(

@@ -104,7 +104,7 @@ impl ReadTool for Stat {
         if job.hash {
             return None;
         }
-        let meta = resolve::try_stat_without_io(permit, &job.path)?;
+        let meta = resolve::try_stat_nowait(permit, &job.path)?;
         Some(Ok(facts(permit, &job.path, &meta, None)))
     }
 

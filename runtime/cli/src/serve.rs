@@ -285,8 +285,8 @@ impl Configured {
     }
 }
 
-/// Logs notes on a configuration.
-fn warn_of<'n>(notes: impl Iterator<Item = &'n String>) {
+/// Logs the notes on a configuration as warnings.
+fn log_notes<'n>(notes: impl Iterator<Item = &'n String>) {
     for note in notes {
         tracing::warn!("{note}");
     }
@@ -305,7 +305,7 @@ fn runtime_builder(
         // The notes on the other sources were logged when the server started.
         let known = std::mem::replace(&mut effective, sources.effective()?);
         let notes = effective.notes().iter();
-        warn_of(notes.filter(|note| !known.notes().contains(note)));
+        log_notes(notes.filter(|note| !known.notes().contains(note)));
     }
     let no_grantable = effective.origin("grantable").is_none();
     let has_files = has_files(options, &effective.config);
@@ -348,7 +348,7 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
     let effective = options.sources.effective().map_err(BuildError::from)?;
-    warn_of(effective.notes().iter());
+    log_notes(effective.notes().iter());
     let journal = preflight(&options, servers.as_ref()).await?;
     if let Some(commands) = options.commands.take() {
         options.commands = Some(sandbox::tested(commands).await?);

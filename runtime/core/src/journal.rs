@@ -765,11 +765,11 @@ impl OpenChange {
     }
 }
 
-/// How a change ended whose tool failed with `error`.
+/// How a change ended, given the `error` of its tool.
 fn end_of_failure(error: &CallError, begun: bool) -> End {
     let count = |key: &str| error.details().get(key).and_then(Value::as_u64);
     let is_rolled_back = begun && error.details().contains_key("rolled_back");
-    // What was removed before a rollback may be there again; `done` counts what remains after it.
+    // Entries counted in `removed` may have been restored by a rollback; `done` counts the steps that remain after it.
     let remaining = count("done").or_else(|| count("removed").filter(|_| !is_rolled_back));
     let part = remaining.is_some_and(|count| count > 0);
     let conflicts = error
@@ -822,7 +822,7 @@ mod tests {
         let removed = ("removed", json!(3));
         assert_eq!(end(std::slice::from_ref(&removed)), End::Failed);
         assert_eq!(end(&[undone.clone(), removed]), End::RolledBack);
-        // What cannot be undone because nothing is known about it names no path.
+        // A step without a recorded undo cannot be rolled back, and no path is reported for it.
         let unnamed = ("not_rolled_back", json!([]));
         assert_eq!(end(&[undone.clone(), left.clone(), unnamed]), End::Failed);
         let named = ("not_rolled_back", json!(["/r/f"]));

@@ -37,7 +37,7 @@ pub fn canonical(mut value: Value) -> Value {
     value
 }
 
-/// A value whose JSON is that of [`canonical`], without a copy of the value.
+/// Serialises a value like [`canonical`], without copying it.
 pub(crate) struct Canonical<'v>(pub(crate) &'v Value);
 
 impl fmt::Display for Canonical<'_> {

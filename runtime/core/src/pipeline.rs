@@ -390,13 +390,13 @@ impl Step<Cleared> {
 
 impl Step<Planned<dyn WriteJob>> {
     /// Removes what a person excluded; the plan that they saw was checked as a whole.
-    pub(crate) fn without(mut self, left_out: &[ExcludedChange]) -> Result<Self, CallError> {
-        let left_out = ExcludedChange::joined(left_out, &self.info.excluded);
-        if !left_out.is_empty() {
+    pub(crate) fn without(mut self, excluded: &[ExcludedChange]) -> Result<Self, CallError> {
+        let excluded = ExcludedChange::joined(excluded, &self.info.excluded);
+        if !excluded.is_empty() {
             let Planned { job, plan, .. } = self.state;
-            ExcludedChange::check(&left_out, &plan.changes)
+            ExcludedChange::check(&excluded, &plan.changes)
                 .map_err(|error| CallError::new(Code::InvalidArguments, error.to_string()))?;
-            let plan = job.divide(plan, &left_out)?;
+            let plan = job.divide(plan, &excluded)?;
             let written = |change: &Change| match change.op {
                 Op::Create | Op::Modify => change.after.bytes().unwrap_or_default(),
                 Op::Delete | Op::Move | Op::Copy | Op::MakeDirectory => 0,

@@ -56,9 +56,10 @@ pub async fn accept_next<T>(mut accept: impl FnMut(&mut Context<'_>) -> Poll<io:
 /// Accepts the next client.
 async fn accept_client(listener: &TcpListener) -> TcpStream {
     let (client, _) = accept_next(|cx| listener.poll_accept(cx)).await;
-    // A response has several small parts, and the next would wait until the client acknowledges the last: about 40 ms.
+    // With Nagle's algorithm, each further small part of a response would wait for the client's delayed acknowledgement, about
+    // 40 ms.
     if let Err(error) = client.set_nodelay(true) {
-        tracing::debug!(%error, "responses may be delayed");
+        tracing::debug!(%error, "cannot set `TCP_NODELAY`; responses may be delayed");
     }
     client
 }
@@ -228,7 +229,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn small_parts_of_responses_are_sent_at_once() {
+    async fn accepted_connections_set_nodelay() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let client = TcpStream::connect(listener.local_addr().unwrap());
         let (client, accepted) = tokio::join!(client, accept_client(&listener));

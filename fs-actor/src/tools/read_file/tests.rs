@@ -68,9 +68,9 @@ fn check(bytes: &[u8], job: &Job, expected: &[&str], facts: &serde_json::Value) 
     );
     assert_eq!(take("text"), json!(expected[0]));
     assert_eq!(got, *facts);
-    if bytes.len() as u64 <= MAX_READ_WITHOUT_IO {
+    if bytes.len() as u64 <= MAX_NOWAIT_BYTES {
         let view = world.view();
-        let fast = try_read_without_io(&view, job, &FileCache::default())
+        let fast = try_read_nowait(&view, job, &FileCache::default())
             .expect("a small file that was just written is at hand");
         let fast = fast.unwrap();
         assert_eq!(texts(&fast), expected);
@@ -350,17 +350,17 @@ fn sparse_file_of_one_tebibyte_is_cheap() {
 }
 
 #[test]
-fn reads_without_io_exclude_links_fifos_and_large_files() {
+fn nowait_reads_exclude_links_fifos_and_large_files() {
     let world = World::new(&["file root/f x", "link root/l f"]);
     world.write(
         "root/large",
-        vec![b'x'; usize::try_from(MAX_READ_WITHOUT_IO).unwrap() + 1],
+        vec![b'x'; usize::try_from(MAX_NOWAIT_BYTES).unwrap() + 1],
     );
     let view = world.view();
-    assert!(try_read_without_io(&view, &job("/r/f"), &FileCache::default()).is_some());
+    assert!(try_read_nowait(&view, &job("/r/f"), &FileCache::default()).is_some());
     for requested in ["/r/l", "/r/large", "/r", "/r/none"] {
         assert!(
-            try_read_without_io(&view, &job(requested), &FileCache::default()).is_none(),
+            try_read_nowait(&view, &job(requested), &FileCache::default()).is_none(),
             "{requested}"
         );
     }
@@ -373,8 +373,7 @@ fn kept_content_is_returned_only_while_the_file_has_it() {
     let view = world.view();
     let cache = FileCache::default();
     let open = |requested: &str| {
-        let file =
-            resolve::try_open_without_io(&view, &path(requested), MAX_READ_WITHOUT_IO, &cache);
+        let file = resolve::try_open_nowait(&view, &path(requested), MAX_NOWAIT_BYTES, &cache);
         file.unwrap()
     };
     let text_of = |file: &CachedFile<FileBytes>| try_read_bytes(file).unwrap().text().unwrap();

@@ -212,7 +212,7 @@ pub fn json_line(value: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(with_escapes(&json))
 }
 
-/// Escapes the deceptive characters of a JSON text. Without spaces between its values, they are all in strings.
+/// Escapes the deceptive characters of compact JSON, in which they occur only inside strings.
 fn with_escapes(json: &str) -> String {
     let mut line = String::with_capacity(json.len() + 64);
     for c in json.chars() {

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use std::{fmt, io, thread};
 use tokio::sync::oneshot;
 
-/// Default number of events that may wait for the sink.
+/// Default number of messages that may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
 /// How long the thread waits after a batch, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
@@ -33,8 +33,8 @@ const RETRY: Duration = Duration::from_millis(100);
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
-    /// Too many events wait to be written.
-    #[error("too many records wait to be written to the audit (`RuntimeBuilder::audit_capacity`)")]
+    /// Too many messages wait to be written.
+    #[error("too many messages wait to be written to the audit (`RuntimeBuilder::audit_capacity`)")]
     Full,
     /// The last write failed, and none has succeeded since.
     #[error("the audit cannot be written at present")]
@@ -361,7 +361,7 @@ impl Inner {
                     writer.unwritten.shrink_to(IDLE_CAPACITY);
                     writer.next_attempt()
                 };
-                if self.park_until_woken(next) {
+                if self.park(next) {
                     continue;
                 }
             }
@@ -374,8 +374,8 @@ impl Inner {
         }
     }
 
-    /// Waits for a message, or until the next attempt at most. Returns whether it was woken.
-    fn park_until_woken(&self, next: Option<Duration>) -> bool {
+    /// Waits for a message, or for `next` at most. Returns whether it was woken before `next` had passed.
+    fn park(&self, next: Option<Duration>) -> bool {
         let Some(delay) = next else {
             thread::park();
             return true;

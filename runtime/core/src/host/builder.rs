@@ -424,7 +424,8 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets how many audit messages may be queued, each with one or a few events. Further calls are rejected with `BUSY`.
+    /// Sets how many audit messages, each with one or more events, may wait to be written. Further calls are rejected with
+    /// `BUSY`.
     #[must_use]
     pub fn audit_capacity(mut self, messages: usize) -> Self {
         self.audit_capacity = messages;

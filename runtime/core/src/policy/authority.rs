@@ -62,8 +62,8 @@ pub struct Authority {
     rules: Arc<Rules>,
 }
 
-/// The rules of an authority. Its clones share them under one counter, so that calls of different workers, which clone the
-/// authorities of their workers, change no counter in common.
+/// The rules of an authority, shared by its clones through one `Arc`. A call clones only its worker's `Arc`, so calls of
+/// different workers do not contend for the same reference count.
 #[derive(Debug)]
 struct Rules {
     base: Arc<Base>,

@@ -168,7 +168,7 @@ fn describe(rule: Rule) -> (&'static str, &'static str) {
             "no grant opens /, a whole home directory, files in /proc, /sys and /dev, or files of the host program",
         ),
         Rule::Unnamed => ("allow", "the configuration does not name the resource"),
-        Rule::NoPath => ("roots", "a scope of files without a path"),
+        Rule::NoPath => ("roots", "the file scope has no path"),
         Rule::Protected => (
             "protect",
             "the file steers tools or agents, so only a grant that names it allows the change",

@@ -45,7 +45,7 @@ pub(crate) enum WorkerMsg {
     FutureEnded(CallId, Box<Ended>),
     /// The server of a call started or stopped waiting for a person.
     Suspended(CallId, bool),
-    /// The question of a call was answered, and what was granted is being opened.
+    /// Granted paths outside the roots are being opened. If the deadline was suspended for a question, it runs again.
     OpeningGranted(CallId),
     /// The deadline of a call has passed.
     Expired(CallId),

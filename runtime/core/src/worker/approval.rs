@@ -171,7 +171,8 @@ impl Shared {
             });
         }
         self.post(WorkerMsg::OpeningGranted(id));
-        // Paths that hang leave threads for those of other folders.
+        // The pool limits the threads per root. The top-level directory of the first path is used as the root, so that a file
+        // system that hangs does not occupy all threads.
         let first = outside.first().and_then(|path| path.names().next());
         let folder = first.and_then(|name| VirtualPath::top().join(name).ok());
         let core = Arc::clone(&self.core);

@@ -89,14 +89,14 @@ impl State {
     }
 }
 
-/// A job whose result is awaited. It is abandoned if this is dropped before the job has ended.
-struct Awaited<'p> {
+/// Abandons a job on drop, unless it has ended.
+struct AbandonOnDrop<'p> {
     pool: &'p Arc<Pool>,
     ticket: Arc<Ticket>,
     ended: bool,
 }
 
-impl Drop for Awaited<'_> {
+impl Drop for AbandonOnDrop<'_> {
     fn drop(&mut self) {
         if !self.ended {
             self.pool.abandon(&self.ticket);
@@ -184,13 +184,13 @@ impl Pool {
         let (port, answer) = oneshot::channel();
         // The receiver may have been dropped.
         let run = move || drop(port.send(work()));
-        let mut awaited = Awaited {
+        let mut guard = AbandonOnDrop {
             pool: self,
             ticket: self.submit(root, lost, run).ok()?,
             ended: false,
         };
         let answer = answer.await;
-        awaited.ended = true;
+        guard.ended = true;
         answer.ok()
     }
 
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn job_whose_result_is_not_awaited_any_more_is_abandoned() {
+    async fn dropping_the_run_future_abandons_its_job() {
         let size = PoolSize {
             threads: 1,
             hard_cap: 1,

@@ -155,7 +155,8 @@ impl CallTable {
         self.shared.note(AuditStep::WorkerStopped);
     }
 
-    /// Begins a new call, unless the worker is paused. A call that comes too soon after the last one is rejected.
+    /// Begins a new call. If the worker is paused or earlier calls are still queued from a pause, the call is queued. If the
+    /// worker was revoked, or the call comes too soon after the last one, it is rejected.
     pub(super) fn receive(&mut self, request: Request, mut call: Box<OpenCall>) {
         if self.closing {
             // It was posted before its worker was revoked.
@@ -180,7 +181,7 @@ impl CallTable {
             origin = ?info.origin,
             verdict = Empty,
         );
-        // Calls that wait since a pause come first; the message that the pause has ended is on its way.
+        // Calls queued during a pause run first; `WorkerMsg::Resumed` has not been processed yet.
         if self.shared.pause.is_paused() || !self.paused.is_empty() {
             call.arm(id, &self.shared);
             self.store(id, Stage::Paused(request), call);
@@ -415,12 +416,12 @@ impl CallTable {
                 if let Err(error) = self.shared.audit_used_grants(&call.info, &granted.used) {
                     return self.answer(id, call, Err(error));
                 }
-                let (left_out, sentence) = match exclusion {
+                let (excluded, sentence) = match exclusion {
                     Some(Exclusion { parts, sentence }) => (parts, Some(sentence)),
                     None => (Vec::new(), None),
                 };
                 self.shared.note_approved(id, sentence.as_deref());
-                let approved = plan.map(|plan| Approved { plan, left_out });
+                let approved = plan.map(|plan| Approved { plan, excluded });
                 let why = Judging::Answered(approved);
                 self.judge(id, waiting.granted(granted), why, call);
             }

@@ -96,7 +96,7 @@ pub(super) fn catch_panic<T>(run: impl FnOnce() -> T, failed: impl FnOnce(CallEr
 pub(super) struct Approved {
     pub(super) plan: AnyPlan,
     /// What they excluded.
-    pub(super) left_out: Vec<ExcludedChange>,
+    pub(super) excluded: Vec<ExcludedChange>,
 }
 
 /// Runs a cleared call, by the approved plan if there is one.
@@ -117,13 +117,13 @@ pub(super) fn run(shared: &Arc<Shared>, step: Step<Cleared>, approved: Option<Ap
                 permit.checkpoint()?;
                 Ok(Approved {
                     plan: planned_by(shared, &info, &*job, &permit)?,
-                    left_out: Vec::new(),
+                    excluded: Vec::new(),
                 })
             };
             match approved.map_or_else(|| catch_tool_panic(fresh), Ok) {
-                Ok(Approved { plan, left_out }) => Ended::Done(
+                Ok(Approved { plan, excluded }) => Ended::Done(
                     step.planned(job, plan)
-                        .and_then(|planned| planned.without(&left_out))
+                        .and_then(|planned| planned.without(&excluded))
                         .and_then(|planned| carry_out(shared, planned)),
                 ),
                 Err(interrupt) => Ended::of(step, Err(interrupt)),

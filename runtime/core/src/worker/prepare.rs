@@ -33,11 +33,11 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// Parses the call; its own policy is checked against its worker's authority. `since` is the time since the previous call.
+    /// Parses the call; its own policy is checked against its worker's authority. `since_previous` is the time since the previous call.
     pub(super) fn prepare(
         self,
         shared: &Shared,
-        since: Option<Duration>,
+        since_previous: Option<Duration>,
     ) -> Result<Step<Parsed>, CallError> {
         let Self {
             info,
@@ -51,7 +51,7 @@ impl Request {
             Some(fragment) => {
                 let authority = narrowed(shared, &fragment, info.origin)?;
                 // The interval of the worker's policies was checked when the call was received.
-                check_interval(authority.limits(), since)?;
+                check_interval(authority.limits(), since_previous)?;
                 let names = narrowed_names(shared, &fragment, info.origin, &authority)?;
                 (authority, Cow::Owned(names))
             }

@@ -59,7 +59,7 @@ struct ToolCall {
     /// Identifies the client in requests of servers.
     client_id: Arc<()>,
     /// The requests of servers that the client answers within the call.
-    answerable_requests: RequestCapabilities,
+    request_capabilities: RequestCapabilities,
 }
 
 /// The answer to a call.
@@ -183,8 +183,8 @@ impl Gateway {
         let is_stateless = is_stateless(context);
         // A stateful client must be initialized before it is sent requests.
         let is_ready = is_stateless || is_initialized(context);
-        let answerable_requests = is_ready.then(|| forward::answerable_requests(capabilities));
-        let answerable_requests = answerable_requests.unwrap_or_default();
+        let request_capabilities = is_ready.then(|| forward::request_capabilities(capabilities));
+        let request_capabilities = request_capabilities.unwrap_or_default();
         let progress = context.meta.get_progress_token();
         ToolCall {
             tool: request.name.into_owned(),
@@ -198,7 +198,7 @@ impl Gateway {
                 && options.granted.is_empty()
                 && self.state.trust != Trust::Agent
                 && backend.grants.is_some()
-                && answerable_requests.forms,
+                && request_capabilities.forms,
             options,
             backend,
             progress: progress.map(|_| Progress::default()),
@@ -207,7 +207,7 @@ impl Gateway {
             is_stateless,
             supports_tasks: is_stateless && capabilities.supports_tasks(),
             client_id: Arc::clone(&self.session.client_id),
-            answerable_requests,
+            request_capabilities,
         }
     }
 
@@ -480,7 +480,7 @@ impl ToolCall {
 
     /// Whether the client answers any request of a server.
     fn answers_requests(&self) -> bool {
-        self.answerable_requests.forms || self.answerable_requests.urls
+        self.request_capabilities.forms || self.request_capabilities.urls
     }
 
     /// Whether a server may send requests to the client within the call.
@@ -503,9 +503,9 @@ impl ToolCall {
         let mut call = self.with_arguments(arguments, asks);
         let requests = self.may_forward().then(|| {
             let (sender, requests) = mpsc::unbounded_channel();
-            let answerable_requests = self.answerable_requests;
+            let request_capabilities = self.request_capabilities;
             let forwarder = Forwarder {
-                answerable_requests,
+                request_capabilities,
                 sender,
             };
             call.meta.requests = Some(CallRequests::of_client(&self.client_id, forwarder));

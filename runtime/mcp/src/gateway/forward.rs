@@ -18,7 +18,7 @@ use bailiwick::worker::{CallEvent, Done, RunningCall};
 const MAX_LINES: usize = 64;
 
 /// The requests that a client with these capabilities answers.
-pub(super) fn answerable_requests(capabilities: &ClientCapabilities) -> RequestCapabilities {
+pub(super) fn request_capabilities(capabilities: &ClientCapabilities) -> RequestCapabilities {
     let mut answers = RequestCapabilities::default();
     if let Some(elicitation) = &capabilities.elicitation {
         answers.urls = elicitation.url.is_some();
@@ -31,13 +31,13 @@ pub(super) fn answerable_requests(capabilities: &ClientCapabilities) -> RequestC
 /// Sends requests to the task of the call. At most four requests per server are open, so the channel is unbounded. They are
 /// boxed, since each channel reserves memory for 32 messages.
 pub(super) struct Forwarder {
-    pub(super) answerable_requests: RequestCapabilities,
+    pub(super) request_capabilities: RequestCapabilities,
     pub(super) sender: mpsc::UnboundedSender<Box<ForwardedRequest>>,
 }
 
 impl ServerRequests for Forwarder {
     fn capabilities(&self) -> RequestCapabilities {
-        self.answerable_requests
+        self.request_capabilities
     }
 
     fn elicit(&self, request: Elicitation) -> BoxFuture<'_, ElicitationResponse> {
@@ -222,7 +222,7 @@ mod tests {
     fn answers_follow_declared_capabilities() {
         let declared = |capabilities: Value| {
             let capabilities = serde_json::from_value(capabilities).unwrap();
-            let answers = answerable_requests(&capabilities);
+            let answers = request_capabilities(&capabilities);
             (answers.forms, answers.urls, answers.sampling)
         };
         let json = |text: &str| serde_json::from_str(text).unwrap();

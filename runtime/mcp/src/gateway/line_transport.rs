@@ -42,10 +42,11 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 /// How long to wait for the answers to cancelled requests.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The wait for the last answers. rmcp drops and repeats it after each notification, which must not prolong it.
+/// State of the wait for the last answers. When the server sends a notification, rmcp drops the future of `receive` and calls
+/// `receive` again, which must not restart the timeouts.
 #[derive(Default)]
 struct Drain {
-    /// The number of released ids, and when the open requests are cancelled unless it has changed.
+    /// The number of released ids when the deadline was set, and the deadline. Each further release sets a new deadline.
     until: Option<(u64, Instant)>,
     /// When the wait for the answers to cancelled requests ends.
     cancelled_until: Option<Instant>,
@@ -501,7 +502,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn wait_for_the_last_answers_does_not_begin_again_when_it_is_repeated() {
+    async fn repeated_receive_does_not_restart_the_drain_timeout() {
         for part in [Duration::from_secs(1), DRAIN_TIMEOUT / 2] {
             let (near, _far) = duplex(1 << 20);
             let (mut lines, _writer_task) = lines(PING.as_bytes(), near, MAX_LINE);
@@ -513,7 +514,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn answer_prolongs_the_wait_for_the_others_though_the_wait_is_repeated() {
+    async fn answer_extends_the_drain_timeout_across_repeated_receives() {
         let (near, _far) = duplex(1 << 20);
         let input = format!("{PING}\n{}", PING.replace(":1,", ":2,"));
         let (mut lines, _writer_task) = lines(input.as_bytes(), near, MAX_LINE);

@@ -19,7 +19,7 @@ pub(super) fn severity(level: LoggingLevel) -> u8 {
     level as u8 + 1
 }
 
-/// How long a call waits until its notification is sent, since its large result counts as a job of the worker meanwhile.
+/// How long a call waits for its log notification to be sent. Meanwhile, a large result counts as a job of the worker.
 const SEND_TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Gateway {
@@ -46,7 +46,8 @@ impl Gateway {
         let data = json!({"tool": tool, "code": code});
         let message = LoggingMessageNotificationParam::new(level, data).with_logger("calls");
         let sending = context.peer.notify_logging_message(message);
-        // A failure to send shows when the answer is sent. Without the wait it is sent when the client reads again.
+        // Failures are reported when the answer is sent. After the timeout, a queued notification is sent once the client reads
+        // again, and one that was not queued is dropped.
         let _ = tokio::time::timeout(SEND_TIMEOUT, sending).await;
     }
 }

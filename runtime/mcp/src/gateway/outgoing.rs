@@ -8,11 +8,11 @@ use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 use tokio::task::JoinHandle;
 
-/// Maximum bytes of queued answers; a longer answer is queued alone.
-const MAX_MESSAGE_BYTES: u32 = 1 << 20;
+/// Maximum bytes of queued messages other than rejections; a longer message is queued alone.
+const MAX_QUEUED_BYTES: u32 = 1 << 20;
 /// Maximum bytes of queued rejections. The limit is separate, so that a client that sends many requests before it reads
 /// any answer still gets all rejections up to this limit.
-const MAX_REJECTION_BYTES: u32 = 1 << 20;
+const MAX_QUEUED_REJECTION_BYTES: u32 = 1 << 20;
 /// No more lines are added to a write that has this many bytes.
 const WRITE_THRESHOLD: usize = 64 << 10;
 /// How long to wait for a client that reads nothing, after the connection has ended.
@@ -28,7 +28,7 @@ struct QueuedLine {
 #[derive(Clone, Debug)]
 pub(super) struct OutgoingQueue {
     lines: mpsc::UnboundedSender<QueuedLine>,
-    answers: Arc<Semaphore>,
+    messages: Arc<Semaphore>,
     rejections: Arc<Semaphore>,
 }
 
@@ -45,8 +45,8 @@ impl OutgoingQueue {
         let (progress_tx, progress) = watch::channel(());
         let outgoing = Self {
             lines,
-            answers: Arc::new(Semaphore::new(MAX_MESSAGE_BYTES as usize)),
-            rejections: Arc::new(Semaphore::new(MAX_REJECTION_BYTES as usize)),
+            messages: Arc::new(Semaphore::new(MAX_QUEUED_BYTES as usize)),
+            rejections: Arc::new(Semaphore::new(MAX_QUEUED_REJECTION_BYTES as usize)),
         };
         let task = tokio::spawn(async move {
             if let Err(error) = write(waiting, writer, progress_tx).await {
@@ -58,12 +58,12 @@ impl OutgoingQueue {
 
     /// Waits for queue space for a message of `bytes`.
     pub(super) async fn reserve(&self, bytes: usize) -> io::Result<QueuePermit> {
-        reserve(&self.answers, bytes, MAX_MESSAGE_BYTES).await
+        reserve(&self.messages, bytes, MAX_QUEUED_BYTES).await
     }
 
     /// Waits for queue space for a rejection of `bytes`.
     pub(super) async fn reserve_for_rejection(&self, bytes: usize) -> io::Result<QueuePermit> {
-        reserve(&self.rejections, bytes, MAX_REJECTION_BYTES).await
+        reserve(&self.rejections, bytes, MAX_QUEUED_REJECTION_BYTES).await
     }
 
     /// Queues a message. Fails if the client no longer reads.

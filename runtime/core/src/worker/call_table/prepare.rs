@@ -23,11 +23,15 @@ pub(crate) struct Prepared {
 }
 
 impl Prepared {
-    /// Compiles the policy of a call and judges it; only on pool threads. `since` is the time since the previous call.
-    fn of(request: Request, shared: &Shared, since: Option<Duration>) -> Result<Self, CallError> {
+    /// Compiles the policy of a call and judges it; only on pool threads. `since_previous` is the time since the previous call.
+    fn of(
+        request: Request,
+        shared: &Shared,
+        since_previous: Option<Duration>,
+    ) -> Result<Self, CallError> {
         let stop = Arc::clone(&request.info.stop);
         stop.check()?;
-        let step = request.prepare(shared, since)?;
+        let step = request.prepare(shared, since_previous)?;
         stop.check()?;
         Ok(Self {
             limits: *step.limits(),
@@ -90,9 +94,10 @@ impl CallTable {
     }
 
     fn start_preparing(&mut self, id: CallId, request: Request, call: Box<OpenCall>) {
-        let (shared, since) = (Arc::clone(&self.shared), call.since_previous);
+        let (shared, since_previous) = (Arc::clone(&self.shared), call.since_previous);
         let work = move || {
-            let prepared = jobs::catch_panic(|| Prepared::of(request, &shared, since), Err);
+            let prepared =
+                jobs::catch_panic(|| Prepared::of(request, &shared, since_previous), Err);
             shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
         };
         self.submit_policy(id, Stage::Preparing(None), call, work);
@@ -258,7 +263,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn confirmed_call_without_policy_is_judged_by_its_worker() {
+    async fn call_with_confirm_and_no_policy_is_judged_without_the_cpu_pool() {
         let root = tempfile::tempdir().unwrap();
         let builder = Runtime::builder()
             .root("r", root.path())

@@ -614,7 +614,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn call_does_not_pass_calls_that_wait_since_a_pause() {
+    async fn later_call_does_not_overtake_paused_calls() {
         let (_runtime, worker) = worker(1, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
         let [(first, call, _first), (second, other_call, _second)] =
@@ -631,15 +631,15 @@ mod tests {
     }
 
     /// Needs the approval of a person.
-    struct Steer;
+    struct NeedsApproval;
 
-    impl ReadTool for Steer {
+    impl ReadTool for NeedsApproval {
         type Args = Nothing;
         type Output = ();
         type Job = ();
 
         fn spec(&self) -> ToolSpec {
-            ToolSpec::new("look", "Steer", "Reads a file.")
+            ToolSpec::new("look", "NeedsApproval", "Reads a file.")
         }
 
         fn prepare(&self, _: Nothing, names: &Namespace) -> Result<Prepared<()>, CallError> {
@@ -657,7 +657,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let builder = Runtime::builder()
             .root("r", root.path())
-            .tools(ToolSet::new().reader(Steer))
+            .tools(ToolSet::new().reader(NeedsApproval))
             .approver(Deferred);
         let (runtime, _grants) = builder.build().await.unwrap();
         let worker = runtime.spawn(WorkerSpec::new("main")).await.unwrap();
@@ -675,7 +675,11 @@ mod tests {
         let (runs, left) = state(&calls);
         assert!(!runs && left < whole);
         calls.suspend(id, false);
-        assert_eq!(state(&calls), (false, left), "only of a remote call");
+        assert_eq!(
+            state(&calls),
+            (false, left),
+            "only the deadline of a remote call is continued"
+        );
         calls.opening_granted(id);
         assert_eq!(state(&calls), (true, left));
     }
