@@ -770,7 +770,8 @@ fn end_of_failure(error: &CallError, begun: bool) -> End {
     let count = |key: &str| error.details().get(key).and_then(Value::as_u64);
     let is_rolled_back = begun && error.details().contains_key("rolled_back");
     // Entries counted in `removed` may have been restored by a rollback; `done` counts the steps that remain after it.
-    let remaining = count("done").or_else(|| count("removed").filter(|_| !is_rolled_back));
+    let remaining = count("done").filter(|count| *count > 0);
+    let remaining = remaining.or_else(|| count("removed").filter(|_| !is_rolled_back));
     let part = remaining.is_some_and(|count| count > 0);
     let conflicts = error
         .details()

@@ -179,7 +179,7 @@ impl Core {
         }
         let (roots, issuer) = (self.roots.clone(), issuer.clone());
         let look = move || policy.through_links(&issuer, |path| roots.real(path));
-        let looked = self.io.run(None, &Arc::default(), look).await;
+        let looked = self.io.run(&Arc::default(), look).await;
         looked.ok_or(SpawnError::Busy)
     }
 
@@ -280,7 +280,7 @@ impl Core {
             Origin::Human | Origin::Host => narrow()?,
             // An untrusted policy is compiled on the CPU pool, not on the host's own threads.
             Origin::Model | Origin::View => {
-                let narrowed = self.cpu.run(None, &Arc::default(), narrow).await;
+                let narrowed = self.cpu.run(&Arc::default(), narrow).await;
                 narrowed.ok_or(SpawnError::Busy)??
             }
         };
@@ -297,7 +297,7 @@ impl Core {
             None => {
                 let roots = self.roots.clone();
                 let look = move || roots.is_file(&cwd);
-                self.io.run(None, &Arc::default(), look).await == Some(true)
+                self.io.run(&Arc::default(), look).await == Some(true)
             }
         };
         if is_file { names.above() } else { names }

@@ -171,22 +171,18 @@ impl Shared {
             });
         }
         self.post(WorkerMsg::OpeningGranted(id));
-        // The pool limits the threads per root. The top-level directory of the first path is used as the root, so that a file
-        // system that hangs does not occupy all threads.
-        let first = outside.first().and_then(|path| path.names().next());
-        let folder = first.and_then(|name| VirtualPath::top().join(name).ok());
         let core = Arc::clone(&self.core);
         let open = move || {
-            outside
-                .iter()
-                .map(|path| Root::open_granted(path, &core.kept_out, &core.roots).map(Arc::new))
-                .collect()
+            let opened = outside.iter().map(|path| {
+                let root = Root::open_granted(path, &core.kept_out, &core.roots);
+                root.map(Arc::new)
+                    .map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))
+            });
+            opened.collect::<Result<Vec<_>, _>>()
         };
-        let opened: Option<Result<Vec<_>, _>> =
-            self.core.io_outside.run(folder, &self.lost, open).await;
-        let opened = opened.ok_or_else(|| threads_busy(self))?;
-        let outside =
-            opened.map_err(|error| CallError::new(Code::PermissionDenied, error.to_string()))?;
+        let open = move || catch_panic(open, Err);
+        let opened = self.core.io_outside.run(&self.lost, open).await;
+        let outside = opened.ok_or_else(|| threads_busy(self))??;
         Ok(Granted { used, outside })
     }
 

@@ -177,7 +177,6 @@ impl Pool {
     /// its end, the job is abandoned.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
-        root: Option<VirtualPath>,
         lost: &Arc<AtomicU32>,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
@@ -186,7 +185,7 @@ impl Pool {
         let run = move || drop(port.send(work()));
         let mut guard = AbandonOnDrop {
             pool: self,
-            ticket: self.submit(root, lost, run).ok()?,
+            ticket: self.submit(None, lost, run).ok()?,
             ended: false,
         };
         let answer = answer.await;
@@ -535,21 +534,17 @@ mod tests {
             began.send(()).unwrap();
             let _ = released.recv();
         };
-        let mut running = Box::pin(pool.run(None, &lost, hangs));
+        let mut running = Box::pin(pool.run(&lost, hangs));
         assert!(poll_once(running.as_mut()).await.is_none());
         has_begun.recv_timeout(SOON).unwrap();
         let (ran, has_run) = mpsc::channel();
         let queued_ran = ran.clone();
-        let mut queued = Box::pin(pool.run(None, &lost, move || queued_ran.send("queued")));
+        let mut queued = Box::pin(pool.run(&lost, move || queued_ran.send("queued")));
         assert!(poll_once(queued.as_mut()).await.is_none());
         drop((running, queued));
         assert_eq!((lost.load(Ordering::Acquire), pool.queued()), (1, 0));
         drop(release);
-        assert!(
-            pool.run(None, &lost, move || ran.send("next"))
-                .await
-                .is_some()
-        );
+        assert!(pool.run(&lost, move || ran.send("next")).await.is_some());
         assert_eq!(has_run.recv_timeout(SOON), Ok("next"));
         assert_eq!(lost.load(Ordering::Acquire), 0);
     }

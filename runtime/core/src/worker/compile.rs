@@ -60,6 +60,6 @@ async fn compiled(
         drop(turn);
         compiled
     };
-    let compiled = shared.core.cpu.run(None, &shared.lost, work).await;
+    let compiled = shared.core.cpu.run(&shared.lost, work).await;
     compiled.unwrap_or_else(|| Err(threads_busy(shared)))
 }

@@ -42,16 +42,6 @@ const DRAIN_TIMEOUT: Duration = Duration::from_secs(35);
 /// How long to wait for the answers to cancelled requests.
 const CANCEL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// State of the wait for the last answers. When the server sends a notification, rmcp drops the future of `receive` and calls
-/// `receive` again, which must not restart the timeouts.
-#[derive(Default)]
-struct Drain {
-    /// The number of released ids when the deadline was set, and the deadline. Each further release sets a new deadline.
-    until: Option<(u64, Instant)>,
-    /// When the wait for the answers to cancelled requests ends.
-    cancelled_until: Option<Instant>,
-}
-
 /// Transport with one message per line.
 pub(super) struct LineTransport<R> {
     reader: BufReader<R>,
@@ -76,8 +66,9 @@ pub(super) struct LineTransport<R> {
     /// Cancelled when the connection must end.
     stop: CancellationToken,
     open: OpenRequests,
-    /// The wait for the last answers, after the end of input.
-    drain: Drain,
+    /// When the wait for the answers to cancelled requests ends. When the server sends a notification, rmcp drops the future of
+    /// `receive` and calls `receive` again, which must not restart the timeouts.
+    cancelled_until: Option<Instant>,
     direct: Option<DirectRequests>,
     decorator: Decorator,
 }
@@ -112,7 +103,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
             input_open,
             stop,
             open: OpenRequests::default(),
-            drain: Drain::default(),
+            cancelled_until: None,
             direct,
             decorator,
         }
@@ -222,11 +213,11 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     /// no answer comes in time.
     async fn drain(&mut self) {
         self.open.stop_listening();
-        let all_answered = self.drain.cancelled_until.is_none() && self.next_answers().await;
+        let all_answered = self.cancelled_until.is_none() && self.next_answers().await;
         if !all_answered {
             self.open.stop_all();
             let until = Instant::now() + CANCEL_TIMEOUT;
-            let until = *self.drain.cancelled_until.get_or_insert(until);
+            let until = *self.cancelled_until.get_or_insert(until);
             // Requests that remain are answered when the transport closes.
             let _ = tokio::time::timeout_at(until, self.open.all_answered()).await;
         }
@@ -235,12 +226,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     /// Waits until all requests are answered; false if they must be cancelled.
     async fn next_answers(&mut self) -> bool {
         loop {
-            let released = self.open.released();
-            let until = match self.drain.until {
-                Some((known, until)) if known == released => until,
-                _ => Instant::now() + DRAIN_TIMEOUT,
-            };
-            self.drain.until = Some((released, until));
+            let until = self.open.last_release() + DRAIN_TIMEOUT;
             tokio::select! {
                 answered = self.open.next_answered() => {
                     if !answered {
@@ -250,7 +236,7 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
                 () = self.stop.cancelled() => return false,
                 () = self.outgoing.closed() => return false,
                 () = tokio::time::sleep_until(until) => {
-                    if self.open.released() == released {
+                    if self.open.last_release() + DRAIN_TIMEOUT <= until {
                         return false;
                     }
                 }
@@ -497,6 +483,7 @@ mod tests {
         let begun = Instant::now();
         while tokio::time::timeout(part, lines.receive()).await.is_err() {
             after(begun.elapsed());
+            assert!(begun.elapsed() < 10 * DRAIN_TIMEOUT);
         }
         begun.elapsed()
     }
@@ -528,6 +515,7 @@ mod tests {
         };
         let time = drain_in_parts(&mut lines, part, answer).await;
         assert!(time >= part + DRAIN_TIMEOUT);
+        assert!(time <= part + DRAIN_TIMEOUT + CANCEL_TIMEOUT + part);
     }
 
     #[tokio::test(start_paused = true)]

@@ -16,6 +16,7 @@ use rmcp::model::{
 use rmcp::service::{RequestContext, RxJsonRpcMessage, TxJsonRpcMessage};
 use serde_json::json;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::message::RejectedMessage;
@@ -106,13 +107,21 @@ pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
 #[derive(Debug, Default)]
 struct State {
     open: HashMap<NumberOrString, OpenRequest>,
-    /// Number of ids that were released.
-    released: u64,
+    /// When the last id was released, or the wait for the last answers began. It is `None` before that.
+    last_release: Option<Instant>,
     /// Number of answers of batches that are being collected, or wait for queue space with their batch.
     unsent: usize,
     initialized: bool,
     /// The negotiated revision has batches.
     batches: bool,
+}
+
+impl State {
+    fn note_release(&mut self) {
+        if let Some(last) = &mut self.last_release {
+            *last = Instant::now();
+        }
+    }
 }
 
 /// A request of a batch whose answer is not in the queue yet.
@@ -279,15 +288,16 @@ impl OpenRequests {
     pub(super) fn end_id(&self, id: &NumberOrString) -> Option<OpenRequest> {
         let mut state = self.0.state.lock();
         let ended = state.open.remove(id);
-        state.released += 1;
+        state.note_release();
         drop(state);
         self.0.answered.notify_waiters();
         ended
     }
 
-    /// How many ids were released, which grows with every answer.
-    pub(super) fn released(&self) -> u64 {
-        self.0.state.lock().released
+    /// When the last id was released, but not before the first call, with which the wait for the last answers begins.
+    pub(super) fn last_release(&self) -> Instant {
+        let mut state = self.0.state.lock();
+        *state.last_release.get_or_insert_with(Instant::now)
     }
 
     /// Releases the id of a request of a batch. It counts as open until the guard is dropped, when the answers of the batch
@@ -295,7 +305,7 @@ impl OpenRequests {
     pub(super) fn end_batched(&self, id: &NumberOrString) -> (Option<OpenRequest>, UnsentGuard) {
         let mut state = self.0.state.lock();
         state.unsent += 1;
-        state.released += 1;
+        state.note_release();
         (state.open.remove(id), UnsentGuard(self.clone()))
     }
 

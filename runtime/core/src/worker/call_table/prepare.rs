@@ -325,19 +325,23 @@ mod tests {
         let (runtime, grants) = builder.build().await.unwrap();
         let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
         let meta = CallMeta {
-            deadline: Some(Duration::from_millis(500)),
+            deadline: Some(Duration::from_secs(2)),
             ..CallMeta::default()
         };
         let call = Call::new("look", json!({ "path": outside.path() })).meta(meta);
         let threads = occupied(&worker.shared.core.io_outside);
-        let call = {
+        let mut call = {
             let worker = worker.clone();
             tokio::spawn(async move { worker.submit(call).await })
         };
         let only = |open: &[Question]| open.first().map(|question| question.id);
-        let question = grants.broker().wait_for_questions(only).await;
+        let question = tokio::select! {
+            question = grants.broker().wait_for_questions(only) => question,
+            ended = &mut call => panic!("{ended:?}"),
+        };
         grants.answer(question, Answer::ONCE).await.unwrap();
-        let error = call.await.unwrap().unwrap_err();
+        let ended = tokio::time::timeout(Duration::from_secs(20), call).await;
+        let error = ended.unwrap().unwrap().unwrap_err();
         assert_eq!(error.code(), Code::Deadline, "{error}");
         drop(threads);
     }
