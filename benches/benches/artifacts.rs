@@ -5,24 +5,15 @@
 use std::time::Duration;
 
 use bailiwick::{Policy, Runtime, WorkerSpec};
-use bailiwick_benches::{Benchmark, Target, current_thread};
+use bailiwick_benches::{Benchmark, Target, current_thread, edited_text};
 use serde_json::json;
 
 const BATCH: u32 = 20;
-const LINES: usize = 2_000;
-
-fn text(changed: &str) -> String {
-    let line = |number| match number {
-        1_000 => format!("the line that changes: {changed}\n"),
-        _ => format!("line {number} of a text, as long as many\n"),
-    };
-    (0..LINES).map(line).collect()
-}
 
 fn main() {
     let tokio = current_thread().unwrap();
     let root = tempfile::tempdir().unwrap();
-    let (old, new) = (text("a"), text("b"));
+    let (old, new) = (edited_text("a"), edited_text("b"));
     std::fs::write(root.path().join("f.txt"), &old).unwrap();
     let (runtime, artifacts) = tokio.block_on(async {
         let builder = Runtime::builder().root("r", root.path());

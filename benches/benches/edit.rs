@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use bailiwick::effect::ContentHash;
 use bailiwick::{Policy, Runtime, ToolSet, Worker, WorkerSpec};
-use bailiwick_benches::{Benchmark, MinimalActor, Target, multi_thread, run_task};
+use bailiwick_benches::{Benchmark, MinimalActor, Target, edited_text, multi_thread, run_task};
 use bailiwick_fs::{Durability, tools_with};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
@@ -16,16 +16,13 @@ use rustix::fs::{AtFlags, Mode, OFlags, RenameFlags, openat, renameat, renameat_
 use rustix::io::pwrite;
 use serde_json::{Value, json};
 
-const LINES: usize = 2_000;
-/// The changed line.
-const CHANGED: usize = 1_000;
 const FILES: u64 = 64;
 
 fn main() {
     let tokio = multi_thread().unwrap();
     let root = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for file in 0..FILES {
-        std::fs::write(root.path().join(name(file)), text("a")).unwrap();
+        std::fs::write(root.path().join(name(file)), edited_text("a")).unwrap();
     }
     preview(&tokio, root.path());
     for (durability, title, target) in [
@@ -38,14 +35,6 @@ fn main() {
 
 fn name(file: u64) -> String {
     format!("f{file}.txt")
-}
-
-fn text(changed: &str) -> String {
-    let line = |number| match number {
-        CHANGED => format!("the line that changes: {changed}\n"),
-        _ => format!("line {number} of a text, as long as many\n"),
-    };
-    (0..LINES).map(line).collect()
 }
 
 fn edit(file: u64, from: &str, to: &str) -> Value {
@@ -73,7 +62,7 @@ fn worker(
 
 fn preview(tokio: &tokio::runtime::Runtime, root: &Path) {
     let (runtime, worker) = worker(tokio, root, Durability::default());
-    let (old, new) = (text("a"), text("b"));
+    let (old, new) = (edited_text("a"), edited_text("b"));
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     Benchmark::new("preview an edit of 2,000 lines", Duration::from_secs(4))
         .case("similar: diff of both texts", Target::None, 20, |n| {
@@ -115,7 +104,7 @@ fn apply(
 ) {
     let (runtime, worker) = worker(tokio, root, durability);
     let dir = Arc::new(Dir::open_ambient_dir(root, ambient_authority()).unwrap());
-    let texts = [text("a"), text("b")];
+    let texts = [edited_text("a"), edited_text("b")];
     let baseline = {
         let (dir, mut turn) = (Arc::clone(&dir), 0);
         tokio.block_on(async move {
@@ -159,7 +148,7 @@ fn apply(
                     baseline.call(0).await.unwrap();
                 }
             });
-            std::fs::write(root.join(name(0)), text("a")).unwrap();
+            std::fs::write(root.join(name(0)), edited_text("a")).unwrap();
         })
         .case_then(
             "worker.call, 1 in flight",

@@ -91,6 +91,16 @@ pub fn current_thread() -> std::io::Result<tokio::runtime::Runtime> {
         .build()
 }
 
+/// A text of 2,000 lines, of which the one in the middle ends with `changed`.
+#[must_use]
+pub fn edited_text(changed: &str) -> String {
+    let line = |number| match number {
+        1_000 => format!("the line that changes: {changed}\n"),
+        _ => format!("line {number} of a text, as long as many\n"),
+    };
+    (0..2_000).map(line).collect()
+}
+
 /// Events like those of a no-op call, without worker and call.
 #[must_use]
 pub fn audit_events() -> [AuditEvent; 2] {

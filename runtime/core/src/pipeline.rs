@@ -255,6 +255,7 @@ impl Step<Parsed> {
         job: Job,
         needs: Vec<Scope>,
         authority: Authority,
+        has_own_policy: bool,
         handles: Arc<WorkerHandles>,
         offered: Vec<ScopePattern>,
     ) -> Self {
@@ -262,7 +263,7 @@ impl Step<Parsed> {
             job,
             needs,
             authority,
-            has_own_policy: false,
+            has_own_policy,
             handles,
             granted: Vec::new(),
             protected: Vec::new(),
@@ -282,12 +283,6 @@ impl Step<Parsed> {
         let also = also_needs(&step.context.job, || step.permit_scope(Vec::new()));
         step.context.needs.extend(also);
         step
-    }
-
-    /// Sets whether the call has a policy of its own, whose size its caller chose.
-    pub(crate) fn with_own_policy(mut self, has_own_policy: bool) -> Self {
-        self.context.has_own_policy = has_own_policy;
-        self
     }
 
     /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers

@@ -3,6 +3,8 @@
 mod open_call;
 mod prepare;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::Shared;
 use super::call_table::check_interval;
-use super::jobs::catch_tool_panic;
+use super::jobs::catch_panic;
 use super::preview_arguments;
 use crate::call::{Call, Mode, Origin};
 use crate::capability::BudgetExceeded;
@@ -88,8 +88,7 @@ impl Request {
             Some(typed) => Arguments::Typed(typed),
             None => Arguments::Json(&info.arguments),
         };
-        let prepared = || Ok(entry.prepare(arguments, &names)?);
-        let (needs, job) = catch_tool_panic(prepared).map_err(CallError::from)?;
+        let (needs, job) = catch_panic(|| entry.prepare(arguments, &names), Err)?;
         if !info.excluded.is_empty() && (info.mode == Mode::Preview || !job.is_divisible()) {
             let message = "changes can be excluded only from a call that applies them, of a tool that can divide its changes";
             return Err(CallError::new(Code::InvalidArguments, message));
@@ -102,10 +101,17 @@ impl Request {
         }
         let handles = Arc::clone(&shared.handles);
         let step = || {
-            let step = Step::new(info, job, needs, authority, handles, offered);
-            Ok(step.with_own_policy(has_own_policy))
+            Step::new(
+                info,
+                job,
+                needs,
+                authority,
+                has_own_policy,
+                handles,
+                offered,
+            )
         };
-        catch_tool_panic(step).map_err(CallError::from)
+        catch_panic(|| Ok(step()), Err)
     }
 }
 
@@ -148,10 +154,10 @@ pub(super) fn explained(
             Cow::Owned(names)
         }
     };
-    let prepared = || Ok(entry.prepare(Arguments::Json(arguments), &names)?);
-    let (needs, job) = catch_tool_panic(prepared)?;
+    let arguments = Arguments::Json(arguments);
+    let (needs, job) = catch_panic(|| entry.prepare(arguments, &names), Err)?;
     let explained = || Ok(explain_needs(&job, needs, &authority, &shared.handles));
-    catch_tool_panic(explained).map_err(CallError::from)
+    catch_panic(explained, Err)
 }
 
 /// Narrows `authority` to the policy of a request, or to several.

@@ -127,24 +127,19 @@ impl CallTable {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, mpsc};
     use std::time::Duration;
 
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use crate::budget::Budget;
     use crate::call::{Call, CallMeta};
-    use crate::config::Namespace;
     use crate::error::{CallError, Code};
     use crate::host::Runtime;
     use crate::monitor::{EventKind, Events};
     use crate::permission::{Answer, Deferred, Question};
     use crate::policy::Policy;
-    use crate::scope::{Scope, Verb};
-    use crate::tool::{Interrupt, Prepared, ReadPermit};
-    use crate::worker::blocking::Pool;
+    use crate::worker::call_table::tests::{needs_read, occupied};
     use crate::worker::{Worker, WorkerSpec};
-    use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
     async fn runtime() -> Runtime {
         Runtime::builder().build().await.unwrap().0
@@ -153,23 +148,6 @@ mod tests {
     async fn worker(runtime: &Runtime, name: &str) -> Worker {
         let spec = WorkerSpec::new(name).policy(Policy::new());
         runtime.spawn(spec).await.unwrap()
-    }
-
-    /// Occupies every thread of a pool until the result is dropped.
-    fn occupied(pool: &Arc<Pool>) -> Vec<mpsc::Sender<()>> {
-        let (threads, _) = pool.bounds();
-        let hold = |_| {
-            let (held, freed) = mpsc::channel::<()>();
-            let (began, has_begun) = mpsc::channel();
-            let wait = move || {
-                began.send(()).unwrap();
-                let _ = freed.recv();
-            };
-            pool.submit(None, &Arc::default(), wait).unwrap();
-            has_begun.recv().unwrap();
-            held
-        };
-        (0..threads).map(hold).collect()
     }
 
     /// Calls a tool that does not exist, which is found out after the policy is compiled.
@@ -199,40 +177,10 @@ mod tests {
         assert_eq!(found_out.code(), Code::UnknownTool, "{found_out}");
     }
 
-    /// A tool that needs to read a path, but does not.
-    struct NeedsRead;
-
-    #[derive(serde::Deserialize, schemars::JsonSchema)]
-    struct Target {
-        path: String,
-    }
-
-    impl ReadTool for NeedsRead {
-        type Args = Target;
-        type Output = Value;
-        type Job = ();
-
-        fn spec(&self) -> ToolSpec {
-            ToolSpec::new("look", "NeedsRead", "Looks.")
-        }
-
-        fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<()>, CallError> {
-            let needs = vec![Scope::file(Verb::Read, names.path(&args.path)?)];
-            Ok(Prepared { needs, job: () })
-        }
-
-        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
-            Ok(Reply::text("planned", Value::Null))
-        }
-    }
-
     #[tokio::test]
     async fn call_with_policy_is_judged_on_the_pool_after_approval() {
         let root = tempfile::tempdir().unwrap();
-        let builder = Runtime::builder()
-            .root("r", root.path())
-            .tools(ToolSet::new().reader(NeedsRead))
-            .approver(Deferred);
+        let builder = needs_read(&root).approver(Deferred);
         let (runtime, grants) = builder.build().await.unwrap();
         let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
         let asking = |meta: CallMeta| {
@@ -265,10 +213,7 @@ mod tests {
     #[tokio::test]
     async fn call_with_confirm_and_no_policy_is_judged_without_the_cpu_pool() {
         let root = tempfile::tempdir().unwrap();
-        let builder = Runtime::builder()
-            .root("r", root.path())
-            .tools(ToolSet::new().reader(NeedsRead));
-        let (runtime, _) = builder.build().await.unwrap();
+        let (runtime, _) = needs_read(&root).build().await.unwrap();
         let spec = WorkerSpec::new("one").policy(Policy::inherit());
         let worker = runtime.spawn(spec).await.unwrap();
         let threads = occupied(&worker.shared.core.cpu);
@@ -284,10 +229,7 @@ mod tests {
     #[tokio::test]
     async fn rate_limited_call_with_policy_is_not_charged() {
         let root = tempfile::tempdir().unwrap();
-        let builder = Runtime::builder()
-            .root("r", root.path())
-            .tools(ToolSet::new().reader(NeedsRead));
-        let (runtime, _) = builder.build().await.unwrap();
+        let (runtime, _) = needs_read(&root).build().await.unwrap();
         let budget = Budget {
             calls: Some(2),
             ..Budget::default()
@@ -312,38 +254,6 @@ mod tests {
         ] {
             assert_eq!(look(interval).await.err(), code);
         }
-    }
-
-    #[tokio::test]
-    async fn opening_a_granted_path_counts_toward_the_limit() {
-        let [root, outside] = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
-        let builder = Runtime::builder()
-            .root("r", root.path())
-            .grantable(&format!("read:file:{}", outside.path().display()))
-            .tools(ToolSet::new().reader(NeedsRead))
-            .approver(Deferred);
-        let (runtime, grants) = builder.build().await.unwrap();
-        let worker = runtime.spawn(WorkerSpec::new("one")).await.unwrap();
-        let meta = CallMeta {
-            deadline: Some(Duration::from_secs(2)),
-            ..CallMeta::default()
-        };
-        let call = Call::new("look", json!({ "path": outside.path() })).meta(meta);
-        let threads = occupied(&worker.shared.core.io_outside);
-        let mut call = {
-            let worker = worker.clone();
-            tokio::spawn(async move { worker.submit(call).await })
-        };
-        let only = |open: &[Question]| open.first().map(|question| question.id);
-        let question = tokio::select! {
-            question = grants.broker().wait_for_questions(only) => question,
-            ended = &mut call => panic!("{ended:?}"),
-        };
-        grants.answer(question, Answer::ONCE).await.unwrap();
-        let ended = tokio::time::timeout(Duration::from_secs(20), call).await;
-        let error = ended.unwrap().unwrap().unwrap_err();
-        assert_eq!(error.code(), Code::Deadline, "{error}");
-        drop(threads);
     }
 
     #[tokio::test]

@@ -526,12 +526,10 @@ mod tests {
     use crate::call::Call;
     use crate::config::Namespace;
     use crate::host::Runtime;
-    use crate::permission::{DecidedBy, Deferred};
     use crate::policy::Policy;
-    use crate::scope::{Scope, Verb};
     use crate::tool::{Prepared, ReadPermit};
-    use crate::worker::admission::{Admission, Answer, CallOptions, admit};
-    use crate::worker::prepare::Request;
+    use crate::worker::admission::Admission;
+    use crate::worker::call_table::tests::admitted;
     use crate::worker::{CallEvent, CallState, Worker, WorkerSpec};
     use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
@@ -579,109 +577,13 @@ mod tests {
         // Its calls wait until they are stopped.
         let (_runtime, worker) = worker(0, Look(0)).await;
         let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let (request, call, mut answer) = admitted(&worker);
+        let (request, call, mut answer) = admitted(&worker, Call::new("look", json!({})));
         let id = request.info.id;
         calls.receive(request, call);
         assert_eq!(calls.ready, [id]);
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());
         assert!(calls.ready.is_empty() && calls.calls.is_empty());
-    }
-
-    /// A call that was admitted, and the receiver of its answer.
-    fn admitted(worker: &Worker) -> (Request, Box<OpenCall>, Answer) {
-        let options = CallOptions::new(Mode::Apply);
-        admit(
-            &worker.shared,
-            Call::new("look", json!({})),
-            options,
-            Ok(()),
-        )
-        .unwrap()
-    }
-
-    #[tokio::test]
-    async fn call_that_reaches_a_paused_worker_after_its_revocation_is_cancelled() {
-        let (_runtime, worker) = worker(1, Look(0)).await;
-        let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let (request, call, mut answer) = admitted(&worker);
-        worker.pause(DecidedBy::Person);
-        calls.close();
-        calls.receive(request, call);
-        let error = answer.try_recv().unwrap().unwrap_err();
-        assert_eq!(error.code(), Code::Cancelled);
-        assert!(calls.is_over());
-    }
-
-    #[tokio::test]
-    async fn later_call_does_not_overtake_paused_calls() {
-        let (_runtime, worker) = worker(1, Look(0)).await;
-        let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let [(first, call, _first), (second, other_call, _second)] =
-            [admitted(&worker), admitted(&worker)];
-        let ids = [first.info.id, second.info.id];
-        worker.pause(DecidedBy::Person);
-        calls.receive(first, call);
-        worker.resume(DecidedBy::Person).unwrap();
-        // Its table has not received that the pause has ended.
-        calls.receive(second, other_call);
-        assert_eq!(calls.paused, ids);
-        calls.resumed();
-        assert!(calls.paused.is_empty());
-    }
-
-    /// Needs the approval of a person.
-    struct NeedsApproval;
-
-    impl ReadTool for NeedsApproval {
-        type Args = Nothing;
-        type Output = ();
-        type Job = ();
-
-        fn spec(&self) -> ToolSpec {
-            ToolSpec::new("look", "NeedsApproval", "Reads a file.")
-        }
-
-        fn prepare(&self, _: Nothing, names: &Namespace) -> Result<Prepared<()>, CallError> {
-            let needs = vec![Scope::file(Verb::Read, names.path("/r/f")?)];
-            Ok(Prepared { needs, job: () })
-        }
-
-        fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
-            Ok(Reply::text("read", ()))
-        }
-    }
-
-    #[tokio::test]
-    async fn deadline_runs_while_grants_are_looked_up_and_opened_but_not_while_a_person_is_asked() {
-        let root = tempfile::tempdir().unwrap();
-        let builder = Runtime::builder()
-            .root("r", root.path())
-            .tools(ToolSet::new().reader(NeedsApproval))
-            .approver(Deferred);
-        let (runtime, _grants) = builder.build().await.unwrap();
-        let worker = runtime.spawn(WorkerSpec::new("main")).await.unwrap();
-        let mut calls = CallTable::new(Arc::clone(&worker.shared));
-        let (request, call, _answer) = admitted(&worker);
-        let (id, whole) = (request.info.id, call.limit);
-        let state = |calls: &CallTable| {
-            let (_, call) = &calls.calls[&id];
-            (call.deadline_guard.is_some(), call.limit)
-        };
-        calls.receive(request, call);
-        assert_eq!(state(&calls), (true, whole));
-        calls.grants_checked(id, Ok(None));
-        // The time before the question counts.
-        let (runs, left) = state(&calls);
-        assert!(!runs && left < whole);
-        calls.suspend(id, false);
-        assert_eq!(
-            state(&calls),
-            (false, left),
-            "only the deadline of a remote call is continued"
-        );
-        calls.opening_granted(id);
-        assert_eq!(state(&calls), (true, left));
     }
 
     #[tokio::test]
