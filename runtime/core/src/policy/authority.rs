@@ -43,7 +43,7 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// Layers cannot be removed, and only [`Authority::admit`] creates them:
 /// ```compile_fail
 /// fn widened(authority: bailiwick::policy::Authority) -> bailiwick::policy::Authority {
-///     bailiwick::policy::Authority { rules: todo!(), ..authority } // private
+///     bailiwick::policy::Authority { rules: authority.rules } // private
 /// }
 /// ```
 /// ```compile_fail
