@@ -64,7 +64,7 @@ fn main() {
         .block_on(Actor::spawn(None, Supervisor, sender))
         .unwrap();
     let children = Arc::new(tokio::sync::Mutex::new(children));
-    let workers = Arc::new(Mutex::new(Vec::new()));
+    let workers = Mutex::new(Vec::new());
     let renew = || {
         let old: Vec<Worker> = std::mem::take(&mut *workers.lock().unwrap());
         let (runtime, spec) = (runtime.clone(), spec.clone());

@@ -17,8 +17,8 @@ const TREES: u32 = 20;
 const CHILDREN: usize = 100;
 
 /// Workers of the next batch.
-#[derive(Clone, Default)]
-struct Workers(Arc<Mutex<Vec<Worker>>>);
+#[derive(Default)]
+struct Workers(Mutex<Vec<Worker>>);
 
 impl Workers {
     fn take(&self) -> Vec<Worker> {
@@ -66,7 +66,7 @@ fn main() {
     let root = tempfile::tempdir().unwrap();
     let host = tokio.block_on(build_runtime(root.path(), 65_536)).unwrap();
     let linked = Arc::new(tokio.block_on(LinkedActors::start()).unwrap());
-    let actors = Arc::new(Mutex::new(Vec::new()));
+    let actors = Mutex::new(Vec::new());
     let start_actors = || {
         let linked = Arc::clone(&linked);
         let started = run_task(tokio, async move {
@@ -107,21 +107,15 @@ fn main() {
         "worker",
         Target::Nanos(10_000.0),
         BATCH,
-        |n| run_task(tokio, revoke_and_call(first(&alone, n))),
+        |_| run_task(tokio, revoke_and_call(alone.take())),
         start_alone,
     )
     .case_then(
         "worker with 100 children",
         Target::None,
         TREES,
-        |n| run_task(tokio, revoke_and_call(first(&trees, n))),
+        |_| run_task(tokio, revoke_and_call(trees.take())),
         start_trees,
     )
     .run();
-}
-
-fn first(workers: &Workers, count: u32) -> Vec<Worker> {
-    let mut workers = workers.take();
-    workers.truncate(count as usize);
-    workers
 }
