@@ -11,7 +11,7 @@ use std::time::Duration;
 use bailiwick::MemoryAudit;
 use bailiwick::audit::{Audit, JsonLines};
 use bailiwick::effect::ContentHash;
-use bailiwick_benches::{Benchmark, Target, audit_events, current_thread};
+use bailiwick_benches::{Benchmark, Target, audit_event, current_thread};
 
 /// The audit is flushed between batches.
 const BATCH: u32 = 500;
@@ -23,9 +23,13 @@ fn main() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let flush = |audit: &Audit| tokio.block_on(audit.flush()).unwrap();
     let file = |name| JsonLines::create(folder.path().join(name)).unwrap();
-    let in_memory = Audit::start(MemoryAudit::new(8192), 8192).unwrap();
+    let memory = MemoryAudit::new(8192);
+    let in_memory = Audit::start(memory.clone(), 8192).unwrap();
     let in_file = Audit::start(file("audit.jsonl"), 8192).unwrap();
-    let lines = RefCell::new(Lines::create(&folder.path().join("lines")));
+    record(&in_memory, 1);
+    flush(&in_memory);
+    let line = memory.records().first().unwrap().line().to_owned() + "\n";
+    let lines = RefCell::new(Lines::create(&folder.path().join("lines"), line));
     // The caller only queues an event; the audit's thread hashes and writes it, which counts as CPU time.
     Benchmark::new("record an event", Duration::from_secs(4))
         .case(
@@ -70,23 +74,23 @@ fn main() {
 }
 
 fn record(audit: &Audit, n: u32) {
-    let [event, _] = audit_events();
+    let event = audit_event();
     for _ in 0..n {
         audit.record(event.clone()).unwrap();
     }
 }
 
-/// A file of lines that are as long as the records of `audit_events`.
+/// A file that consists of one line again and again.
 struct Lines {
     file: File,
     line: String,
 }
 
 impl Lines {
-    fn create(path: &Path) -> Self {
+    fn create(path: &Path, line: String) -> Self {
         Self {
             file: File::create(path).unwrap(),
-            line: "x".repeat(370) + "\n",
+            line,
         }
     }
 

@@ -1,5 +1,5 @@
 //! The cost of a no-op call (authorized, metered and audited), compared with bare channels, with a ractor actor, and with
-//! that actor and two audit events.
+//! that actor and an audit event.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::time::Duration;
@@ -8,13 +8,13 @@ use bailiwick::MemoryAudit;
 use bailiwick::audit::Audit;
 use bailiwick::tool::ToolName;
 use bailiwick_benches::{
-    Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, audit_events,
-    build_runtime, current_thread, multi_thread, run_task,
+    Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, audit_event, build_runtime,
+    current_thread, multi_thread, run_task,
 };
 use ractor::ActorRef;
 use serde_json::json;
 
-/// A call has two audit events. The audit is flushed between batches.
+/// A call has one audit event. The audit is flushed between batches.
 const BATCH: u32 = 500;
 
 fn main() {
@@ -22,12 +22,11 @@ fn main() {
     bench("no-op call, two threads", &multi_thread().unwrap());
 }
 
-async fn call_with_events(actor: ActorRef<Msg>, audit: Audit, n: u32) {
-    let [judged, finished] = audit_events();
+async fn call_with_event(actor: ActorRef<Msg>, audit: Audit, n: u32) {
+    let event = audit_event();
     for i in 0..u64::from(n) {
-        audit.record(judged.clone()).unwrap();
         actor.call(|port| Msg(i, port), None).await.unwrap();
-        audit.record(finished.clone()).unwrap();
+        audit.record(event.clone()).unwrap();
     }
 }
 
@@ -63,11 +62,11 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             });
         })
         .case_then(
-            "ractor call, two audit events",
+            "ractor call, one audit event",
             Target::None,
             BATCH,
             |n| {
-                let calls = call_with_events(actor.clone(), sender.clone(), n);
+                let calls = call_with_event(actor.clone(), sender.clone(), n);
                 run_task(tokio, calls);
             },
             flush_audit,

@@ -9,7 +9,7 @@ use bailiwick::config::Namespace;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, ToolName};
 use bailiwick::{
     BuildError, CallError, Origin, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec,
-    Verb, Verdict, VirtualPath, WorkerSpec,
+    Verb, VirtualPath, WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -101,27 +101,22 @@ pub fn edited_text(changed: &str) -> String {
     (0..2_000).map(line).collect()
 }
 
-/// Events like those of a no-op call, without worker and call.
+/// An event like that of a no-op call, without worker and call.
 #[must_use]
-pub fn audit_events() -> [AuditEvent; 2] {
-    let path = VirtualPath::top();
-    let judged = Step::Judged {
-        verdict: Verdict::Allow,
-        needs: [Scope::file(Verb::Read, path)].into(),
-        rule: None,
-    };
-    let finished = Step::Finished {
-        code: None,
-        bytes: 0,
-    };
-    [judged, finished].map(|step| AuditEvent {
+pub fn audit_event() -> AuditEvent {
+    let needs = [Scope::file(Verb::Read, VirtualPath::top())];
+    AuditEvent {
         worker: None,
         agent: "worker".into(),
         call: None,
         tool: Some(ToolName::new(NOOP)),
         origin: Origin::Host,
-        step,
-    })
+        step: Step::Finished {
+            code: None,
+            bytes: 0,
+            allowed: Some(needs.into()),
+        },
+    }
 }
 
 /// A tokio runtime with two threads.

@@ -78,7 +78,7 @@ pub enum Step {
         #[serde(skip_serializing_if = "Option::is_none")]
         policy: Option<Arc<str>>,
     },
-    /// A call was judged by policy and grants.
+    /// A call was judged by policy and grants. A call without such a record has its needs in [`Finished`](Self::Finished).
     Judged {
         /// The verdict on all needs together.
         verdict: Verdict,
@@ -199,6 +199,10 @@ pub enum Step {
         code: Option<Code>,
         /// Bytes of content in the answer.
         bytes: u64,
+        /// The needs of a read that all layers allowed without a grant and that was answered at once. Such a read has no
+        /// other record.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        allowed: Option<Arc<[Scope]>>,
     },
     /// A grant that outlives one call was given.
     Granted(Box<GrantedStep>),

@@ -211,7 +211,7 @@ async fn reads_of_a_review_view_are_audited_as_the_views() {
         .lines()
         .map(|line| serde_json::from_str::<Value>(line).unwrap());
     let events = steps.map(|line| line["event"].clone());
-    let reads = events.filter(|event| event["tool"] == "read_file" && event["step"] == "judged");
+    let reads = events.filter(|event| event["tool"] == "read_file" && event["step"] == "finished");
     let origins: Vec<Value> = reads.map(|event| event["origin"].clone()).collect();
     assert_eq!(origins, ["view", "model"], "{text}");
 }

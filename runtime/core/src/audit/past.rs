@@ -93,6 +93,7 @@ pub(crate) enum PastStep {
     Finished {
         #[serde(default, deserialize_with = "known_code")]
         code: Option<Code>,
+        allowed: Option<Vec<Scope>>,
     },
     #[serde(other)]
     Other,

@@ -28,7 +28,8 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::Exclusion;
 use crate::pipeline::{Cleared, Granted, Judged, Parsed, Step, Waiting};
-use crate::policy::Limits;
+use crate::policy::{Limits, Verdict};
+use crate::scope::Scope;
 use crate::tool::AnyPlan;
 
 pub(crate) use open_call::OpenCall;
@@ -246,8 +247,20 @@ impl CallTable {
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut call: Box<OpenCall>) {
         if !step.has_own_policy() {
-            let judged = self.shared.judge(step);
-            return self.judged(id, judged, why, call);
+            let (judged, verdict) = self.shared.judge_unrecorded(step);
+            return match (judged, verdict, why) {
+                (
+                    Judged::Run(cleared),
+                    Some(AuditStep::Judged {
+                        needs, rule: None, ..
+                    }),
+                    Judging::Continuing,
+                ) => self.run_allowed(id, cleared, needs, call),
+                (judged, verdict, why) => match self.shared.record_verdict(&call.info, verdict) {
+                    Ok(()) => self.judged(id, judged, why, call),
+                    Err(error) => self.answer(id, call, Err(error)),
+                },
+            };
         }
         call.arm(id, &self.shared);
         self.store(id, Stage::Judging(Some(step), why), call);
@@ -264,13 +277,50 @@ impl CallTable {
         match judged {
             Judged::Refused(error) => self.answer(id, call, Err(error)),
             Judged::Ask(waiting) => self.find_grants(id, waiting, call),
-            Judged::Run(cleared) => match jobs::run_now(&self.shared, &cleared) {
-                None => self.enqueue(id, cleared, None, call),
-                Some(Ok(done)) => self.answer(id, call, Ok(done)),
-                Some(Err(interrupt)) => {
-                    self.judge_or_answer(id, cleared.interrupted(interrupt), call)
-                }
-            },
+            Judged::Run(cleared) => {
+                let read = jobs::read_now(&self.shared, &cleared);
+                self.run(id, cleared, read, call);
+            }
+        }
+    }
+
+    /// Runs a call that all layers allow without a grant, and that has these needs. If its tool answers it at once, its verdict
+    /// and its end are one record.
+    fn run_allowed(
+        &mut self,
+        id: CallId,
+        cleared: Step<Cleared>,
+        needs: Arc<[Scope]>,
+        call: Box<OpenCall>,
+    ) {
+        let read = jobs::read_now(&self.shared, &cleared);
+        call.span.record("verdict", Verdict::Allow.as_str());
+        if let Some(Ok(done)) = read {
+            return call.finish_at_once(&self.shared, done, needs);
+        }
+        let verdict = AuditStep::Judged {
+            verdict: Verdict::Allow,
+            needs,
+            rule: None,
+        };
+        match self.shared.audit(&call.info, verdict) {
+            Ok(()) => self.run(id, cleared, read, call),
+            Err(error) => self.answer(id, call, Err(error)),
+        }
+    }
+
+    /// Runs a cleared call; `read` is its result if its tool has answered it at once.
+    fn run(
+        &mut self,
+        id: CallId,
+        cleared: Step<Cleared>,
+        read: Option<Result<Done, Interrupt>>,
+        call: Box<OpenCall>,
+    ) {
+        match read.or_else(|| jobs::foresee_now(&self.shared, &cleared)) {
+            None => self.enqueue(id, cleared, None, call),
+            Some(Ok(done)) => self.answer(id, call, Ok(done)),
+            Some(Err(interrupt)) => self.judge_or_answer(id, cleared.interrupted(interrupt), call),
         }
     }
 

@@ -55,17 +55,13 @@ pub(super) fn outcome(reply: Reply) -> Done {
     })
 }
 
-/// Runs a call on the worker's own task, if its tool needs no I/O for it: some reads, and previews of act tools. Reads
-/// of tools with a limit on their concurrent calls are queued.
-pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
-    let info = step.info();
-    if info.mode == Mode::Preview
-        && let Some(job) = step.act_job()
+/// Reads on the worker's own task, if the tool needs no I/O for it and has no limit on its concurrent calls.
+pub(super) fn read_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Done, Interrupt>> {
+    if shared
+        .core
+        .tool_slots
+        .contains_key(step.info().tool.as_str())
     {
-        let preview = foreseen(shared, step, job).map(|(_, preview)| Done::Preview(preview));
-        return Some(preview);
-    }
-    if shared.core.tool_slots.contains_key(info.tool.as_str()) {
         return None;
     }
     let Work::Read(job, permit) = step.work() else {
@@ -77,6 +73,18 @@ pub(super) fn run_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<Do
     let answer = || job.read_now(&permit);
     let answer = catch_panic(answer, |error| Some(Err(Interrupt::Failed(error))))?;
     Some(answer.map(outcome))
+}
+
+/// Previews a call of an act tool on the worker's own task.
+pub(super) fn foresee_now(
+    shared: &Shared,
+    step: &Step<Cleared>,
+) -> Option<Result<Done, Interrupt>> {
+    if step.info().mode != Mode::Preview {
+        return None;
+    }
+    let preview = foreseen(shared, step, step.act_job()?);
+    Some(preview.map(|(_, preview)| Done::Preview(preview)))
 }
 
 pub(super) fn panicked() -> CallError {

@@ -194,8 +194,26 @@ impl Shared {
 
     /// Judges a call and audits the verdict before it takes effect.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
+        let info = Arc::clone(step.info());
+        let (judged, verdict) = self.judge_unrecorded(step);
+        self.record_verdict(&info, verdict)
+            .map_or_else(Judged::Refused, |()| judged)
+    }
+
+    /// Audits the verdict on a call; on an error it must not take effect.
+    pub(super) fn record_verdict(
+        &self,
+        info: &CallInfo,
+        verdict: Option<AuditStep>,
+    ) -> Result<(), CallError> {
+        verdict.map_or(Ok(()), |verdict| self.audit(info, verdict))
+    }
+
+    /// Judges a call. Also returns the step for the audit, which must be recorded before the verdict takes effect; `None` if the
+    /// worker was revoked.
+    pub(super) fn judge_unrecorded(&self, step: Step<Parsed>) -> (Judged, Option<AuditStep>) {
         if self.gate().is_closed() {
-            return Judged::Refused(revoked());
+            return (Judged::Refused(revoked()), None);
         }
         let (info, needs): (_, Arc<[Scope]>) = (Arc::clone(step.info()), step.needs().into());
         let (judged, why) = step.judge();
@@ -208,10 +226,7 @@ impl Shared {
             needs,
             rule: why.map(|why| why.to_string().into()),
         };
-        match self.audit(&info, step) {
-            Ok(()) => judged,
-            Err(error) => Judged::Refused(error),
-        }
+        (judged, Some(step))
     }
 
     /// Audits the use of grants sent with a call. The broker audits uses of live grants, and answers are audited already.
@@ -228,14 +243,29 @@ impl Shared {
         self.audit(info, AuditStep::GrantUsed { grants, brought })
     }
 
-    /// Audits how a call ended and answers it. It is not an error if the caller stopped waiting.
+    /// Audits how a call ended and answers it. It is not an error if the caller stopped waiting. `allowed` are the needs of
+    /// a call whose verdict is not recorded yet.
     pub(super) fn finished(
         &self,
         info: &Arc<CallInfo>,
         port: ReplySender,
         admitted_at: Instant,
-        result: Result<Done, CallError>,
+        mut result: Result<Done, CallError>,
+        allowed: Option<Arc<[Scope]>>,
     ) {
+        if let Ok(done) = &result {
+            let verdict_recorded = allowed.is_none();
+            let finished = AuditStep::Finished {
+                code: None,
+                bytes: done.bytes(),
+                allowed,
+            };
+            let recorded = self.audit(info, finished);
+            // Otherwise the result is valid: verdict and effect were audited before, and the audit counts missing records.
+            if !verdict_recorded && let Err(error) = recorded {
+                result = Err(error);
+            }
+        }
         let CallInfo { id: call, tool, .. } = &**info;
         let code = result
             .as_ref()
@@ -243,13 +273,7 @@ impl Shared {
         tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, code, "ended");
         match &result {
             Err(error) => self.audit_refusal(info, error),
-            Ok(done) => {
-                let bytes = done.bytes();
-                self.changed(done.changes());
-                // The result is valid even if the audit is full: verdict and effect were audited before, and the audit counts
-                // missing records.
-                let _ = self.audit(info, AuditStep::Finished { code: None, bytes });
-            }
+            Ok(done) => self.changed(done.changes()),
         }
         self.observe_end(info, Some(admitted_at), result.as_ref());
         drop(port.send(result));
@@ -313,7 +337,11 @@ impl Shared {
         let code = Some(error.code());
         let steps = [
             AuditStep::without_result(error, begun),
-            AuditStep::Finished { code, bytes: 0 },
+            AuditStep::Finished {
+                code,
+                bytes: 0,
+                allowed: None,
+            },
         ];
         let events = steps.map(|step| self.event(Some(info), step)).into();
         let audit = &self.core.audit;

@@ -144,9 +144,14 @@ impl Worker {
         match ended {
             Ok(bytes) => {
                 // The read was audited before; the audit counts missing records.
-                let _ = self
-                    .shared
-                    .audit(info, Step::Finished { code: None, bytes });
+                let _ = self.shared.audit(
+                    info,
+                    Step::Finished {
+                        code: None,
+                        bytes,
+                        allowed: None,
+                    },
+                );
             }
             Err(error) => self.shared.refused(info, error),
         }

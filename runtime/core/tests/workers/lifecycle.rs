@@ -303,7 +303,6 @@ async fn audit_has_policy_deciding_rules_and_end_of_a_worker() {
     let denies = "deny: agent/0: a denied scope covers it (deny_scopes: `read:file:/r/x`)";
     let (asked, granted) = (format!("ask: {asks}"), format!("allow: {asks}"));
     let rules = [
-        None,
         Some(denies),
         Some(asked.as_str()),
         Some(asked.as_str()),

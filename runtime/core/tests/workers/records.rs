@@ -13,11 +13,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bailiwick::audit::{AuditSink, Head, Record, Verified, verify_file};
 use bailiwick::config::Namespace;
 use bailiwick::effect::{Cost, Entry, FileDiff, Op};
+use bailiwick::monitor::EventKind;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::worker::Budget;
 use bailiwick::{
-    CallError, Change, Code, JsonLines, MemoryAudit, Outcome, Plan, Policy, Scope, ToolSet, Verb,
-    VirtualPath, Worker, WorkerSpec, WriteTool,
+    Call, CallError, Change, Code, JsonLines, MemoryAudit, Outcome, Plan, Policy, Scope, ToolSet,
+    Verb, VirtualPath, Worker, WorkerSpec, WriteTool,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -141,6 +142,86 @@ async fn effect_that_fails_with_failing_log_is_recorded_as_failed() {
     let finished = of(&events, "finished").into_iter();
     let mut of_call = finished.filter(|event| event["call"] == failed["call"]);
     assert_eq!(of_call.next().unwrap()["code"], "STALE_PREVIEW");
+}
+
+#[tokio::test]
+async fn allowed_read_that_is_answered_at_once_has_one_record() {
+    let stage = stage(|builder| builder).await;
+    let ask = Policy::new().allow("read:file:/r/y").ask("read:file:/r/x");
+    let worker = stage.worker(ask).await;
+    worker.call("echo", at("/r/y")).await.unwrap();
+    let reads = events(&stage).await;
+    let [_, read] = reads.as_slice() else {
+        panic!("{reads:#?}");
+    };
+    let expected = json!({
+        "worker": 0, "agent": "main", "call": 0, "tool": "echo", "origin": "model", "step": "finished",
+        "bytes": 4, "allowed": ["read:file:/r/y"],
+    });
+    assert_eq!(*read, expected);
+
+    // A read that runs on a thread, fails or uses a grant has a record of its verdict before it runs.
+    let paths = json!({ "paths": ["/r/y"] });
+    worker.call("gather", paths).await.unwrap();
+    worker.call("panics", at("/r/y")).await.unwrap_err();
+    let brought = vec!["read:file:/r/x".parse().unwrap()];
+    let granted = Call::new("echo", at("/r/x"));
+    stage
+        .grants
+        .submit(&worker, granted, brought)
+        .await
+        .unwrap();
+    let steps = stage.steps().await;
+    let expected = [
+        "judged",
+        "finished",
+        "judged",
+        "failed INTERNAL",
+        "finished INTERNAL",
+        "judged",
+        "grant_used",
+        "judged",
+        "finished",
+    ];
+    assert_eq!(steps[2..], expected);
+    let events = events(&stage).await;
+    let allowed = of(&events, "finished").into_iter();
+    let allowed = allowed.filter(|event| event.get("allowed").is_some());
+    assert_eq!(allowed.count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn read_that_cannot_be_recorded_is_rejected_and_counted() {
+    let (stage, fails, ..) = failing().await;
+    let worker = stage.open().await;
+    stage.runtime.flush_audit().await.unwrap();
+    fails.store(true, Ordering::SeqCst);
+    // The writer of the audit notices that it cannot write.
+    worker.call("echo", at("x")).await.unwrap();
+    assert!(stage.runtime.flush_audit().await.is_err());
+    let mut watched = stage.runtime.events();
+    let refused = worker.call("echo", at("y")).await.unwrap_err();
+    assert_eq!(refused.code(), Code::Io, "{refused}");
+    let code = loop {
+        if let EventKind::CallEnded { code, .. } = watched.recv().await.unwrap().kind {
+            break code;
+        }
+    };
+    assert_eq!(code, Some(Code::Io));
+    fails.store(false, Ordering::SeqCst);
+    stage.runtime.flush_audit().await.unwrap();
+    worker.call("echo", at("z")).await.unwrap();
+    stage.runtime.flush_audit().await.unwrap();
+    let missed = stage
+        .audit
+        .records()
+        .iter()
+        .map(Record::missed)
+        .sum::<u64>();
+    let allowed = stage.texts("finished", "/event/allowed/0").await;
+    let read = |path: &str| Some(format!("read:file:/r/{path}"));
+    // The record of the rejected read, and those of its rejection and its end.
+    assert_eq!((missed, allowed), (3, vec![read("x"), read("z")]));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

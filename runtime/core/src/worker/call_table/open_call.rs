@@ -14,6 +14,7 @@ use crate::id::CallId;
 use crate::permission::QuestionSender;
 use crate::pipeline::CallInfo;
 use crate::policy::Limits;
+use crate::scope::Scope;
 use crate::worker::Shared;
 use crate::worker::actor::WorkerMsg;
 use crate::worker::admission::{Admitted, Done, ReplySender, ResultHold};
@@ -99,10 +100,25 @@ impl OpenCall {
         }
     }
 
-    /// Answers the call. Its share of the limits is released first, so that the caller can make the next call at once.
+    /// Answers the call.
     pub(super) fn finish(self, shared: &Shared, result: Result<Done, CallError>) {
+        self.finish_with(shared, result, None);
+    }
+
+    /// Answers a call whose verdict is not recorded yet; `allowed` are its needs.
+    pub(super) fn finish_at_once(self, shared: &Shared, done: Done, allowed: Arc<[Scope]>) {
+        self.finish_with(shared, Ok(done), Some(allowed));
+    }
+
+    /// Its share of the limits is released first, so that the caller can make the next call at once.
+    fn finish_with(
+        self,
+        shared: &Shared,
+        result: Result<Done, CallError>,
+        allowed: Option<Arc<[Scope]>>,
+    ) {
         drop((self.admitted, self.slot));
-        shared.finished(&self.info, self.reply_tx, self.admitted_at, result);
+        shared.finished(&self.info, self.reply_tx, self.admitted_at, result, allowed);
     }
 
     /// Stops the deadline. The time that is left is the limit of the further work.
