@@ -13,16 +13,18 @@ mod verify;
 
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
+use serde::ser::Error as _;
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::Value;
 
 use crate::call::Origin;
 use crate::effect::{Change, ContentHash, ExcludedChange, Op, PreviewToken, ResourceChange};
 use crate::error::{CallError, Code};
 use crate::id::{CallId, GrantId, QuestionId, ToolName, WorkerId};
+use crate::json::Canonical;
 use crate::path::VirtualPath;
 use crate::permission::{DecidedBy, Decision, GrantHolder, Lifetime, Narrowing, RevokeCause};
-use crate::policy::Verdict;
+use crate::policy::{Policy, Verdict};
 use crate::scope::{Coverage, Scope, ScopePattern};
 
 pub use chain::{Head, Record, json_line};
@@ -74,9 +76,9 @@ pub enum Step {
         parent: Option<WorkerId>,
         /// Its session.
         session: Arc<str>,
-        /// Its own policy layer, as JSON with sorted keys.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        policy: Option<Arc<str>>,
+        /// Its own policy layer; recorded as the text of its JSON with sorted keys.
+        #[serde(serialize_with = "canonical_text")]
+        policy: Arc<Policy>,
     },
     /// A call was judged by policy and grants. A call without such a record has its needs in [`Finished`](Self::Finished).
     Judged {
@@ -236,6 +238,12 @@ pub enum Step {
     Restarted,
     /// The worker ended; all its calls are answered.
     WorkerStopped,
+}
+
+/// Serialises a policy as the text of its JSON with sorted keys.
+fn canonical_text<S: Serializer>(policy: &Policy, serializer: S) -> Result<S::Ok, S::Error> {
+    let json = serde_json::to_value(policy).map_err(S::Error::custom)?;
+    serializer.serialize_str(&Canonical(&json).to_string())
 }
 
 impl Step {

@@ -1,6 +1,7 @@
 //! Hash chain of audit records: seals events and checks lines.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -31,61 +32,82 @@ impl Default for Head {
     }
 }
 
-/// A sealed event: with its time and its position in the chain.
+/// A sealed event: with its time and its position in the chain. Cheap to clone.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Record {
+pub struct Record(Arc<Sealed>);
+
+#[derive(Clone, Debug, PartialEq)]
+struct Sealed {
+    seal: Seal,
+    event: AuditEvent,
+}
+
+/// The parts of a record that are computed from its event and the chain.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Seal {
     seq: u64,
     at: u64,
     missed: u64,
-    event: AuditEvent,
     hash: ContentHash,
     line: String,
+}
+
+impl Seal {
+    /// The record of the event that was sealed.
+    pub(super) fn on(self, event: AuditEvent) -> Record {
+        Record(Arc::new(Sealed { seal: self, event }))
+    }
 }
 
 impl Record {
     /// Its number in the chain.
     #[must_use]
     pub fn seq(&self) -> u64 {
-        self.seq
+        self.0.seal.seq
     }
 
     /// When it was written, in milliseconds since 1970.
     #[must_use]
     pub fn at(&self) -> u64 {
-        self.at
+        self.0.seal.at
     }
 
     /// Returns how many events before this one were lost because the audit was full or failing. Their calls were
     /// rejected.
     #[must_use]
     pub fn missed(&self) -> u64 {
-        self.missed
+        self.0.seal.missed
     }
 
     /// What happened.
     #[must_use]
     pub fn event(&self) -> &AuditEvent {
-        &self.event
+        &self.0.event
     }
 
     /// Hash over the previous record's hash and this record.
     #[must_use]
     pub fn hash(&self) -> ContentHash {
-        self.hash
+        self.0.seal.hash
     }
 
     /// The head of the chain after it.
     pub(super) fn head(&self) -> Head {
         Head {
-            next: self.seq + 1,
-            hash: self.hash,
+            next: self.seq() + 1,
+            hash: self.hash(),
         }
+    }
+
+    /// The event, of a record that was not stored.
+    pub(super) fn into_event(self) -> AuditEvent {
+        Arc::unwrap_or_clone(self.0).event
     }
 
     /// Returns the record as one line of JSON, without line break, with deceptive characters escaped.
     #[must_use]
     pub fn line(&self) -> &str {
-        &self.line
+        &self.0.seal.line
     }
 }
 
@@ -115,15 +137,16 @@ impl Head {
         &mut self,
         at: u64,
         missed: u64,
-        event: AuditEvent,
-    ) -> Result<Record, serde_json::Error> {
+        event: &AuditEvent,
+    ) -> Result<Seal, serde_json::Error> {
+        let seq = self.next;
         let body = Body {
             format: FORMAT,
-            seq: self.next,
+            seq,
             at_ms: at,
             missed,
             prev: self.hash,
-            event: &event,
+            event,
         };
         let mut line = json_line(&body)?;
         let hash = link(&self.hash, line.as_bytes());
@@ -131,16 +154,22 @@ impl Head {
         line.push_str(HASH_OPENS);
         line.push_str(&hash.to_string());
         line.push_str(HASH_CLOSES);
-        let record = Record {
-            seq: self.next,
+        *self = Self {
+            next: seq + 1,
+            hash,
+        };
+        Ok(Seal {
+            seq,
             at,
             missed,
-            event,
             hash,
             line,
-        };
-        *self = record.head();
-        Ok(record)
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn record(&mut self, at: u64, missed: u64, event: AuditEvent) -> Record {
+        self.seal(at, missed, &event).unwrap().on(event)
     }
 }
 
@@ -241,7 +270,7 @@ mod tests {
             .filter_map(char::from_u32)
             .chain("é日🦀\"\\".chars())
             .collect();
-        let record = Head::default().seal(0, 0, failed(&hostile)).unwrap();
+        let record = Head::default().record(0, 0, failed(&hostile));
         assert!(!record.line().chars().any(is_deceptive));
         let json: serde_json::Value = serde_json::from_str(record.line()).unwrap();
         assert_eq!(json["event"]["message"], hostile);
@@ -250,8 +279,8 @@ mod tests {
     #[test]
     fn record_line_has_event_position_and_previous_hash() {
         let mut head = Head::default();
-        let first = head.seal(7, 0, failed("a")).unwrap();
-        let second = head.seal(8, 2, failed("b")).unwrap();
+        let first = head.record(7, 0, failed("a"));
+        let second = head.record(8, 2, failed("b"));
         let json: serde_json::Value = serde_json::from_str(second.line()).unwrap();
         assert_eq!(
             json,

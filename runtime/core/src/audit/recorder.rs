@@ -3,7 +3,7 @@
 //! Events are written by a thread of the audit, in batches. A caller that waits for its event writes the batch itself if the
 //! sink allows it, since waking another thread and being woken by it takes longer than writing a few records.
 
-use super::chain::{Head, Record};
+use super::chain::{Head, Record, Seal};
 use super::observed::Observed;
 use super::sink::AuditSink;
 use super::{AuditEvent, Step};
@@ -456,9 +456,10 @@ impl Writer {
         (!self.unwritten.is_empty()).then_some(RETRY)
     }
 
-    fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
+    /// Whether another thread than that of the audit may store records at all.
+    fn keeps_on_any_thread(&self) -> bool {
         let sink = self.sink.as_ref();
-        sink.is_none_or(|sink| sink.keeps_on_any_thread(records))
+        sink.is_none_or(|sink| sink.keeps_on_any_thread(&[]))
     }
 
     /// Drops the sink, all events and the senders of answers.
@@ -470,7 +471,7 @@ impl Writer {
 
     /// Writes the events of the queue. On [`WrittenOn::Caller`], what only the thread of the audit can do is left to it.
     fn write_batch(&mut self, inner: &Inner, on: WrittenOn) {
-        if on == WrittenOn::Caller && !self.keeps_on_any_thread(&[]) {
+        if on == WrittenOn::Caller && !self.keeps_on_any_thread() {
             return;
         }
         let mut taken = std::mem::take(&mut self.spare_queue);
@@ -533,29 +534,49 @@ impl Writer {
             return Some(Ok(()));
         }
         let missed = inner.missed.swap(0, Ordering::AcqRel);
-        let mut head = self.head;
-        let sealed = seal_all(&mut head, missed, &self.unwritten);
-        if on == WrittenOn::Caller
-            && let Ok(records) = &sealed
-            && !self.keeps_on_any_thread(records)
-        {
-            inner.missed.fetch_add(missed, Ordering::AcqRel);
-            return None;
-        }
-        let Some(sink) = &mut self.sink else {
-            return Some(Err(AuditError::Closed));
+        let result = match self.seal_all(missed) {
+            Ok(records) => self.keep(records, on),
+            Err(error) => Some(Err(AuditError::Write(Arc::new(error)))),
         };
-        match sealed.and_then(|records| sink.keep(&records)) {
-            Ok(()) => {
-                self.head = head;
-                self.unwritten.clear();
-                Some(Ok(()))
+        if !matches!(result, Some(Ok(()))) {
+            inner.missed.fetch_add(missed, Ordering::AcqRel);
+        }
+        result
+    }
+
+    /// Seals all events that are not written yet, or none.
+    fn seal_all(&mut self, missed: u64) -> io::Result<Vec<Record>> {
+        let (at, mut head, mut missed) = (wall_clock(), self.head, Some(missed));
+        let seals: Result<Vec<Seal>, _> = self
+            .unwritten
+            .iter()
+            .map(|event| head.seal(at, missed.take().unwrap_or_default(), event))
+            .collect();
+        let seals = seals.map_err(io::Error::other)?;
+        let events = self.unwritten.drain(..);
+        let records = seals.into_iter().zip(events);
+        Ok(records.map(|(seal, event)| seal.on(event)).collect())
+    }
+
+    /// Stores `records`; `None` if the thread of the audit must do that. The events of records that are not stored are pending
+    /// again.
+    fn keep(&mut self, records: Vec<Record>, on: WrittenOn) -> Option<Result<(), AuditError>> {
+        let kept = match &mut self.sink {
+            None => Some(Err(AuditError::Closed)),
+            Some(sink) if on == WrittenOn::Caller && !sink.keeps_on_any_thread(&records) => None,
+            Some(sink) => {
+                let kept = sink.keep(&records);
+                Some(kept.map_err(|error| AuditError::Write(Arc::new(error))))
             }
-            Err(error) => {
-                inner.missed.fetch_add(missed, Ordering::AcqRel);
-                Some(Err(AuditError::Write(Arc::new(error))))
+        };
+        match &kept {
+            Some(Ok(())) => self.head = records.last().map_or(self.head, Record::head),
+            Some(Err(_)) | None => {
+                let events = records.into_iter().map(Record::into_event);
+                self.unwritten.extend(events);
             }
         }
+        kept
     }
 
     /// Discards failed commits, whose steps do not happen.
@@ -580,19 +601,6 @@ pub(crate) fn wall_clock() -> u64 {
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
-}
-
-fn seal_all(head: &mut Head, missed: u64, events: &[AuditEvent]) -> io::Result<Vec<Record>> {
-    let at = wall_clock();
-    let mut missed = Some(missed);
-    events
-        .iter()
-        .map(|event| {
-            let missed = missed.take().unwrap_or_default();
-            head.seal(at, missed, event.clone())
-                .map_err(io::Error::other)
-        })
-        .collect()
 }
 
 #[cfg(test)]

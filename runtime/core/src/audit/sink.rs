@@ -544,7 +544,7 @@ mod tests {
         let mut head = sink.head();
         let records: Vec<Record> = messages
             .iter()
-            .map(|message| head.seal(0, 0, event(message)).unwrap())
+            .map(|message| head.record(0, 0, event(message)))
             .collect();
         sink.keep(&records).unwrap();
         assert_eq!(sink.head(), head);
@@ -721,7 +721,7 @@ mod tests {
         write(&mut sink, &["a"]);
         let mut other = OpenOptions::new().append(true).open(&path).unwrap();
         other.write_all(b"forged\n").unwrap();
-        let record = sink.head().seal(0, 0, event("b")).unwrap();
+        let record = sink.head().record(0, 0, event("b"));
         assert!(sink.keep(&[record]).is_err());
         assert!(
             std::fs::read_to_string(&path)
@@ -735,7 +735,7 @@ mod tests {
         let mut ring = MemoryAudit::new(2);
         let mut head = Head::default();
         for _ in 0..5 {
-            let record = head.seal(0, 0, event("x")).unwrap();
+            let record = head.record(0, 0, event("x"));
             ring.keep(&[record]).unwrap();
         }
         let kept: Vec<u64> = ring.records().iter().map(Record::seq).collect();

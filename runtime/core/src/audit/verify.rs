@@ -212,7 +212,7 @@ mod tests {
     fn chain(length: u64) -> (Vec<String>, Head) {
         let mut head = Head::default();
         let lines = (0..length)
-            .map(|n| head.seal(n, 0, failed(&format!("message {n}"))).unwrap())
+            .map(|n| head.record(n, 0, failed(&format!("message {n}"))))
             .map(|record| format!("{}\n", record.line()))
             .collect();
         (lines, head)
@@ -268,9 +268,9 @@ mod tests {
         let (mut lines, _) = chain(2);
         let mut other = Head::default();
         for n in 0..2 {
-            other.seal(n, 0, failed("other")).unwrap();
+            other.record(n, 0, failed("other"));
         }
-        let foreign = other.seal(2, 0, failed("foreign")).unwrap();
+        let foreign = other.record(2, 0, failed("foreign"));
         lines.push(format!("{}\n", foreign.line()));
         check(&lines, 3, |reason| matches!(reason, BreakReason::Detached));
     }

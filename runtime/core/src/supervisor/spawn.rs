@@ -16,7 +16,6 @@ use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::journal::JournalView;
-use crate::json::canonical;
 use crate::pipeline::WorkerHandles;
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
 use crate::scope::{Scope, Verb};
@@ -206,9 +205,6 @@ impl Core {
         let policy = Arc::new(self.through_links(policy, issuer).await?);
         self.tools.check_names(policy.named_tools())?;
         let (authority, names) = self.narrowed(parent, &policy, origin, cwd).await?;
-        let written = serde_json::to_value(&*policy)
-            .map(|policy| canonical(policy).to_string().into())
-            .ok();
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
         if depth > self.max_depth {
             return Err(SpawnError::TooDeep(self.max_depth));
@@ -239,7 +235,7 @@ impl Core {
             id, &name, session, parent, authority, names, handles, meter, self,
         ));
         starting.register(&shared)?;
-        self.begin(&shared, parent.map(|parent| parent.id), written)
+        self.begin(&shared, parent.map(|parent| parent.id), policy)
             .await?;
         if shared.gate().is_closed() {
             // It was revoked together with its parent.
@@ -307,7 +303,7 @@ impl Core {
         &self,
         shared: &Arc<Shared>,
         parent: Option<WorkerId>,
-        policy: Option<Arc<str>>,
+        policy: Arc<Policy>,
     ) -> Result<(), SpawnError> {
         shared.record(AuditStep::Spawned {
             parent,

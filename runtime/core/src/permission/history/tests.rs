@@ -44,7 +44,7 @@ impl Log {
         let step = Step::Spawned {
             parent: None,
             session: format!("s{worker}").into(),
-            policy: None,
+            policy: std::sync::Arc::default(),
         };
         self.step(Some(worker), agent, step);
     }
