@@ -351,8 +351,13 @@ impl StepExecutor {
     }
 
     /// Undoes executed steps, the last one first, and adds the result to `error`. `made` has a list of steps that undo each of
-    /// them; a step with an empty list cannot be undone.
-    fn roll_back(&self, error: CallError, made: &[Vec<Step>], view: &dyn ReadView) -> CallError {
+    /// them; a step with an empty list cannot be undone. If `error` counts removed entries, they are those of the last step.
+    fn roll_back(
+        &self,
+        mut error: CallError,
+        made: &[Vec<Step>],
+        view: &dyn ReadView,
+    ) -> CallError {
         if made.is_empty() {
             return error;
         }
@@ -364,7 +369,7 @@ impl StepExecutor {
             begin: &|| Ok(()),
         };
         let (mut undone, mut left) = (0, Vec::new());
-        for undo in made.iter().rev() {
+        for (index, undo) in made.iter().enumerate().rev() {
             let mut is_undone = !undo.is_empty();
             for step in undo {
                 if self.execute_step(step, &context).is_ok() || step.is_done(view) {
@@ -376,6 +381,9 @@ impl StepExecutor {
                 }
             }
             undone += usize::from(is_undone);
+            if is_undone && index + 1 == made.len() && error.details().contains_key("removed") {
+                error = error.with("removed", 0);
+            }
         }
         let error = error.with("rolled_back", undone);
         match made.len() - undone {

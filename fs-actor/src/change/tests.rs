@@ -535,6 +535,23 @@ fn failure_of_a_rollback_reports_the_numbers_of_undone_and_remaining_steps() {
 }
 
 #[test]
+fn entries_that_a_rollback_restored_do_not_count_as_removed() {
+    let undone = vec![remove("/r/f", file("old"))];
+    let left = vec![remove("/r/g", file("odd"))];
+    for (made, removed) in [([&left, &undone], 0), ([&undone, &left], 3)] {
+        let world = World::new(&FILES);
+        let error = CallError::new(Code::Io, "failed").with("removed", 3);
+        let made = made.map(Clone::clone);
+        let error = StepExecutor::default().roll_back(error, &made, &world.view());
+        let details = error.details();
+        assert_eq!(
+            (&details["removed"], &details["done"]),
+            (&json!(removed), &json!(1))
+        );
+    }
+}
+
+#[test]
 fn directory_is_swept_once_by_an_executor_and_its_clones() {
     let world = World::new(&FILES);
     let abandoned = || {

@@ -769,10 +769,9 @@ impl OpenChange {
 fn end_of_failure(error: &CallError, begun: bool) -> End {
     let count = |key: &str| error.details().get(key).and_then(Value::as_u64);
     let is_rolled_back = begun && error.details().contains_key("rolled_back");
-    // Entries counted in `removed` may have been restored by a rollback; `done` counts the steps that remain after it.
-    let remaining = count("done").filter(|count| *count > 0);
-    let remaining = remaining.or_else(|| count("removed").filter(|_| !is_rolled_back));
-    let part = remaining.is_some_and(|count| count > 0);
+    // What remains after a rollback.
+    let remains = |key: &str| count(key).is_some_and(|count| count > 0);
+    let part = remains("done") || remains("removed");
     let conflicts = error
         .details()
         .get("not_rolled_back")
@@ -820,9 +819,10 @@ mod tests {
         };
         let (undone, left) = (("rolled_back", json!(1)), ("done", json!(1)));
         assert_eq!(end(std::slice::from_ref(&undone)), End::RolledBack);
-        let removed = ("removed", json!(3));
-        assert_eq!(end(std::slice::from_ref(&removed)), End::Failed);
-        assert_eq!(end(&[undone.clone(), removed]), End::RolledBack);
+        let removed = |count: u64| ("removed", json!(count));
+        assert_eq!(end(&[removed(3)]), End::Failed);
+        assert_eq!(end(&[undone.clone(), removed(0)]), End::RolledBack);
+        assert_eq!(end(&[undone.clone(), removed(3)]), End::Failed);
         // A step without a recorded undo cannot be rolled back, and no path is reported for it.
         let unnamed = ("not_rolled_back", json!([]));
         assert_eq!(end(&[undone.clone(), left.clone(), unnamed]), End::Failed);
