@@ -4,122 +4,218 @@
 //! ancestor of a path of the other. Locks are granted in order, so no call starves. A worker requests locks
 //! for as many of its calls as it may run at once, and for two more, so their number is bounded.
 
-use crate::id::CallId;
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::path::VirtualPath;
+
+/// Position of a request in the queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn(u64);
 
 #[derive(Debug)]
 struct LockRequest<W> {
-    call: CallId,
     paths: Vec<VirtualPath>,
     /// Notified when the lock is held; `None` from then on.
     waiting: Option<W>,
 }
 
-impl<W> LockRequest<W> {
-    fn conflicts(&self, other: &Self) -> bool {
-        self.paths.iter().any(|a| {
-            other
-                .paths
-                .iter()
-                .any(|b| a.starts_with(b) || b.starts_with(a))
-        })
-    }
-}
-
 /// Lock requests in order; `W` is what waits for them.
 #[derive(Debug)]
 pub(crate) struct LockQueue<W> {
-    requests: Vec<LockRequest<W>>,
+    requests: BTreeMap<Turn, LockRequest<W>>,
+    /// The requests of each path. What is beneath a path follows it directly, since `/` is part of the text.
+    by_path: BTreeMap<String, BTreeSet<Turn>>,
+    next: Turn,
 }
 
 impl<W> Default for LockQueue<W> {
     fn default() -> Self {
         Self {
-            requests: Vec::new(),
+            requests: BTreeMap::new(),
+            by_path: BTreeMap::new(),
+            next: Turn::default(),
         }
     }
 }
 
 impl<W> LockQueue<W> {
-    /// Requests a lock on `paths`. Returns `waiter` if the lock is held at once, else [`LockQueue::release`] returns it later.
-    pub(crate) fn request(
-        &mut self,
-        call: CallId,
-        paths: Vec<VirtualPath>,
-        waiter: W,
-    ) -> Option<W> {
-        let mut lock = LockRequest {
-            call,
-            paths,
-            waiting: None,
-        };
-        let held = if self.requests.iter().any(|earlier| earlier.conflicts(&lock)) {
-            lock.waiting = Some(waiter);
-            None
+    /// Requests a lock on `paths`. Also returns `waiter` if the lock is held at once, else [`LockQueue::release`] returns it
+    /// later.
+    pub(crate) fn request(&mut self, paths: Vec<VirtualPath>, waiter: W) -> (Turn, Option<W>) {
+        let turn = self.next;
+        self.next.0 += 1;
+        let (held, waiting) = if self.is_blocked(turn, &paths) {
+            (None, Some(waiter))
         } else {
-            Some(waiter)
+            (Some(waiter), None)
         };
-        self.requests.push(lock);
-        held
+        for path in &paths {
+            let turns = self.by_path.entry(path.as_str().into()).or_default();
+            turns.insert(turn);
+        }
+        self.requests.insert(turn, LockRequest { paths, waiting });
+        (turn, held)
     }
 
     /// Releases a lock or withdraws its request, and returns the waiters whose locks are held now.
-    pub(crate) fn release(&mut self, call: CallId) -> Vec<W> {
-        self.requests.retain(|lock| lock.call != call);
-        let mut turns = Vec::new();
-        for index in 0..self.requests.len() {
-            let (earlier, rest) = self.requests.split_at_mut(index);
-            if let Some(lock) = rest.first_mut()
-                && lock.waiting.is_some()
-                && !earlier.iter().any(|earlier| earlier.conflicts(lock))
-            {
-                turns.extend(lock.waiting.take());
+    pub(crate) fn release(&mut self, turn: Turn) -> Vec<W> {
+        let Some(released) = self.requests.remove(&turn) else {
+            return Vec::new();
+        };
+        for path in &released.paths {
+            if let Some(turns) = self.by_path.get_mut(path.as_str()) {
+                turns.remove(&turn);
+                if turns.is_empty() {
+                    self.by_path.remove(path.as_str());
+                }
             }
         }
-        turns
+        let conflicting = released
+            .paths
+            .iter()
+            .flat_map(|path| self.conflicting(path));
+        let later: BTreeSet<Turn> = conflicting.filter(|other| *other > turn).collect();
+        let mut holders = Vec::new();
+        for turn in later {
+            let is_next = |lock: &LockRequest<W>| {
+                lock.waiting.is_some() && !self.is_blocked(turn, &lock.paths)
+            };
+            if self.requests.get(&turn).is_some_and(is_next)
+                && let Some(lock) = self.requests.get_mut(&turn)
+            {
+                holders.extend(lock.waiting.take());
+            }
+        }
+        holders
+    }
+
+    /// Whether a request before `turn` conflicts with `paths`.
+    fn is_blocked(&self, turn: Turn, paths: &[VirtualPath]) -> bool {
+        let mut others = paths.iter().flat_map(|path| self.conflicting(path));
+        others.any(|other| other < turn)
+    }
+
+    /// The requests of `path`, its ancestors and what is beneath it.
+    fn conflicting(&self, path: &VirtualPath) -> impl Iterator<Item = Turn> {
+        let ancestors = std::iter::successors(Some(path.clone()), VirtualPath::parent);
+        let above = ancestors.filter_map(|path| self.by_path.get(path.as_str()));
+        let text = path.as_str().trim_end_matches('/');
+        // `0` is the character after `/`.
+        let beneath = self.by_path.range(format!("{text}/")..format!("{text}0"));
+        above
+            .chain(beneath.map(|(_, turns)| turns))
+            .flat_map(|turns| turns.iter().copied())
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn path(text: &str) -> VirtualPath {
         VirtualPath::parse(text, None).unwrap()
     }
 
-    /// Requests a lock on `text` for call number `n`; true if it is held at once.
-    fn lock(locks: &mut LockQueue<u64>, n: u64, text: &str) -> bool {
-        locks.request(CallId(n), vec![path(text)], n).is_some()
+    /// Requests a lock on `text`; also returns whether it is held at once.
+    fn lock(locks: &mut LockQueue<u64>, n: u64, text: &str) -> (Turn, bool) {
+        let (turn, held) = locks.request(vec![path(text)], n);
+        (turn, held.is_some())
     }
 
     #[test]
     fn path_lock_excludes_itself_ancestors_and_descendants() {
         let mut locks = LockQueue::default();
-        assert!(lock(&mut locks, 1, "/r/a/b"));
-        assert!(!lock(&mut locks, 2, "/r/a/b"));
-        assert!(!lock(&mut locks, 3, "/r/a"));
-        assert!(!lock(&mut locks, 4, "/r/a/b/c"));
-        assert!(lock(&mut locks, 5, "/r/ab"));
+        assert!(lock(&mut locks, 1, "/r/a/b").1);
+        assert!(!lock(&mut locks, 2, "/r/a/b").1);
+        assert!(!lock(&mut locks, 3, "/r/a").1);
+        assert!(!lock(&mut locks, 4, "/r/a/b/c").1);
+        assert!(lock(&mut locks, 5, "/r/ab").1);
     }
 
     #[test]
     fn locks_are_granted_in_order() {
         let mut locks = LockQueue::default();
-        assert!(lock(&mut locks, 1, "/r/a"));
-        assert!(!lock(&mut locks, 2, "/r"));
-        assert!(!lock(&mut locks, 3, "/r/b"));
-        assert_eq!(locks.release(CallId(1)), [2]);
-        assert_eq!(locks.release(CallId(2)), [3]);
-        assert_eq!(locks.release(CallId(3)), [0; 0]);
+        let (first, _) = lock(&mut locks, 1, "/r/a");
+        let (second, _) = lock(&mut locks, 2, "/r");
+        let (third, held) = lock(&mut locks, 3, "/r/b");
+        assert!(!held);
+        assert_eq!(locks.release(first), [2]);
+        assert_eq!(locks.release(second), [3]);
+        assert_eq!(locks.release(third), [0; 0]);
+        assert!(locks.by_path.is_empty());
     }
 
     #[test]
     fn withdrawn_request_unblocks_the_next() {
         let mut locks = LockQueue::default();
-        assert!(lock(&mut locks, 1, "/r/a"));
-        assert!(!lock(&mut locks, 2, "/r"));
-        assert!(!lock(&mut locks, 3, "/r/b"));
-        assert_eq!(locks.release(CallId(2)), [3]);
+        lock(&mut locks, 1, "/r/a");
+        let (second, _) = lock(&mut locks, 2, "/r");
+        lock(&mut locks, 3, "/r/b");
+        assert_eq!(locks.release(second), [3]);
+    }
+
+    /// What a test does with a queue.
+    #[derive(Clone, Debug)]
+    enum Action {
+        Request(Vec<VirtualPath>),
+        Release(prop::sample::Index),
+    }
+
+    fn actions() -> impl Strategy<Value = Vec<Action>> {
+        let path =
+            prop::sample::select(vec!["/", "/r", "/r/a", "/r/a/b", "/r/a-", "/r/a0", "/r/b"]);
+        let paths = prop::collection::vec(path.prop_map(self::path), 0..3);
+        let action = prop_oneof![
+            paths.prop_map(Action::Request),
+            any::<prop::sample::Index>().prop_map(Action::Release),
+        ];
+        prop::collection::vec(action, 0..40)
+    }
+
+    /// A request of the model, with its number and whether it is held.
+    type Requested = (u64, Vec<VirtualPath>, bool);
+
+    /// Holds the locks of all requests that conflict with no earlier one, and returns their numbers.
+    fn grant(model: &mut [Requested]) -> Vec<u64> {
+        let mut granted = Vec::new();
+        for index in 0..model.len() {
+            let (earlier, rest) = model.split_at_mut(index);
+            let (number, paths, held) = rest.first_mut().unwrap();
+            let is_free = earlier
+                .iter()
+                .flat_map(|(_, theirs, _)| theirs)
+                .all(|theirs| !paths.iter().any(|path| path.touches(theirs)));
+            if is_free && !std::mem::replace(held, true) {
+                granted.push(*number);
+            }
+        }
+        granted
+    }
+
+    proptest! {
+        #![proptest_config(crate::cases::cases(512))]
+
+        #[test]
+        fn queue_grants_each_lock_once_no_earlier_request_conflicts(actions in actions()) {
+            let (mut locks, mut model, mut turns) = (LockQueue::default(), Vec::new(), Vec::new());
+            for (number, action) in (0..).zip(actions) {
+                match action {
+                    Action::Request(paths) => {
+                        let (turn, held) = locks.request(paths.clone(), number);
+                        model.push((number, paths, false));
+                        turns.push((number, turn));
+                        prop_assert_eq!(held.into_iter().collect::<Vec<_>>(), grant(&mut model));
+                    }
+                    Action::Release(index) if !turns.is_empty() => {
+                        let (number, turn) = turns.remove(index.index(turns.len()));
+                        model.retain(|(other, ..)| *other != number);
+                        prop_assert_eq!(locks.release(turn), grant(&mut model));
+                    }
+                    Action::Release(_) => {}
+                }
+            }
+        }
     }
 }

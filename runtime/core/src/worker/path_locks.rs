@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::lock_queue::LockQueue;
+use super::lock_queue::{LockQueue, Turn};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 
@@ -30,7 +30,7 @@ pub(crate) struct PathLocks {
 /// A lock on paths, held or requested; released when dropped.
 pub(crate) struct PathLockGuard {
     locks: PathLocks,
-    call: CallId,
+    turn: Turn,
 }
 
 impl PathLocks {
@@ -45,19 +45,20 @@ impl PathLocks {
             worker: Arc::clone(worker),
             call,
         };
-        if let Some(holder) = self.queue.lock().request(call, paths, waiting) {
+        let (turn, holder) = self.queue.lock().request(paths, waiting);
+        if let Some(holder) = holder {
             holder.notify();
         }
         PathLockGuard {
             locks: self.clone(),
-            call,
+            turn,
         }
     }
 }
 
 impl Drop for PathLockGuard {
     fn drop(&mut self) {
-        let holders = self.locks.queue.lock().release(self.call);
+        let holders = self.locks.queue.lock().release(self.turn);
         holders.into_iter().for_each(Waiting::notify);
     }
 }
