@@ -14,7 +14,7 @@ use bailiwick_benches::{
 use ractor::ActorRef;
 use serde_json::json;
 
-/// A call has one audit event. The audit is flushed between batches.
+/// The audit is flushed between batches.
 const BATCH: u32 = 500;
 
 fn main() {

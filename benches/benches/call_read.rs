@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 use rustix::io::pread;
 use serde_json::{Value, json};
 
-/// A call has two audit events. The audit is flushed between batches.
+/// The audit is flushed between batches.
 const BATCH: u32 = 100;
 
 /// The size of the file, and whether the targets for 4 KiB apply.

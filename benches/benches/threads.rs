@@ -11,7 +11,7 @@ use bailiwick_benches::{
 };
 
 const CALLERS: u32 = 64;
-/// A call has two audit events. The audit is flushed between batches.
+/// The audit is flushed between batches.
 const BATCH: u32 = CALLERS * 32;
 /// Maximum time per call with two threads, as a fraction of the time with one thread; 0.55 is 1.8 times the throughput.
 const MAX_TIME_RATIO: f64 = 0.55;

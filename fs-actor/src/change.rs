@@ -294,7 +294,7 @@ impl StepExecutor {
     ///
     /// # Errors
     /// As [`StepExecutor::execute`]. `details.rolled_back` is the number of steps that were undone, and
-    /// `details.not_rolled_back` has the paths that could not be.
+    /// `details.not_rolled_back` has the paths that could not be. `details.removed` is 0 if what a step had removed was restored.
     pub(crate) fn apply_all(
         &self,
         change_set: &ChangeSet,

@@ -25,7 +25,7 @@ use tokio::sync::Mutex;
 
 use client::Client;
 
-/// A call has two audit events. The audit is flushed between batches.
+/// The audit is flushed between batches.
 const BATCH: u32 = 200;
 /// Buffer size of an in-process connection, in bytes.
 const BUFFER: usize = 64 << 10;

@@ -80,7 +80,8 @@ pub enum Step {
         #[serde(serialize_with = "canonical_text")]
         policy: Arc<Policy>,
     },
-    /// A call was judged by policy and grants. A call without such a record has its needs in [`Finished`](Self::Finished).
+    /// A call was judged by policy and grants. A call that was rejected earlier has no such record, nor has a read whose
+    /// [`Finished`](Self::Finished) has its needs.
     Judged {
         /// The verdict on all needs together.
         verdict: Verdict,
@@ -201,8 +202,8 @@ pub enum Step {
         code: Option<Code>,
         /// Bytes of content in the answer.
         bytes: u64,
-        /// The needs of a read that all layers allowed without a grant and that was answered at once. Such a read has no
-        /// other record.
+        /// The needs of a read that all layers allowed without a grant and that its tool answered at once
+        /// ([`ReadTool::read_now`](crate::ReadTool::read_now)). Such a read has no other record.
         #[serde(skip_serializing_if = "Option::is_none")]
         allowed: Option<Arc<[Scope]>>,
     },
@@ -262,7 +263,7 @@ impl Step {
             message,
             begun,
             done: count("done"),
-            removed: count("removed"),
+            removed: count("removed").filter(|count| *count > 0),
         }))
     }
 }
@@ -296,7 +297,7 @@ pub struct FailedStep {
     /// How many steps of the plan were carried out and not undone, if the tool knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done: Option<u64>,
-    /// How many files and directories were removed, if the tool knows.
+    /// How many files and directories were removed and not restored, if there are any and the tool knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<u64>,
 }
@@ -466,6 +467,17 @@ pub(crate) mod tests {
                 done: None,
                 removed: None,
             })),
+        }
+    }
+
+    #[test]
+    fn failed_step_counts_only_what_stays_removed() {
+        for (removed, recorded) in [(0, None), (3, Some(3))] {
+            let error = CallError::new(Code::Io, "failed").with("removed", removed);
+            let Step::Failed(failed) = Step::without_result(&error, true) else {
+                panic!("{error}");
+            };
+            assert_eq!(failed.removed, recorded);
         }
     }
 

@@ -176,6 +176,11 @@ impl<S> Step<S> {
         }
     }
 
+    /// Whether the call is judged for the first time: its tool has not interrupted it, and it uses no grant.
+    pub(crate) fn is_first_round(&self) -> bool {
+        self.context.rounds == 0 && self.context.granted.is_empty()
+    }
+
     /// What the call may do.
     pub(crate) fn authority(&self) -> &Authority {
         &self.context.authority

@@ -387,6 +387,9 @@ pub trait ReadTool: Send + Sync + 'static {
 
     /// Returns the reply if that takes only a few microseconds and does not block. If it returns `None`,
     /// [`ReadTool::read`] is called on another thread.
+    ///
+    /// It may be called before the call is in the audit. If the audit cannot record the call then, the caller gets an error
+    /// instead of the reply.
     fn read_now(&self, _job: &Self::Job, _permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
         None
     }

@@ -93,7 +93,6 @@ pub(crate) enum PastStep {
     Finished {
         #[serde(default, deserialize_with = "known_code")]
         code: Option<Code>,
-        allowed: Option<Vec<Scope>>,
     },
     #[serde(other)]
     Other,

@@ -74,7 +74,7 @@ impl From<AuditError> for CallError {
             }
             AuditError::Failing | AuditError::Write(_) | AuditError::Closed => Self::new(
                 code,
-                "the call cannot be recorded, so it is not carried out; the host must check its audit log",
+                "the call cannot be recorded, so it is rejected; the host must check its audit log",
             ),
         }
     }

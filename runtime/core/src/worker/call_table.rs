@@ -247,16 +247,16 @@ impl CallTable {
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
     fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut call: Box<OpenCall>) {
         if !step.has_own_policy() {
+            let is_first = step.is_first_round() && matches!(why, Judging::Continuing);
             let (judged, verdict) = self.shared.judge_unrecorded(step);
-            return match (judged, verdict, why) {
+            return match (judged, verdict) {
                 (
                     Judged::Run(cleared),
                     Some(AuditStep::Judged {
                         needs, rule: None, ..
                     }),
-                    Judging::Continuing,
-                ) => self.run_allowed(id, cleared, needs, call),
-                (judged, verdict, why) => match self.shared.record_verdict(&call.info, verdict) {
+                ) if is_first => self.run_allowed(id, cleared, needs, call),
+                (judged, verdict) => match self.shared.record_verdict(&call.info, verdict) {
                     Ok(()) => self.judged(id, judged, why, call),
                     Err(error) => self.answer(id, call, Err(error)),
                 },
@@ -284,8 +284,8 @@ impl CallTable {
         }
     }
 
-    /// Runs a call that all layers allow without a grant, and that has these needs. If its tool answers it at once, its verdict
-    /// and its end are one record.
+    /// Runs a call that has these needs, and that all layers allow when it is judged for the first time. If its tool answers it
+    /// at once, its verdict and its end are one record.
     fn run_allowed(
         &mut self,
         id: CallId,
@@ -293,8 +293,8 @@ impl CallTable {
         needs: Arc<[Scope]>,
         call: Box<OpenCall>,
     ) {
-        let read = jobs::read_now(&self.shared, &cleared);
         call.span.record("verdict", Verdict::Allow.as_str());
+        let read = jobs::read_now(&self.shared, &cleared);
         if let Some(Ok(done)) = read {
             return call.finish_at_once(&self.shared, done, needs);
         }

@@ -23,7 +23,7 @@ struct LockRequest<W> {
 #[derive(Debug)]
 pub(crate) struct LockQueue<W> {
     requests: BTreeMap<Turn, LockRequest<W>>,
-    /// The requests of each path. What is beneath a path follows it directly, since `/` is part of the text.
+    /// The requests of each path. The texts of all paths beneath a path begin with it and `/`, so they are contiguous.
     by_path: BTreeMap<String, BTreeSet<Turn>>,
     next: Turn,
 }

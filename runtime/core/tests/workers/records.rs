@@ -17,8 +17,8 @@ use bailiwick::monitor::EventKind;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::worker::Budget;
 use bailiwick::{
-    Call, CallError, Change, Code, JsonLines, MemoryAudit, Outcome, Plan, Policy, Scope, ToolSet,
-    Verb, VirtualPath, Worker, WorkerSpec, WriteTool,
+    Call, CallError, Change, Code, JsonLines, MemoryAudit, Outcome, Plan, Policy, ReadTool, Reply,
+    Scope, ToolSet, ToolSpec, Verb, VirtualPath, Worker, WorkerSpec, WriteTool,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::{Value, json};
@@ -144,9 +144,41 @@ async fn effect_that_fails_with_failing_log_is_recorded_as_failed() {
     assert_eq!(of_call.next().unwrap()["code"], "STALE_PREVIEW");
 }
 
+/// Needs another path in its first round, and is answered at once in the next.
+#[derive(Default)]
+struct Continues(AtomicBool);
+
+impl ReadTool for Continues {
+    type Args = Target;
+    type Output = Said;
+    type Job = VirtualPath;
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new("continues", "Continue", "Reads two paths.")
+    }
+
+    fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
+        let job = names.path(&args.path)?;
+        let needs = vec![Scope::file(Verb::Read, job.clone())];
+        Ok(Prepared { needs, job })
+    }
+
+    fn read_now(&self, path: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
+        if self.0.swap(true, Ordering::SeqCst) {
+            return Some(Ok(said(path)));
+        }
+        let next = path.join("next").unwrap();
+        Some(Err(Interrupt::Needs(vec![Scope::file(Verb::Read, next)])))
+    }
+
+    fn read(&self, path: &VirtualPath, _: &ReadPermit) -> Result<Reply, Interrupt> {
+        Ok(said(path))
+    }
+}
+
 #[tokio::test]
 async fn allowed_read_that_is_answered_at_once_has_one_record() {
-    let stage = stage(|builder| builder).await;
+    let stage = stage(|builder| builder.tools(ToolSet::new().reader(Continues::default()))).await;
     let ask = Policy::new().allow("read:file:/r/y").ask("read:file:/r/x");
     let worker = stage.worker(ask).await;
     worker.call("echo", at("/r/y")).await.unwrap();
@@ -160,10 +192,10 @@ async fn allowed_read_that_is_answered_at_once_has_one_record() {
     });
     assert_eq!(*read, expected);
 
-    // A read that runs on a thread, fails or uses a grant has a record of its verdict before it runs.
+    // Others have a record of each verdict: those that run on a thread, fail, use a grant, or are judged again.
     let paths = json!({ "paths": ["/r/y"] });
     worker.call("gather", paths).await.unwrap();
-    worker.call("panics", at("/r/y")).await.unwrap_err();
+    worker.call("panics", at("/r/y/inline")).await.unwrap_err();
     let brought = vec!["read:file:/r/x".parse().unwrap()];
     let granted = Call::new("echo", at("/r/x"));
     stage
@@ -171,6 +203,7 @@ async fn allowed_read_that_is_answered_at_once_has_one_record() {
         .submit(&worker, granted, brought)
         .await
         .unwrap();
+    worker.call("continues", at("/r/y")).await.unwrap();
     let steps = stage.steps().await;
     let expected = [
         "judged",
@@ -180,6 +213,9 @@ async fn allowed_read_that_is_answered_at_once_has_one_record() {
         "finished INTERNAL",
         "judged",
         "grant_used",
+        "judged",
+        "finished",
+        "judged",
         "judged",
         "finished",
     ];

@@ -16,7 +16,6 @@ use crate::audit::{
 use crate::call::Origin;
 use crate::id::{CallId, GrantId, QuestionId, WorkerId};
 use crate::permission::{DecidedBy, Decision, GrantHolder, RevokeCause};
-use crate::policy::Verdict;
 use crate::scope::Scope;
 
 /// The history so far.
@@ -123,12 +122,7 @@ impl HistoryBuilder {
             PastStep::Applied => self.applied(past),
             PastStep::Denied(failure) => self.denied(past, failure),
             PastStep::Failed(failure) => self.failed(past, failure),
-            PastStep::Finished { code, allowed } => {
-                if let Some(needs) = allowed {
-                    self.judged(past, Verdict::Allow, needs, None);
-                }
-                self.finished(past, *code);
-            }
+            PastStep::Finished { code } => self.finished(past, *code),
             PastStep::Granted(step) => self.granted(past, step),
             PastStep::GrantRestored(step) => self.restored(past, step),
             PastStep::GrantNarrowed(step) => self.narrowed(past, step),

@@ -69,10 +69,10 @@ pub struct PastCall {
     /// end is unknown: the effect may not have happened, or may have happened partly or completely.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub begun: bool,
-    /// How many steps it carried out before it failed, if the tool knows.
+    /// How many steps it carried out and did not undo, if it failed and the tool knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub done: Option<u64>,
-    /// How many files and directories it removed before it failed, if the tool knows.
+    /// How many files and directories it removed and did not restore, if it failed and the tool knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub removed: Option<u64>,
     /// The grants it used.

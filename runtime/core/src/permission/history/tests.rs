@@ -1036,20 +1036,3 @@ fn remote_change_without_recorded_end_is_marked_as_begun() {
         ]
     );
 }
-
-#[test]
-fn read_without_a_record_of_its_verdict_has_the_needs_of_its_end() {
-    let mut log = Log::default();
-    log.spawn(1, "main");
-    log.use_grants(&[1]);
-    let step = Step::Finished {
-        code: None,
-        bytes: 0,
-        allowed: Some(["read:file:/r/a".parse().unwrap()].into()),
-    };
-    log.call(Some(1), "main", Some(2_000_000), step);
-    assert_eq!(
-        log.lines(),
-        [r#"1 main granted Answered ["read:file:/r/a"]"#]
-    );
-}
