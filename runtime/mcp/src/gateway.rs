@@ -24,6 +24,7 @@ mod message;
 mod meta;
 mod outgoing;
 mod pagination;
+mod progress;
 mod prompts;
 mod requests;
 mod resources;

@@ -1,14 +1,12 @@
 //! Handles `tools/call`.
 
-use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, ClientCapabilities, ErrorCode,
-    ErrorData, InputResponses, ProgressNotificationParam, ProtocolVersion,
+    ErrorData, InputResponses, ProtocolVersion,
 };
 use rmcp::service::{RequestContext, RoleServer};
 use serde_json::{Value, json};
@@ -21,6 +19,7 @@ use super::elicit::{self, PendingInput};
 use super::form::{FormKind, FormResponse, read};
 use super::forward::{self, ClientCall, ClientCallEvent, Forwarder};
 use super::meta::RequestOptions;
+use super::progress::with_progress;
 use super::requests::{is_initialized, request_cancelled};
 use super::worker_request::WorkerRequest;
 use super::{Gateway, RefusalHints, Trust, apps, client_roots};
@@ -33,9 +32,6 @@ use bailiwick::requests::{CallRequests, RequestCapabilities};
 use bailiwick::scope::Scope;
 use bailiwick::worker::{Done, ResultHold, RunningCall};
 use bailiwick::{CallError, Code};
-
-/// Minimum time between progress notifications of a call.
-const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A tool call of a client.
 #[derive(Clone, Debug)]
@@ -154,10 +150,10 @@ impl Gateway {
             None => None,
         };
         let progress = call.progress.clone();
+        let running = self.run_call(&mut call, context, resumed);
         let answer = tokio::select! {
             biased;
-            answer = self.run_call(&mut call, context, resumed) => answer.or_else(CallFailure::into_response),
-            never = report_progress(context, progress) => match never {},
+            answer = with_progress(context, progress, running) => answer.or_else(CallFailure::into_response),
             // Dropping the call cancels it, unless its effect has begun.
             () = request_cancelled(context) => return Err(cancelled().into()),
         };
@@ -552,32 +548,6 @@ impl ToolCall {
             }
         };
         result.or_else(|error| convert::failure(&error))
-    }
-}
-
-/// Sends progress notifications if the client asked for them; never returns.
-async fn report_progress(
-    context: &RequestContext<RoleServer>,
-    progress: Option<Progress>,
-) -> Infallible {
-    let (Some(token), Some(progress)) = (context.meta.get_progress_token(), progress) else {
-        return std::future::pending().await;
-    };
-    let mut reported = 0;
-    loop {
-        tokio::time::sleep(PROGRESS_INTERVAL).await;
-        let done = progress.done();
-        if done > reported {
-            reported = done;
-            #[expect(
-                clippy::cast_precision_loss,
-                reason = "MCP counts in floating point; a count beyond 2^53 may be rounded"
-            )]
-            let mut update = ProgressNotificationParam::new(token.clone(), done as f64);
-            update.message = progress.message().map(String::from);
-            // A failure to send shows when the answer is sent.
-            let _ = context.peer.notify_progress(update).await;
-        }
     }
 }
 
