@@ -290,16 +290,23 @@ async fn memory_of_waiting_calls_is_bounded() {
         ..Admission::default()
     };
     let stage = Stage::with(bounds).await;
-    let large = format!("old\n{}", "x\n".repeat(100_000));
-    for (name, text) in [("small", "old\n"), ("large", &large)] {
+    for (name, lines) in [("one", 40_000), ("other", 40_000), ("large", 100_000)] {
+        let text = format!("old\n{}", "x\n".repeat(lines));
         fs::write(stage.temp.path().join(name), text).unwrap();
     }
     let edit = |path: &str| {
         let edits = [json!({"old_text": "old\n", "new_text": "new\n"})];
         Call::new("edit_file", json!({"path": path, "edits": edits}))
     };
-    let small = stage.worker.begin(edit("/r/small")).await.unwrap();
-    assert!(matches!(small, CallProgress::Pending(_)));
-    let refused = stage.worker.begin(edit("/r/large")).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Busy);
+    let one = stage.worker.begin(edit("/r/one")).await.unwrap();
+    assert!(matches!(one, CallProgress::Pending(_)));
+    for (path, code) in [("/r/other", Code::Busy), ("/r/large", Code::TooLarge)] {
+        let refused = stage.worker.begin(edit(path)).await.unwrap_err();
+        assert_eq!(refused.code(), code, "{refused}");
+        let retries = refused.details().contains_key("retry_after_ms");
+        assert_eq!(retries, code == Code::Busy, "{refused}");
+    }
+    drop(one);
+    let other = stage.worker.begin(edit("/r/other")).await.unwrap();
+    assert!(matches!(other, CallProgress::Pending(_)));
 }

@@ -1,6 +1,6 @@
 //! Audit events and the hash-chained records that hold them.
 //!
-//! Each step of a call is one event, including denials. Events are cheap to create: they are serialised, and get their time
+//! Each step of a call is one event, including denials; an allowed read that is answered at once has one event in all. Events are cheap to create: they are serialised, and get their time
 //! and hash, when they are written.
 
 mod chain;
@@ -177,7 +177,7 @@ pub enum Step {
         /// Their URIs.
         uris: Box<[Box<str>]>,
     },
-    /// Artifacts could not be stored. The call continues without it.
+    /// Artifacts could not be stored. The call continues without them.
     ArtifactFailed {
         /// The stable code.
         code: Code,

@@ -38,7 +38,7 @@ pub(crate) enum StopReason {
     Cancelled = 1,
     /// The deadline has passed.
     Expired = 2,
-    /// The worker was revoked.
+    /// The worker was revoked, or a grant that the call uses.
     Revoked = 3,
 }
 
@@ -159,7 +159,7 @@ impl StopFlag {
             0 | BEGUN => Ok(()),
             expired if expired == StopReason::Expired as u8 => Err(CallError::new(
                 Code::Deadline,
-                "the call did not end in time; ask for less at once",
+                "the call did not end in time; request less in one call",
             )),
             revoked if revoked == StopReason::Revoked as u8 => Err(self::revoked()),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
@@ -264,7 +264,7 @@ impl From<Interrupt> for CallError {
             | Interrupt::Moved { .. }
             | Interrupt::All(_) => Self::new(
                 Code::Internal,
-                format!("the tool asked too late: {interrupt}"),
+                format!("the tool needed more after its plan was made: {interrupt}"),
             ),
         }
     }

@@ -213,7 +213,7 @@ impl<S> Step<S> {
         if self.context.rounds > MAX_ROUNDS {
             return Err(CallError::new(
                 Code::Conflict,
-                "the paths of this call keep changing; try again",
+                "the tool needed more than this call had, or came upon a link, too often; try again",
             ));
         }
         self.context.apply_interrupt(interrupt)?;
@@ -329,13 +329,6 @@ impl Step<Parsed> {
     }
 }
 
-impl Step<Waiting> {
-    /// Whether parts of the change can be excluded.
-    pub(crate) fn divisible(&self) -> bool {
-        matches!(&self.context.job, Job::Write(job) if job.divisible())
-    }
-}
-
 impl Step<Cleared> {
     /// The job to run, with its permit.
     pub(crate) fn work(&self) -> Work {
@@ -362,7 +355,7 @@ impl Step<Cleared> {
         Ok(())
     }
 
-    /// Binds the call to its plan. Fails if the call was approved by the preview of another plan.
+    /// Binds the call to its plan. Fails if its preview token is that of another call or plan.
     pub(crate) fn planned<J: ?Sized>(
         self,
         job: Arc<J>,
@@ -490,7 +483,7 @@ fn preview_required() -> CallError {
 fn foreign_token() -> CallError {
     CallError::new(
         Code::InvalidArguments,
-        "the preview token is not one of this call: its tool or arguments differ from the preview's, or another worker \
+        "the preview token belongs to another call: its tool or arguments differ from the preview's, or another worker \
          or runtime made the preview; preview this call",
     )
     .with("field", "/_meta/preview_token")

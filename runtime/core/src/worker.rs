@@ -304,7 +304,7 @@ impl Worker {
             }),
             Done::Outcome(_) => Err(CallError::new(
                 Code::InvalidArguments,
-                "this tool only reads; call it",
+                "this tool changes nothing, so it has no preview; call it without one",
             )),
         }
     }

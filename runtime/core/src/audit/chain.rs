@@ -54,7 +54,7 @@ pub(super) struct Seal {
 
 impl Seal {
     /// The record of the event that was sealed.
-    pub(super) fn on(self, event: AuditEvent) -> Record {
+    pub(super) fn into_record(self, event: AuditEvent) -> Record {
         Record(Arc::new(Sealed { seal: self, event }))
     }
 }
@@ -72,8 +72,9 @@ impl Record {
         self.0.seal.at
     }
 
-    /// Returns how many events before this one were lost because the audit was full or failing. Their calls were
-    /// rejected.
+    /// Returns how many events before this one were lost because the audit was full, failing or closed. A call whose
+    /// decision or effect could not be recorded in advance was rejected; other lost events, such as the end of a call,
+    /// did happen.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.0.seal.missed
@@ -126,10 +127,10 @@ fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-const HASH_OPENS: &str = ",\"hash\":\"";
-const HASH_CLOSES: &str = "\"}";
+const HASH_PREFIX: &str = ",\"hash\":\"";
+const HASH_SUFFIX: &str = "\"}";
 /// Bytes from the comma before `"hash"` to the end of the line.
-const SEAL: usize = HASH_OPENS.len() + 64 + HASH_CLOSES.len();
+const SEAL_LENGTH: usize = HASH_PREFIX.len() + 64 + HASH_SUFFIX.len();
 
 impl Head {
     /// Seals `event` as the next record and advances the head.
@@ -149,11 +150,11 @@ impl Head {
             event,
         };
         let mut line = json_line(&body)?;
-        let hash = link(&self.hash, line.as_bytes());
+        let hash = record_hash(&self.hash, line.as_bytes());
         line.pop();
-        line.push_str(HASH_OPENS);
+        line.push_str(HASH_PREFIX);
         line.push_str(&hash.to_string());
-        line.push_str(HASH_CLOSES);
+        line.push_str(HASH_SUFFIX);
         *self = Self {
             next: seq + 1,
             hash,
@@ -169,12 +170,12 @@ impl Head {
 
     #[cfg(test)]
     pub(super) fn record(&mut self, at: u64, missed: u64, event: AuditEvent) -> Record {
-        self.seal(at, missed, &event).unwrap().on(event)
+        self.seal(at, missed, &event).unwrap().into_record(event)
     }
 }
 
 /// The hash of a record whose JSON, without its own hash, is `body`.
-fn link(prev: &ContentHash, body: &[u8]) -> ContentHash {
+fn record_hash(prev: &ContentHash, body: &[u8]) -> ContentHash {
     let mut hasher = Sha256::new();
     hasher.update(prev.as_bytes());
     hasher.update(body);
@@ -204,13 +205,13 @@ pub(super) fn read_line(line: &[u8]) -> Result<Link, BreakReason> {
     let found: Link = serde_json::from_slice(line).map_err(BreakReason::NotARecord)?;
     let (body, seal) = line
         .len()
-        .checked_sub(SEAL)
+        .checked_sub(SEAL_LENGTH)
         .and_then(|at| line.split_at_checked(at))
         .ok_or(BreakReason::Changed)?;
     let mut sealed = body.to_vec();
     sealed.push(b'}');
-    let hash = link(&found.prev, &sealed);
-    let expected = format!("{HASH_OPENS}{hash}{HASH_CLOSES}");
+    let hash = record_hash(&found.prev, &sealed);
+    let expected = format!("{HASH_PREFIX}{hash}{HASH_SUFFIX}");
     if expected.as_bytes() != seal || hash != found.hash {
         return Err(BreakReason::Changed);
     }

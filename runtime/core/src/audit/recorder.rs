@@ -29,7 +29,7 @@ const IDLE_CAPACITY: usize = 64;
 /// How long the thread waits before it tries a failing sink again.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// Why an event was not recorded. The step that it describes must not happen.
+/// Why an event was not recorded. Unless it is about an effect that has begun, the step that it describes must not happen.
 #[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum AuditError {
@@ -181,7 +181,7 @@ impl WeakAudit {
 }
 
 impl Audit {
-    /// Starts the thread of `sink`; at most `capacity` events wait for it.
+    /// Starts the thread of `sink`. At most `capacity` messages whose senders do not wait are queued for it.
     #[doc(hidden)]
     pub fn start(sink: impl AuditSink, capacity: usize) -> io::Result<Self> {
         let capacity = capacity.max(1);
@@ -222,7 +222,7 @@ impl Audit {
     }
 
     /// Sends the events of an effect that has begun. Unlike other events, they are accepted while the sink fails, and
-    /// written as soon as possible. Only a full audit loses them.
+    /// written as soon as possible. They are lost only if the audit is full or closed.
     #[doc(hidden)]
     pub fn record_effect(&self, events: Vec<AuditEvent>) -> Result<(), AuditError> {
         let count = events.len() as u64;
@@ -555,7 +555,9 @@ impl Writer {
         let seals = seals.map_err(io::Error::other)?;
         let events = self.unwritten.drain(..);
         let records = seals.into_iter().zip(events);
-        Ok(records.map(|(seal, event)| seal.on(event)).collect())
+        Ok(records
+            .map(|(seal, event)| seal.into_record(event))
+            .collect())
     }
 
     /// Stores `records`; `None` if the thread of the audit must do that. The events of records that are not stored are pending
@@ -579,9 +581,8 @@ impl Writer {
         kept
     }
 
-    /// Discards failed commits, whose steps do not happen.
-    ///
-    /// All other events are kept. Those beyond the bound are counted instead.
+    /// Replaces failed commits, whose steps do not happen, by events that say so. While there are more than `most_unwritten`
+    /// events, they are removed and counted as missed instead.
     fn discard(&mut self, inner: &Inner, commits: impl DoubleEndedIterator<Item = usize>) {
         for index in commits.rev() {
             if self.unwritten.len() > self.most_unwritten {

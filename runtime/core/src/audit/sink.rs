@@ -38,7 +38,7 @@ pub trait AuditSink: Send + 'static {
 
     /// Returns whether [`keep`](Self::keep) stores these records without opening or renaming a file and without a long
     /// wait. Then a call that waits for its record may run it on its own thread, which Landlock may confine to the roots.
-    /// By default it runs on the thread of the audit.
+    /// By default it runs on the thread of the audit. With no records, this asks whether other threads may ever store any.
     fn keeps_on_any_thread(&self, records: &[Record]) -> bool {
         let _ = records;
         false

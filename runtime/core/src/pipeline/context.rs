@@ -78,10 +78,7 @@ impl CallContext {
             fresh = true;
         }
         if !fresh {
-            return Err(CallError::new(
-                Code::Internal,
-                "the tool requested again what it was granted",
-            ));
+            return Err(repeated());
         }
         Ok(())
     }
@@ -99,10 +96,7 @@ impl CallContext {
             }
         }
         if self.protected.len() == before {
-            return Err(CallError::new(
-                Code::Internal,
-                "the tool requested again what it was granted",
-            ));
+            return Err(repeated());
         }
         Ok(())
     }
@@ -213,4 +207,12 @@ fn refusal_text(need: &Scope) -> String {
             crate::text::escape(&need.without_marks())
         ),
     }
+}
+
+/// The error for a tool that needs again what it has.
+fn repeated() -> CallError {
+    CallError::new(
+        Code::Internal,
+        "the tool requested what this call already has",
+    )
 }

@@ -20,6 +20,11 @@ impl Step<Waiting> {
         self.context.arguments(&self.info.arguments)
     }
 
+    /// Whether parts of the change can be excluded.
+    pub(crate) fn is_divisible(&self) -> bool {
+        self.context.job.is_divisible()
+    }
+
     /// Exactly the needs that require approval, sorted.
     pub(crate) fn asks(&self) -> &[Scope] {
         &self.state.asks
@@ -42,9 +47,9 @@ impl Step<Waiting> {
         reasons
     }
 
-    /// Returns whether live grants were not yet looked up for one of the needs, and marks all as looked up. A grant may
+    /// Marks all needs as looked up in the live grants. Returns whether one was not yet. A grant may
     /// cover a need and still not satisfy it, such as the grant of a folder for a protected name in it.
-    pub(crate) fn has_untried_needs(&mut self) -> bool {
+    pub(crate) fn take_untried_needs(&mut self) -> bool {
         let tried = &mut self.context.tried;
         let fresh: Vec<_> = self
             .state

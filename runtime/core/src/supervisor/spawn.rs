@@ -235,7 +235,7 @@ impl Core {
             id, &name, session, parent, authority, names, handles, meter, self,
         ));
         starting.register(&shared)?;
-        self.begin(&shared, parent.map(|parent| parent.id), policy)
+        self.begin(&shared, parent.map(|parent| parent.id), origin, policy)
             .await?;
         if shared.gate().is_closed() {
             // It was revoked together with its parent.
@@ -303,13 +303,15 @@ impl Core {
         &self,
         shared: &Arc<Shared>,
         parent: Option<WorkerId>,
+        origin: Origin,
         policy: Arc<Policy>,
     ) -> Result<(), SpawnError> {
-        shared.record(AuditStep::Spawned {
+        let spawned = AuditStep::Spawned {
             parent,
             session: Arc::clone(&shared.session),
             policy,
-        })?;
+        };
+        shared.record_by(origin, spawned)?;
         let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
         let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
         started

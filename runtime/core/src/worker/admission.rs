@@ -30,7 +30,7 @@ pub(super) const MAX_NESTING: usize = 128;
 pub struct Admission {
     /// Calls in flight, including those that wait for people.
     pub calls: u32,
-    /// Bytes of arguments in flight.
+    /// Approximate bytes that calls in flight occupy: their arguments, their policies, and the plans of their open questions.
     pub bytes: u64,
     /// Concurrent jobs on pool threads.
     pub jobs: u32,
@@ -79,18 +79,18 @@ impl Admitted {
             bytes,
         };
         if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
-            return Err(over_bounds(shared));
+            return Err(over_bounds(shared, bytes));
         }
         Ok(admitted)
     }
 
     /// Charges further bytes that the call occupies until it ends, such as its compiled policy or the plan of its question.
-    pub(super) fn hold(&mut self, bytes: u64) -> Result<(), CallError> {
+    pub(super) fn charge(&mut self, bytes: u64) -> Result<(), CallError> {
         let most = self.shared.core.admission.bytes;
-        let held = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let others = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.bytes = self.bytes.saturating_add(bytes);
-        if held.saturating_add(bytes) > most {
-            return Err(over_bounds(&self.shared));
+        if others.saturating_add(bytes) > most {
+            return Err(over_bounds(&self.shared, self.bytes));
         }
         Ok(())
     }
@@ -215,7 +215,7 @@ impl Drop for Waiter {
     }
 }
 
-/// Admits a call, posts it and waits for its result. Calls that are not posted are audited here.
+/// Admits a call, posts it and waits for its result. Calls that do not reach the call table are audited here.
 pub(super) async fn submit(
     shared: &Arc<Shared>,
     mut call: Call,
@@ -322,17 +322,29 @@ pub(super) fn busy(worker: &Shared, reason: &str) -> CallError {
     error.with("retry_after_ms", worker.core.admission.retry_after_ms)
 }
 
-/// The error for a call that exceeds the limits of its worker.
-fn over_bounds(worker: &Shared) -> CallError {
+/// The error for a call that occupies `size` bytes and exceeds the limits of its worker.
+fn over_bounds(worker: &Shared, size: u64) -> CallError {
     let Admission { calls, bytes, .. } = worker.core.admission;
+    if size > bytes {
+        let message = format!(
+            "the call occupies {size} bytes; all calls of a worker together may occupy {bytes} (`RuntimeBuilder::admission`)"
+        );
+        return CallError::new(Code::TooLarge, message);
+    }
     let reason = format!(
-        "this worker has too many calls in flight: at most {calls} calls with {bytes} bytes of arguments \
+        "the calls of this worker in flight are too many or too large: at most {calls} calls that occupy {bytes} bytes \
          (`RuntimeBuilder::admission`)"
     );
     busy(worker, &reason)
 }
 
-/// The error if no thread is available.
+/// The error if too many policies wait to be compiled.
+pub(super) fn policies_busy(worker: &Shared) -> CallError {
+    let reason = "all threads that compile policies are busy and too many policies wait";
+    busy(worker, reason)
+}
+
+/// The error if no thread is available for a file tool.
 pub(super) fn threads_busy(worker: &Shared) -> CallError {
     let reason =
         "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`)";

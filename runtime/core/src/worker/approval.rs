@@ -220,7 +220,7 @@ impl Shared {
             needs,
             asked_because: waiting.reasons(),
             before,
-            divisible: preview.is_some() && waiting.divisible(),
+            divisible: preview.is_some() && waiting.is_divisible(),
             preview,
             max_grantable,
             sensitive,

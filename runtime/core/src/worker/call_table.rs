@@ -43,7 +43,7 @@ enum Stage {
     /// Its own policy is being compiled, or waits for a thread.
     Preparing(Option<Request>),
     /// It is being judged under its own policy, or waits for a thread.
-    Judging(Option<Step<Parsed>>, Judging),
+    Judging(Option<Step<Parsed>>, JudgeCause),
     /// Live grants are being looked up.
     CheckingGrants(Step<Waiting>),
     /// It is being planned for the question, or waits for a slot of its tool or a thread.
@@ -74,9 +74,9 @@ impl Stage {
 
 /// Why a call is judged.
 #[derive(Debug)]
-enum Judging {
-    /// The call is new, uses grants, or was interrupted by its tool.
-    Continuing,
+enum JudgeCause {
+    /// Its needs or its grants are new: the call is new, uses grants, or was interrupted by its tool.
+    Changed,
     /// Its question was answered, with this plan.
     Answered(Option<Approved>),
 }
@@ -118,7 +118,7 @@ pub(crate) struct CallTable {
     /// Calls with a job in a pool, including those whose callers gave up.
     running: HashMap<CallId, PoolKind, FixedState>,
     /// Calls whose large results their callers have not passed on yet.
-    held: HashSet<CallId, FixedState>,
+    undelivered: HashSet<CallId, FixedState>,
     /// Calls that wait until their own policies are compiled or evaluated.
     policies: VecDeque<CallId>,
     /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
@@ -140,7 +140,7 @@ impl CallTable {
             writing_alone: None,
             ready: VecDeque::new(),
             running: HashMap::default(),
-            held: HashSet::default(),
+            undelivered: HashSet::default(),
             policies: VecDeque::new(),
             compiling: None,
             last_admitted: None,
@@ -227,7 +227,7 @@ impl CallTable {
         call: Box<OpenCall>,
     ) {
         match step {
-            Ok(step) => self.judge(id, step, Judging::Continuing, call),
+            Ok(step) => self.judge(id, step, JudgeCause::Changed, call),
             Err(error) => self.answer(id, call, Err(error)),
         }
     }
@@ -245,32 +245,52 @@ impl CallTable {
     }
 
     /// Judges a call: here, or on the CPU pool if it has a policy of its own, whose size the caller chose.
-    fn judge(&mut self, id: CallId, step: Step<Parsed>, why: Judging, mut call: Box<OpenCall>) {
+    fn judge(
+        &mut self,
+        id: CallId,
+        step: Step<Parsed>,
+        cause: JudgeCause,
+        mut call: Box<OpenCall>,
+    ) {
         if !step.has_own_policy() {
-            let is_first = step.is_first_round() && matches!(why, Judging::Continuing);
-            let (judged, verdict) = self.shared.judge_unrecorded(step);
-            return match (judged, verdict) {
-                (
-                    Judged::Run(cleared),
-                    Some(AuditStep::Judged {
-                        needs, rule: None, ..
-                    }),
-                ) if is_first => self.run_allowed(id, cleared, needs, call),
-                (judged, verdict) => match self.shared.record_verdict(&call.info, verdict) {
-                    Ok(()) => self.judged(id, judged, why, call),
-                    Err(error) => self.answer(id, call, Err(error)),
-                },
-            };
+            return self.judge_here(id, step, cause, call);
         }
         call.arm(id, &self.shared);
-        self.store(id, Stage::Judging(Some(step), why), call);
+        self.store(id, Stage::Judging(Some(step), cause), call);
         self.policies.push_back(id);
         self.compile_next();
     }
 
+    fn judge_here(
+        &mut self,
+        id: CallId,
+        step: Step<Parsed>,
+        cause: JudgeCause,
+        call: Box<OpenCall>,
+    ) {
+        let is_first = step.is_first_round() && matches!(cause, JudgeCause::Changed);
+        let judgement = match self.shared.judge_unrecorded(step) {
+            Ok(judgement) => judgement,
+            Err(error) => return self.answer(id, call, Err(error)),
+        };
+        let (needs, rule) = (judgement.needs, judgement.rule);
+        match judgement.judged {
+            Judged::Run(cleared) if is_first && rule.is_none() => {
+                self.run_allowed(id, cleared, needs, call);
+            }
+            judged => {
+                let verdict = judged.verdict();
+                match self.shared.record_verdict(&call.info, verdict, needs, rule) {
+                    Ok(()) => self.judged(id, judged, cause, call),
+                    Err(error) => self.answer(id, call, Err(error)),
+                }
+            }
+        }
+    }
+
     /// Advances a judged call as far as possible without waiting.
-    fn judged(&mut self, id: CallId, judged: Judged, why: Judging, call: Box<OpenCall>) {
-        if let Judging::Answered(approved) = why {
+    fn judged(&mut self, id: CallId, judged: Judged, cause: JudgeCause, call: Box<OpenCall>) {
+        if let JudgeCause::Answered(approved) = cause {
             return self.approved(id, judged, approved, call);
         }
         call.span.record("verdict", judged.verdict().as_str());
@@ -298,12 +318,8 @@ impl CallTable {
         if let Some(Ok(done)) = read {
             return call.finish_at_once(&self.shared, done, needs);
         }
-        let verdict = AuditStep::Judged {
-            verdict: Verdict::Allow,
-            needs,
-            rule: None,
-        };
-        match self.shared.audit(&call.info, verdict) {
+        let verdict = Verdict::Allow;
+        match self.shared.record_verdict(&call.info, verdict, needs, None) {
             Ok(()) => self.run(id, cleared, read, call),
             Err(error) => self.answer(id, call, Err(error)),
         }
@@ -348,7 +364,7 @@ impl CallTable {
     fn find_grants(&mut self, id: CallId, mut waiting: Step<Waiting>, mut call: Box<OpenCall>) {
         let planned = || waiting.act_job().is_some() || waiting.early_plan().is_some();
         let shown = call.info.mode == Mode::Preview && planned();
-        if shown || !waiting.has_untried_needs() {
+        if shown || !waiting.take_untried_needs() {
             return self.plan_early(id, waiting, call);
         }
         call.arm(id, &self.shared);
@@ -367,7 +383,7 @@ impl CallTable {
                     Ok(()) => {
                         self.shared.note_granted(id, &granted.used);
                         let step = waiting.granted(granted);
-                        self.judge(id, step, Judging::Continuing, call);
+                        self.judge(id, step, JudgeCause::Changed, call);
                     }
                     Err(error) => self.answer(id, call, Err(error)),
                 }
@@ -440,9 +456,9 @@ impl CallTable {
         call.suspend_deadline();
         call.slot = None;
         let (plan, preview) = plan.unzip();
-        let held = plan.as_ref().map_or(0, AnyPlan::weight);
+        let size = plan.as_ref().map_or(0, AnyPlan::weight);
         let allowed = self.shared.may_ask(&waiting, call.asks, preview.as_ref());
-        let asked = allowed.and_then(|()| call.admitted.hold(held)).map(|()| {
+        let asked = allowed.and_then(|()| call.admitted.charge(size)).map(|()| {
             let (asks, question_tx) = (call.asks, call.question_tx.clone());
             self.shared
                 .question(id, &waiting, preview, asks, question_tx)
@@ -474,8 +490,8 @@ impl CallTable {
                 };
                 self.shared.note_approved(id, sentence.as_deref());
                 let approved = plan.map(|plan| Approved { plan, excluded });
-                let why = Judging::Answered(approved);
-                self.judge(id, waiting.granted(granted), why, call);
+                let cause = JudgeCause::Answered(approved);
+                self.judge(id, waiting.granted(granted), cause, call);
             }
             (Some((Stage::Asking(..), call)), Err(error)) => self.answer(id, call, Err(error)),
             (other, _) => self.reinsert(id, other),
@@ -506,9 +522,10 @@ pub(super) fn check_interval(limits: &Limits, since: Option<Duration>) -> Result
         return Ok(());
     };
     let wait = u64::try_from(wait.as_millis()).unwrap_or(u64::MAX).max(1);
-    let error = CallError::new(
-        Code::RateLimited,
-        "calls come faster than the policy allows",
+    let message = format!(
+        "the policy requires at least {} ms between calls; try again later",
+        limits.min_interval_ms
     );
+    let error = CallError::new(Code::RateLimited, message);
     Err(error.with("retry_after_ms", wait))
 }

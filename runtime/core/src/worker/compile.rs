@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::admission::threads_busy;
+use super::admission::policies_busy;
 use super::prepare::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
@@ -61,5 +61,5 @@ async fn compiled(
         compiled
     };
     let compiled = shared.core.cpu.run(&shared.lost, work).await;
-    compiled.unwrap_or_else(|| Err(threads_busy(shared)))
+    compiled.unwrap_or_else(|| Err(policies_busy(shared)))
 }

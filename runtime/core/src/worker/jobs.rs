@@ -90,7 +90,7 @@ pub(super) fn foresee_now(
 pub(super) fn panicked() -> CallError {
     CallError::new(
         Code::Internal,
-        "the tool failed; this call did not end in an orderly way",
+        "the tool panicked; check the current state before you try again",
     )
 }
 
@@ -156,7 +156,7 @@ fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done,
     }
 }
 
-/// Plans a call. If a preview of it could be planned earlier, the preview is stale.
+/// Plans a call. If this fails although a preview of the same call was planned before, the error is `STALE_PREVIEW`.
 fn planned_by(
     shared: &Shared,
     info: &CallInfo,
@@ -167,7 +167,7 @@ fn planned_by(
         Interrupt::Failed(error) => Interrupt::Failed(unplannable(info, error)),
         interrupt => interrupt,
     })?;
-    check_inverse(shared, &mut plan);
+    drop_large_inverse(shared, &mut plan);
     Ok(plan)
 }
 
@@ -333,7 +333,7 @@ fn begin_change(
 }
 
 /// Removes the inverse of a plan whose old contents are too large for the journal.
-fn check_inverse(shared: &Shared, plan: &mut AnyPlan) {
+fn drop_large_inverse(shared: &Shared, plan: &mut AnyPlan) {
     let Some(journal) = &shared.core.journal else {
         return;
     };

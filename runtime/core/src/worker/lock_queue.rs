@@ -1,8 +1,9 @@
 //! First-come, first-served queue of path locks.
 //!
-//! A call holds its locks from its plan to the end of its effect. Two calls conflict if a path of one is equal to or an
-//! ancestor of a path of the other. Locks are granted in order, so no call starves. A worker requests locks
-//! for as many of its calls as it may run at once, and for two more, so their number is bounded.
+//! A call holds its locks while it is planned and carried out; if a person approved an earlier plan, while it is carried
+//! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other. Locks of conflicting calls
+//! are granted in order, so no call starves. A worker requests locks for as many of its calls as it may run at once,
+//! and for two more, so their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -10,12 +10,12 @@ use super::lock_queue::{LockQueue, Turn};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 
-struct Waiting {
+struct LockWaiter {
     worker: Arc<Shared>,
     call: CallId,
 }
 
-impl Waiting {
+impl LockWaiter {
     fn notify(self) {
         self.worker.post(WorkerMsg::PathsLocked(self.call));
     }
@@ -24,7 +24,7 @@ impl Waiting {
 /// The calls that hold or wait for locks on paths.
 #[derive(Clone, Default)]
 pub(crate) struct PathLocks {
-    queue: Arc<Mutex<LockQueue<Waiting>>>,
+    queue: Arc<Mutex<LockQueue<LockWaiter>>>,
 }
 
 /// A lock on paths, held or requested; released when dropped.
@@ -35,17 +35,17 @@ pub(crate) struct PathLockGuard {
 
 impl PathLocks {
     /// Requests a lock on `paths` for a call. Its worker is notified once the lock is held, which may be at once.
-    pub(super) fn lock(
+    pub(super) fn request(
         &self,
         call: CallId,
         paths: Vec<VirtualPath>,
         worker: &Arc<Shared>,
     ) -> PathLockGuard {
-        let waiting = Waiting {
+        let waiter = LockWaiter {
             worker: Arc::clone(worker),
             call,
         };
-        let (turn, holder) = self.queue.lock().request(paths, waiting);
+        let (turn, holder) = self.queue.lock().request(paths, waiter);
         if let Some(holder) = holder {
             holder.notify();
         }
@@ -59,6 +59,6 @@ impl PathLocks {
 impl Drop for PathLockGuard {
     fn drop(&mut self) {
         let holders = self.locks.queue.lock().release(self.turn);
-        holders.into_iter().for_each(Waiting::notify);
+        holders.into_iter().for_each(LockWaiter::notify);
     }
 }

@@ -67,20 +67,19 @@ impl Request {
         if info.mode == Mode::Preview && !entry.mutates {
             return Err(CallError::new(
                 Code::InvalidArguments,
-                "this tool only reads; call it",
+                "this tool changes nothing, so it has no preview; call it without one",
             ));
         }
         if lacks_preview(&entry, &authority) {
             return Err(unpreviewable(tool));
         }
         let authority = confirmed(authority, info.confirm)?;
-        let most = authority.limits().budget.calls;
-        let spent = BudgetExceeded {
-            what: "calls",
-            limit: 0,
-        };
         // The policy of a call can forbid the call itself; it cannot limit others.
-        if most == Some(0) {
+        if authority.limits().budget.calls == Some(0) {
+            let spent = BudgetExceeded {
+                what: "calls",
+                limit: 0,
+            };
             return Err(spent.into());
         }
         shared.meter.charge_call()?;
@@ -96,7 +95,8 @@ impl Request {
         // The needs of a planned change may be found by its plan, those of an act are never found later.
         let is_change = entry.mutates && (info.confirm || matches!(job, Job::Act(_)));
         if is_change && needs.iter().all(|need| need.verb() == Verb::Read) {
-            let message = "this call names no change that a person could allow";
+            let message =
+                "this call declares no change, so there is nothing that a person could allow";
             return Err(CallError::new(Code::PermissionDenied, message));
         }
         let handles = Arc::clone(&shared.handles);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::Shared;
 use super::activity::CallState;
 use super::admission::{Done, MAX_NESTING, json_size};
-use crate::activity::{AllowedBy, CallLog, CancelCause, Received, RecentCall};
+use crate::activity::{CallLog, CancelCause, Received, RecentCall};
 use crate::audit::wall_clock;
 use crate::call::Mode;
 use crate::capability::StopReason;
@@ -26,6 +26,7 @@ impl Shared {
         let Some(calls) = self.recent_calls() else {
             return;
         };
+        let now = wall_clock();
         let row = RecentCall {
             call: info.id,
             worker: self.id,
@@ -39,9 +40,9 @@ impl Shared {
                 .tool(info.tool.as_str())
                 .is_some_and(|entry| entry.mutates),
             intent: self.intent(info, &[]),
-            at: wall_clock(),
+            at: now,
             state: CallState::Preparing,
-            since: wall_clock(),
+            since: now,
             message: None,
             denied_by: None,
             cancelled_by: None,
@@ -50,7 +51,7 @@ impl Shared {
             asked: Vec::new(),
             asked_omitted: 0,
             question: None,
-            allowed_by: Vec::<AllowedBy>::new(),
+            allowed_by: Vec::new(),
             files: 0,
             added: 0,
             removed: 0,

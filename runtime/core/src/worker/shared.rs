@@ -26,7 +26,7 @@ use crate::monitor::{Event, EventKind};
 use crate::path::VirtualPath;
 use crate::permission::UsedGrants;
 use crate::pipeline::{CallInfo, Judged, Parsed, Step, WorkerHandles};
-use crate::policy::Authority;
+use crate::policy::{Authority, Verdict};
 use crate::root::Root;
 use crate::scope::Scope;
 use crate::scope::ScopePattern;
@@ -35,6 +35,15 @@ use crate::tool::Entry;
 
 /// Maximum number of ignored grants of one call that are audited.
 const MOST_IGNORED: usize = 16;
+
+/// How a call was judged.
+#[derive(Debug)]
+pub(super) struct Judgement {
+    pub(super) judged: Judged,
+    pub(super) needs: Arc<[Scope]>,
+    /// The deciding layer and rule; `None` if all layers allow the call without a grant.
+    pub(super) rule: Option<Arc<str>>,
+}
 
 /// State of one worker that outlives its actor.
 pub(crate) struct Shared {
@@ -195,25 +204,21 @@ impl Shared {
     /// Judges a call and audits the verdict before it takes effect.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
         let info = Arc::clone(step.info());
-        let (judged, verdict) = self.judge_unrecorded(step);
-        self.record_verdict(&info, verdict)
-            .map_or_else(Judged::Refused, |()| judged)
+        let judged = self.judge_unrecorded(step).and_then(|judgement| {
+            let (verdict, judged) = (judgement.judged.verdict(), judgement.judged);
+            self.record_verdict(&info, verdict, judgement.needs, judgement.rule)?;
+            Ok(judged)
+        });
+        judged.unwrap_or_else(Judged::Refused)
     }
 
-    /// Audits the verdict on a call; on an error it must not take effect.
-    pub(super) fn record_verdict(
-        &self,
-        info: &CallInfo,
-        verdict: Option<AuditStep>,
-    ) -> Result<(), CallError> {
-        verdict.map_or(Ok(()), |verdict| self.audit(info, verdict))
-    }
-
-    /// Judges a call. Also returns the step for the audit, which must be recorded before the verdict takes effect; `None` if the
-    /// worker was revoked.
-    pub(super) fn judge_unrecorded(&self, step: Step<Parsed>) -> (Judged, Option<AuditStep>) {
+    /// Judges a call. The verdict must be recorded before it takes effect.
+    ///
+    /// # Errors
+    /// `CANCELLED` if the worker was revoked.
+    pub(super) fn judge_unrecorded(&self, step: Step<Parsed>) -> Result<Judgement, CallError> {
         if self.gate().is_closed() {
-            return (Judged::Refused(revoked()), None);
+            return Err(revoked());
         }
         let (info, needs): (_, Arc<[Scope]>) = (Arc::clone(step.info()), step.needs().into());
         let (judged, why) = step.judge();
@@ -221,12 +226,27 @@ impl Shared {
         self.note_judged(&info, &needs, verdict);
         let CallInfo { id: call, tool, .. } = &*info;
         tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, verdict = verdict.as_str(), "checked");
+        Ok(Judgement {
+            judged,
+            needs,
+            rule: why.map(|why| why.to_string().into()),
+        })
+    }
+
+    /// Audits the verdict on a call; on an error it must not take effect.
+    pub(super) fn record_verdict(
+        &self,
+        info: &CallInfo,
+        verdict: Verdict,
+        needs: Arc<[Scope]>,
+        rule: Option<Arc<str>>,
+    ) -> Result<(), CallError> {
         let step = AuditStep::Judged {
             verdict,
             needs,
-            rule: why.map(|why| why.to_string().into()),
+            rule,
         };
-        (judged, Some(step))
+        self.audit(info, step)
     }
 
     /// Audits the use of grants sent with a call. The broker audits uses of live grants, and answers are audited already.
@@ -369,7 +389,7 @@ impl Shared {
             agent: Arc::clone(&self.agent),
             call: info.map(|info| info.id),
             tool: info.map(|info| info.tool.clone()),
-            origin: info.map_or(Origin::Human, |info| info.origin),
+            origin: info.map_or(Origin::Host, |info| info.origin),
             step,
         }
     }
@@ -412,7 +432,7 @@ impl Shared {
     }
 
     /// Like [`Self::record`], for a step that `origin` caused.
-    pub(super) fn record_by(&self, origin: Origin, step: AuditStep) -> Result<(), AuditError> {
+    pub(crate) fn record_by(&self, origin: Origin, step: AuditStep) -> Result<(), AuditError> {
         self.core.audit.record(AuditEvent {
             origin,
             ..self.event(None, step)

@@ -67,7 +67,7 @@ impl Worker {
     /// Audits that a call exceeded the rate limit of its connection.
     #[must_use]
     pub fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
-        let message = "calls come too fast; wait and try again";
+        let message = "calls come too fast; try again later";
         let error = CallError::new(Code::RateLimited, message);
         let error = error.with("retry_after_ms", retry_after_ms);
         self.refuse(tool, Origin::Model, error)

@@ -3,7 +3,7 @@
 use bailiwick::monitor::EventKind;
 use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
 use bailiwick::worker::Admission;
-use bailiwick::{Code, Policy, SpawnError, Worker, WorkerSpec};
+use bailiwick::{Code, Origin, Policy, SpawnError, Worker, WorkerSpec};
 use bailiwick_test_support::{cases, wait};
 
 use super::{Board, Latch, Stage, at, stage, stage_with};
@@ -275,6 +275,25 @@ async fn each_step_of_a_call_is_audited_in_order() {
         "finished PERMISSION_DENIED",
     ];
     assert_eq!(stage.steps().await, expected);
+}
+
+#[tokio::test]
+async fn records_of_a_worker_say_who_caused_them() {
+    let stage = stage(|builder| builder).await;
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    let spec = spec.written_by(Origin::Model);
+    let worker = stage.runtime.spawn(spec).await.unwrap();
+    let mut events = stage.runtime.events();
+    worker.revoke().await;
+    while events.recv().await.unwrap().kind != EventKind::WorkerEnded {}
+    for (step, origin) in [
+        ("spawned", "model"),
+        ("revoked", "host"),
+        ("worker_stopped", "host"),
+    ] {
+        let origins = stage.texts(step, "/event/origin").await;
+        assert_eq!(origins, [Some(origin.to_owned())], "{step}");
+    }
 }
 
 #[tokio::test]

@@ -172,7 +172,9 @@ impl ToolCall {
         if preview {
             let refused = |why| Err(CallError::new(Code::InvalidArguments, why));
             if !self.mutates() {
-                return refused("this tool only reads; call it");
+                return refused(
+                    "this tool changes nothing, so it has no preview; call it without one",
+                );
             }
             if !self.offer.preview {
                 return refused(

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{CallTable, Judging, OpenCall, PoolKind, Stage};
+use super::{CallTable, JudgeCause, OpenCall, PoolKind, Stage};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Judged, Parsed, Step};
@@ -51,8 +51,8 @@ impl CallTable {
         match (self.take_finished(id), prepared) {
             (Some((Stage::Preparing(None), mut call)), Ok(prepared)) => {
                 call.limit_to(&prepared.limits);
-                match call.admitted.hold(prepared.size) {
-                    Ok(()) => self.judged(id, prepared.judged, Judging::Continuing, call),
+                match call.admitted.charge(prepared.size) {
+                    Ok(()) => self.judged(id, prepared.judged, JudgeCause::Changed, call),
                     Err(error) => self.answer(id, call, Err(error)),
                 }
             }
@@ -69,7 +69,7 @@ impl CallTable {
     pub(in crate::worker) fn judged_again(&mut self, id: CallId, judged: Judged) {
         self.compiling.take_if(|compiling| *compiling == id);
         match self.take_finished(id) {
-            Some((Stage::Judging(None, why), call)) => self.judged(id, judged, why, call),
+            Some((Stage::Judging(None, cause), call)) => self.judged(id, judged, cause, call),
             other => self.reinsert(id, other),
         }
         self.compile_next();
@@ -85,8 +85,8 @@ impl CallTable {
                 Some((Stage::Preparing(Some(request)), call)) => {
                     self.start_preparing(id, request, call);
                 }
-                Some((Stage::Judging(Some(step), why), call)) => {
-                    self.start_judging(id, step, why, call);
+                Some((Stage::Judging(Some(step), cause), call)) => {
+                    self.start_judging(id, step, cause, call);
                 }
                 other => self.reinsert(id, other),
             }
@@ -103,13 +103,19 @@ impl CallTable {
         self.submit_policy(id, Stage::Preparing(None), call, work);
     }
 
-    fn start_judging(&mut self, id: CallId, step: Step<Parsed>, why: Judging, call: Box<OpenCall>) {
+    fn start_judging(
+        &mut self,
+        id: CallId,
+        step: Step<Parsed>,
+        cause: JudgeCause,
+        call: Box<OpenCall>,
+    ) {
         let shared = Arc::clone(&self.shared);
         let work = move || {
             let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
             shared.post(WorkerMsg::Judged(id, Box::new(judged)));
         };
-        self.submit_policy(id, Stage::Judging(None, why), call, work);
+        self.submit_policy(id, Stage::Judging(None, cause), call, work);
     }
 
     fn submit_policy(

@@ -7,7 +7,7 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Step, Waiting};
 use crate::worker::actor::WorkerMsg;
-use crate::worker::admission::{Done, threads_busy, tools_busy};
+use crate::worker::admission::{Done, policies_busy, threads_busy, tools_busy};
 use crate::worker::blocking::{Full, Pool, Ticket};
 use crate::worker::jobs::{Approved, Ended};
 use crate::worker::{Shared, jobs};
@@ -20,7 +20,7 @@ const LARGE_RESULT: u64 = 64 << 10;
 
 /// Writes that a worker may submit beyond its limit. They wait in the pool, so that a thread that ends one of its jobs can
 /// begin the next at once.
-const AHEAD: usize = 2;
+const WAITING_WRITES: usize = 2;
 
 impl CallTable {
     /// Runs a cleared call once it has a slot of its tool; a write takes its slot when it is its turn.
@@ -31,8 +31,7 @@ impl CallTable {
         approved: Option<Approved>,
         mut call: Box<OpenCall>,
     ) {
-        let ordered = step.mutates() && call.info.mode == Mode::Apply;
-        if ordered && !step.is_future() {
+        if step.mutates() && call.info.mode == Mode::Apply && !step.is_future() {
             call.arm(id, &self.shared);
             self.store(id, Stage::Ready(step, approved), call);
             self.writes.push_back(id);
@@ -128,7 +127,7 @@ impl CallTable {
     /// for its queued writes.
     fn next_write(&mut self) {
         let (mut index, mut waiting) = (0, HashSet::new());
-        while self.writing.len() < self.max_ahead()
+        while self.writing.len() < self.max_submitted()
             && self.writing_alone.is_none()
             && let Some(id) = self.writes.get(index).copied()
         {
@@ -141,7 +140,8 @@ impl CallTable {
                 }
             };
             let alone = self.writes_alone(&step, &call);
-            let over = self.writing.len() >= self.max_jobs() && !self.goes_ahead(&step, &call);
+            let over =
+                self.writing.len() >= self.max_jobs() && !self.may_wait_in_pool(&step, &call);
             if over || alone && !self.writing.is_empty() {
                 self.calls.insert(id, (Stage::Ready(step, approved), call));
                 return;
@@ -157,7 +157,7 @@ impl CallTable {
                     self.writing.insert(id);
                     self.writing_alone = alone.then_some(id);
                     let path_locks = &self.shared.core.path_locks;
-                    call.path_lock = Some(path_locks.lock(id, step.written(), &self.shared));
+                    call.path_lock = Some(path_locks.request(id, step.written(), &self.shared));
                 }
                 Ok(false) => {
                     waiting.insert(call.info.tool.clone());
@@ -203,23 +203,23 @@ impl CallTable {
 
     /// Whether the job of a call may be submitted.
     fn may_submit(&self, id: CallId) -> bool {
-        let submitted = self.running.len() + self.held.len();
+        let submitted = self.running.len() + self.undelivered.len();
         if submitted < self.max_jobs() {
             return true;
         }
-        let ahead = submitted < self.max_ahead()
-            && self.held.is_empty()
+        let ahead = submitted < self.max_submitted()
+            && self.undelivered.is_empty()
             && self.running.values().all(|pool| *pool == PoolKind::Io);
         ahead
             && match self.calls.get(&id) {
-                Some((Stage::Ready(step, _), call)) => self.goes_ahead(step, call),
+                Some((Stage::Ready(step, _), call)) => self.may_wait_in_pool(step, call),
                 _ => false,
             }
     }
 
     /// Whether a call may wait in the pool for other jobs of this worker: a write of a file tool without a limit on its
     /// calls. Its paths are locked while it waits, so nothing waits for threads that hang.
-    fn goes_ahead(&self, step: &Step<Cleared>, call: &OpenCall) -> bool {
+    fn may_wait_in_pool(&self, step: &Step<Cleared>, call: &OpenCall) -> bool {
         let core = &self.shared.core;
         let (_, room) = core.io.bounds();
         step.mutates()
@@ -230,10 +230,10 @@ impl CallTable {
     }
 
     /// How many jobs this worker may submit, with writes that wait in the pool.
-    fn max_ahead(&self) -> usize {
+    fn max_submitted(&self) -> usize {
         match self.max_jobs() {
             0 => 0,
-            jobs => jobs.saturating_add(AHEAD),
+            jobs => jobs.saturating_add(WAITING_WRITES),
         }
     }
 
@@ -268,7 +268,7 @@ impl CallTable {
         mut call: Box<OpenCall>,
     ) {
         let shared = Arc::clone(&self.shared);
-        let held = (call.path_lock.take(), call.slot.take());
+        let guards = (call.path_lock.take(), call.slot.take());
         let root = self.shared.root_of(step.needs());
         let span = call.span.clone();
         let pool = self.pool_for(&call, step.has_files_outside());
@@ -277,7 +277,7 @@ impl CallTable {
             let run = || span.in_scope(|| jobs::run(&shared, step, approved));
             let ended = jobs::catch_panic(run, |error| Ended::Done(Err(error)));
             // Path locks and the slot are released before the result is reported.
-            drop(held);
+            drop(guards);
             shared.post(WorkerMsg::Ended(id, Box::new(ended)));
         };
         let handed = self.pool(pool).submit(root, &self.shared.lost, work);
@@ -340,9 +340,8 @@ impl CallTable {
             Err(Full) => {
                 let error = match pool {
                     PoolKind::Tools => tools_busy(&self.shared, false),
-                    PoolKind::Cpu | PoolKind::Io | PoolKind::IoOutside => {
-                        threads_busy(&self.shared)
-                    }
+                    PoolKind::Cpu => policies_busy(&self.shared),
+                    PoolKind::Io | PoolKind::IoOutside => threads_busy(&self.shared),
                 };
                 self.answer(id, call, Err(error));
             }
@@ -357,7 +356,7 @@ impl CallTable {
                 let bytes = result.as_ref().map_or(0, Done::bytes);
                 if let Some(hold) = call.hold.as_ref().filter(|_| bytes >= LARGE_RESULT) {
                     hold.count(id);
-                    self.held.insert(id);
+                    self.undelivered.insert(id);
                 }
                 self.answer(id, call, result);
             }
@@ -376,7 +375,7 @@ impl CallTable {
 
     /// The large result of a call was passed on.
     pub(in crate::worker) fn passed_on(&mut self, id: CallId) {
-        self.held.remove(&id);
+        self.undelivered.remove(&id);
         self.start_ready();
     }
 
@@ -440,7 +439,7 @@ impl CallTable {
         } else if queued_for_tools && why == StopReason::Expired {
             tools_busy(&self.shared, true)
         } else {
-            call.info.stop.check().err().unwrap_or_else(begun)
+            call.info.stop.check().err().unwrap_or_else(effect_begun)
         };
         // The server or tool may have carried out the call.
         let error = call.info.stop.mark_sent(error);
@@ -512,9 +511,9 @@ fn paused_too_long() -> CallError {
 }
 
 /// The error for a call whose effect has begun and may not have ended.
-fn begun() -> CallError {
+fn effect_begun() -> CallError {
     let message =
-        "the change had begun and may yet be made; check the current state before you try again";
+        "the change had begun and may still complete; check the current state before you try again";
     CallError::new(Code::Deadline, message).with("begun", true)
 }
 
