@@ -109,18 +109,18 @@ pub(crate) struct Planned<J: ?Sized> {
 /// The result of judging a call.
 #[derive(Debug)]
 pub(crate) enum Judged {
-    Run(Step<Cleared>),
+    Allowed(Step<Cleared>),
     Ask(Step<Waiting>),
-    Refused(CallError),
+    Rejected(CallError),
 }
 
 impl Judged {
     /// The verdict on all needs together.
     pub(crate) fn verdict(&self) -> Verdict {
         match self {
-            Self::Run(_) => Verdict::Allow,
+            Self::Allowed(_) => Verdict::Allow,
             Self::Ask(_) => Verdict::Ask,
-            Self::Refused(_) => Verdict::Deny,
+            Self::Rejected(_) => Verdict::Deny,
         }
     }
 }
@@ -200,7 +200,7 @@ impl<S> Step<S> {
     }
 
     /// What a call of an act tool may change. Runs code of the tool.
-    pub(crate) fn foresee(&self, job: &dyn ActJob) -> AnyPlan {
+    pub(crate) fn plan_act(&self, job: &dyn ActJob) -> AnyPlan {
         job.plan(&Rights::new(
             &self.context.authority,
             &self.context.granted_needs(),
@@ -306,7 +306,7 @@ impl Step<Parsed> {
                 Verdict::Ask => asks.push(need.clone()),
                 Verdict::Deny => {
                     let why = authority.explain(need, granted);
-                    return (Judged::Refused(self.context.refusal(need)), Some(why));
+                    return (Judged::Rejected(self.context.refusal(need)), Some(why));
                 }
             }
         }
@@ -325,7 +325,7 @@ impl Step<Parsed> {
             Job::Read(_) | Job::Write(_) | Job::Remote(_) => granted.clone(),
         };
         let permit_scope = self.permit_scope(granted);
-        (Judged::Run(self.at(Cleared { permit_scope })), why)
+        (Judged::Allowed(self.at(Cleared { permit_scope })), why)
     }
 }
 

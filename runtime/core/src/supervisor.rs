@@ -181,7 +181,7 @@ impl SupervisorState {
                 // It was revoked meanwhile, and its previous actor could not be closed.
                 shared.close();
             } else {
-                shared.note(AuditStep::Restarted);
+                shared.audit_best_effort(AuditStep::Restarted);
             }
             return;
         }
@@ -189,7 +189,7 @@ impl SupervisorState {
         // Not awaited: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
             core.revoke(id).await;
-            shared.note(AuditStep::WorkerStopped);
+            shared.audit_best_effort(AuditStep::WorkerStopped);
         });
     }
 }
@@ -243,7 +243,7 @@ impl Core {
         let newly = revoked.iter().filter(|worker| worker.newly);
         let newly: Vec<WorkerId> = newly.map(|worker| worker.id).collect();
         for shared in self.registered(newly.iter().copied()) {
-            shared.note(AuditStep::Revoked);
+            shared.audit_best_effort(AuditStep::Revoked);
             shared.close();
         }
         let core = Arc::clone(self);
@@ -270,7 +270,7 @@ impl Core {
         }
         for shared in self.registered(ids.iter().copied()) {
             // A worker that has not ended by then is audited later.
-            let _ = tokio::time::timeout_at(end, shared.ended()).await;
+            let _ = tokio::time::timeout_at(end, shared.wait_until_stopped()).await;
         }
         for id in ids {
             self.registry.remove(&id);

@@ -486,7 +486,7 @@ impl Worker {
     }
 
     /// Audits that grants sent with a call were ignored.
-    pub fn note_ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
+    pub fn audit_ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
         self.shared.ignored_grants(call, brought);
     }
 }

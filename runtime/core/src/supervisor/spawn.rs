@@ -131,7 +131,7 @@ impl Drop for Starting<'_> {
     fn drop(&mut self) {
         if let Some(shared) = self.registered.take() {
             if shared.gate().close() {
-                shared.note(AuditStep::Revoked);
+                shared.audit_best_effort(AuditStep::Revoked);
             }
             shared.close();
             self.core.registry.remove(&shared.id);

@@ -20,7 +20,7 @@ impl Shared {
         step: Step<Cleared>,
         job: Arc<dyn ActJob>,
     ) -> Result<Done, CallError> {
-        let plan = catch_tool_panic(|| Ok(step.foresee(&*job))).map_err(CallError::from)?;
+        let plan = catch_tool_panic(|| Ok(step.plan_act(&*job))).map_err(CallError::from)?;
         let planned = step.planned(job, plan)?;
         let (info, token) = (Arc::clone(planned.info()), planned.token());
         let (job, plan, permit) = planned.permit();
@@ -36,7 +36,7 @@ impl Shared {
         let gates = permit.gates();
         let _passes = passes(&gates)?;
         permit.reading().checkpoint()?;
-        let foreseen = planned_step(token, &plan);
+        let planned = planned_step(token, &plan);
         let applying = AuditStep::Applying {
             token,
             bytes: plan.cost.bytes,
@@ -45,7 +45,7 @@ impl Shared {
         self.waiting_for_audit({
             let info = Arc::clone(&info);
             move |shared| {
-                shared.audit_commit(&info, foreseen)?;
+                shared.audit_commit(&info, planned)?;
                 shared.audit_commit(&info, applying)
             }
         })

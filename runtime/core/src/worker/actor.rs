@@ -5,9 +5,9 @@ use std::sync::Arc;
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
 use super::Shared;
-use super::call_table::{CallTable, OpenCall, Prepared};
+use super::call_table::{CallTable, CompiledCall, OpenCall};
 use super::jobs::Ended;
-use super::prepare::Request;
+use super::prepare::UnparsedCall;
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::Preview;
 use crate::error::CallError;
@@ -20,9 +20,9 @@ use crate::tool::AnyPlan;
 #[derive(Debug)]
 pub(crate) enum WorkerMsg {
     /// A new call, already admitted.
-    Call(Request, Box<OpenCall>),
+    Call(UnparsedCall, Box<OpenCall>),
     /// The policy of a call was compiled and the call judged, or the call was rejected.
-    Prepared(CallId, Box<Result<Prepared, CallError>>),
+    Prepared(CallId, Box<Result<CompiledCall, CallError>>),
     /// A call was judged again under its own policy.
     Judged(CallId, Box<Judged>),
     /// The live grants that cover the needs of a call were looked up.
@@ -106,7 +106,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Resumed => calls.resumed(),
             WorkerMsg::Close => calls.close(),
         }
-        if calls.is_over() {
+        if calls.is_done() {
             me.stop(None);
         }
         Ok(())
@@ -117,7 +117,7 @@ impl Actor for WorkerActor {
         _: ActorRef<WorkerMsg>,
         calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
-        calls.stopped();
+        calls.audit_stop();
         Ok(())
     }
 }

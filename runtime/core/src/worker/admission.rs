@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::call_table::OpenCall;
-use super::prepare::Request;
+use super::prepare::UnparsedCall;
 use super::preview_arguments;
 use crate::call::{Call, Mode};
 use crate::capability::{StopFlag, StopReason, revoked};
@@ -236,7 +236,7 @@ pub(super) async fn submit(
     done
 }
 
-pub(super) type Answer = oneshot::Receiver<Result<Done, CallError>>;
+pub(super) type ReplyReceiver = oneshot::Receiver<Result<Done, CallError>>;
 
 /// Admits a call, unless its preview arguments were invalid; audits its rejection.
 pub(super) fn admit(
@@ -244,7 +244,7 @@ pub(super) fn admit(
     call: Call,
     options: CallOptions,
     understood: Result<(), CallError>,
-) -> Result<(Request, Box<OpenCall>, Answer), CallError> {
+) -> Result<(UnparsedCall, Box<OpenCall>, ReplyReceiver), CallError> {
     let admitted = if shared.gate().is_closed() {
         Err(revoked())
     } else {
@@ -270,13 +270,19 @@ pub(super) fn admit(
         stop: Arc::new(StopFlag::counting(meta.progress)),
         requests: meta.requests,
     });
-    let admitted = admitted.inspect_err(|error| shared.refused(&info, error))?;
-    let (port, answer) = oneshot::channel();
-    let mut call = Box::new(OpenCall::new(shared, &info, meta.deadline, admitted, port));
+    let admitted = admitted.inspect_err(|error| shared.reject(&info, error))?;
+    let (reply_tx, answer) = oneshot::channel();
+    let mut call = Box::new(OpenCall::new(
+        shared,
+        &info,
+        meta.deadline,
+        admitted,
+        reply_tx,
+    ));
     call.asks = meta.asks;
     call.question_tx = options.question_tx;
     call.hold = options.hold;
-    let request = Request {
+    let request = UnparsedCall {
         info,
         typed: options.typed,
         policy: meta.policy,
@@ -288,7 +294,7 @@ pub(super) fn admit(
 /// Posts an admitted call and waits for its result.
 async fn post(
     shared: &Arc<Shared>,
-    (request, call, answer): (Request, Box<OpenCall>, Answer),
+    (request, call, answer): (UnparsedCall, Box<OpenCall>, ReplyReceiver),
 ) -> Result<Done, CallError> {
     let info = Arc::clone(&request.info);
     let mut waiter = Waiter {
@@ -301,14 +307,14 @@ async fn post(
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
     answer.unwrap_or_else(|| {
-        let error = lost(shared);
-        shared.refused(&info, &error);
+        let error = unanswered(shared);
+        shared.reject(&info, &error);
         Err(error)
     })
 }
 
 /// The error for a call that its worker did not answer.
-pub(super) fn lost(shared: &Shared) -> CallError {
+pub(super) fn unanswered(shared: &Shared) -> CallError {
     if shared.gate().is_closed() {
         return revoked();
     }

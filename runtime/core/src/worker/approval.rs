@@ -134,7 +134,7 @@ impl Shared {
     ) -> TaskGuard {
         let alone = asks == Asks::WaitAlone || waiting.info().confirm;
         let request = self.request(waiting, preview, alone);
-        self.note_asking(&request);
+        self.log_asking(&request);
         let shared = Arc::clone(self);
         TaskGuard::spawn(async move {
             let needs = request.needs.clone();

@@ -15,11 +15,11 @@ use tracing::field::Empty;
 
 use super::Shared;
 use super::activity::CallState;
-use super::admission::{Done, lost};
+use super::admission::{Done, unanswered};
 use super::blocking::Ticket;
 use super::future::TaskGuard;
 use super::jobs::{self, Approved};
-use super::prepare::Request;
+use super::prepare::UnparsedCall;
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
 use crate::capability::{Interrupt, StopReason, revoked};
@@ -33,16 +33,16 @@ use crate::scope::Scope;
 use crate::tool::AnyPlan;
 
 pub(crate) use open_call::OpenCall;
-pub(crate) use prepare::Prepared;
+pub(crate) use prepare::CompiledCall;
 
 /// Stage of a call in flight.
 #[derive(Debug)]
 enum Stage {
     /// It waits until its worker is resumed.
-    Paused(Request),
-    /// Its own policy is being compiled, or waits for a thread.
-    Preparing(Option<Request>),
-    /// It is being judged under its own policy, or waits for a thread.
+    Paused(UnparsedCall),
+    /// Its own policy is being compiled (`None`), or waits for that.
+    Preparing(Option<UnparsedCall>),
+    /// It is being judged under its own policy (`None`), or waits for that.
     Judging(Option<Step<Parsed>>, JudgeCause),
     /// Live grants are being looked up.
     CheckingGrants(Step<Waiting>),
@@ -51,7 +51,7 @@ enum Stage {
     /// Its question is open.
     Asking(Step<Waiting>, Option<AnyPlan>),
     /// It waits for a slot of its tool, its path locks or a thread.
-    Ready(Step<Cleared>, Option<Approved>),
+    Queued(Step<Cleared>, Option<Approved>),
     /// It runs on a pool thread, or waits for one.
     Running,
     /// It runs as a future.
@@ -65,7 +65,7 @@ impl Stage {
             Self::Preparing(_) | Self::Judging(..) | Self::CheckingGrants(_) => {
                 CallState::Preparing
             }
-            Self::Planning(_) | Self::Ready(..) => CallState::Queued,
+            Self::Planning(_) | Self::Queued(..) => CallState::Queued,
             Self::Asking(..) => CallState::Asking,
             Self::Running | Self::Future { .. } => CallState::Running,
         }
@@ -107,14 +107,14 @@ pub(crate) struct CallTable {
     calls: HashMap<CallId, (Stage, Box<OpenCall>), FixedState>,
     /// Calls that wait until the worker is resumed, in the order in which they were received.
     paused: VecDeque<CallId>,
-    /// Mutating calls in the order in which they became ready, without those whose turn it is.
+    /// Mutating calls in the order in which they were queued, without those whose turn it is.
     writes: VecDeque<CallId>,
     /// The mutating calls whose turn it is: they wait for their path locks or a thread, or run.
     writing: HashSet<CallId, FixedState>,
     /// The one of them beside which no other may run.
     writing_alone: Option<CallId>,
     /// Calls that wait until this worker may run another job in the pool.
-    ready: VecDeque<CallId>,
+    runnable: VecDeque<CallId>,
     /// Calls with a job in a pool, including those whose callers gave up.
     running: HashMap<CallId, PoolKind, FixedState>,
     /// Calls whose large results their callers have not passed on yet.
@@ -138,7 +138,7 @@ impl CallTable {
             writes: VecDeque::new(),
             writing: HashSet::default(),
             writing_alone: None,
-            ready: VecDeque::new(),
+            runnable: VecDeque::new(),
             running: HashMap::default(),
             undelivered: HashSet::default(),
             policies: VecDeque::new(),
@@ -149,18 +149,18 @@ impl CallTable {
     }
 
     /// Whether the worker is closing and all calls are answered.
-    pub(super) fn is_over(&self) -> bool {
+    pub(super) fn is_done(&self) -> bool {
         self.closing && self.calls.is_empty()
     }
 
     /// Audits that the worker ended.
-    pub(super) fn stopped(&self) {
-        self.shared.note(AuditStep::WorkerStopped);
+    pub(super) fn audit_stop(&self) {
+        self.shared.audit_best_effort(AuditStep::WorkerStopped);
     }
 
     /// Begins a new call. If the worker is paused or earlier calls are still queued from a pause, the call is queued. If the
     /// worker was revoked, or the call comes too soon after the last one, it is rejected.
-    pub(super) fn receive(&mut self, request: Request, mut call: Box<OpenCall>) {
+    pub(super) fn receive(&mut self, request: UnparsedCall, mut call: Box<OpenCall>) {
         if self.closing {
             // It was posted before its worker was revoked.
             return call.finish(&self.shared, Err(revoked()));
@@ -175,7 +175,7 @@ impl CallTable {
         self.last_admitted = Some(admitted_at);
         let info = &call.info;
         let id = info.id;
-        self.shared.started(info, admitted_at);
+        self.shared.report_received(info, admitted_at);
         call.span = tracing::debug_span!(
             "call",
             worker = %self.shared.agent,
@@ -186,7 +186,7 @@ impl CallTable {
         );
         // Calls queued during a pause run first; `WorkerMsg::Resumed` has not been processed yet.
         if self.shared.pause.is_paused() || !self.paused.is_empty() {
-            call.arm(id, &self.shared);
+            call.start_deadline(id, &self.shared);
             self.store(id, Stage::Paused(request), call);
             return self.paused.push_back(id);
         }
@@ -209,12 +209,12 @@ impl CallTable {
     }
 
     /// Prepares and judges a call. Its own policy is compiled on the CPU pool, never here.
-    fn begin(&mut self, id: CallId, request: Request, mut call: Box<OpenCall>) {
+    fn begin(&mut self, id: CallId, request: UnparsedCall, mut call: Box<OpenCall>) {
         if request.policy.is_none() {
             let step = request.prepare(&self.shared, call.since_previous);
             return self.judge_or_answer(id, step, call);
         }
-        call.arm(id, &self.shared);
+        call.start_deadline(id, &self.shared);
         self.store(id, Stage::Preparing(Some(request)), call);
         self.policies.push_back(id);
         self.compile_next();
@@ -235,7 +235,7 @@ impl CallTable {
     /// Reports the state of a call.
     fn enter(&self, id: CallId, state: CallState) {
         self.shared.activity.enter(id, state);
-        self.shared.note_state(id, state);
+        self.shared.log_state(id, state);
     }
 
     /// Stores a call until a message advances it.
@@ -255,7 +255,7 @@ impl CallTable {
         if !step.has_own_policy() {
             return self.judge_here(id, step, cause, call);
         }
-        call.arm(id, &self.shared);
+        call.start_deadline(id, &self.shared);
         self.store(id, Stage::Judging(Some(step), cause), call);
         self.policies.push_back(id);
         self.compile_next();
@@ -275,7 +275,7 @@ impl CallTable {
         };
         let (needs, rule) = (judgement.needs, judgement.rule);
         match judgement.judged {
-            Judged::Run(cleared) if is_first && rule.is_none() => {
+            Judged::Allowed(cleared) if is_first && rule.is_none() => {
                 self.run_allowed(id, cleared, needs, call);
             }
             judged => {
@@ -295,9 +295,9 @@ impl CallTable {
         }
         call.span.record("verdict", judged.verdict().as_str());
         match judged {
-            Judged::Refused(error) => self.answer(id, call, Err(error)),
+            Judged::Rejected(error) => self.answer(id, call, Err(error)),
             Judged::Ask(waiting) => self.find_grants(id, waiting, call),
-            Judged::Run(cleared) => {
+            Judged::Allowed(cleared) => {
                 let read = jobs::read_now(&self.shared, &cleared);
                 self.run(id, cleared, read, call);
             }
@@ -333,7 +333,7 @@ impl CallTable {
         read: Option<Result<Done, Interrupt>>,
         call: Box<OpenCall>,
     ) {
-        match read.or_else(|| jobs::foresee_now(&self.shared, &cleared)) {
+        match read.or_else(|| jobs::preview_act_now(&self.shared, &cleared)) {
             None => self.enqueue(id, cleared, None, call),
             Some(Ok(done)) => self.answer(id, call, Ok(done)),
             Some(Err(interrupt)) => self.judge_or_answer(id, cleared.interrupted(interrupt), call),
@@ -349,14 +349,14 @@ impl CallTable {
         call: Box<OpenCall>,
     ) {
         match judged {
-            Judged::Run(cleared) => {
+            Judged::Allowed(cleared) => {
                 let (worker, tool) = (self.shared.id, &call.info.tool);
                 tracing::debug!(%worker, agent = %self.shared.agent, call = %id, %tool, "retried");
                 self.enqueue(id, cleared, approved, call);
             }
             // The answer was narrower than the need. Asking again at once would put pressure on the person.
             Judged::Ask(waiting) => self.answer(id, call, Err(waiting.scope_required())),
-            Judged::Refused(error) => self.answer(id, call, Err(error)),
+            Judged::Rejected(error) => self.answer(id, call, Err(error)),
         }
     }
 
@@ -367,7 +367,7 @@ impl CallTable {
         if shown || !waiting.take_untried_needs() {
             return self.plan_early(id, waiting, call);
         }
-        call.arm(id, &self.shared);
+        call.start_deadline(id, &self.shared);
         call.asking = Some(self.shared.check_grants(id, &waiting));
         self.store(id, Stage::CheckingGrants(waiting), call);
     }
@@ -381,7 +381,7 @@ impl CallTable {
             (Some((Stage::CheckingGrants(waiting), call)), Ok(Some(granted))) => {
                 match self.shared.audit_used_grants(&call.info, &granted.used) {
                     Ok(()) => {
-                        self.shared.note_granted(id, &granted.used);
+                        self.shared.log_granted(id, &granted.used);
                         let step = waiting.granted(granted);
                         self.judge(id, step, JudgeCause::Changed, call);
                     }
@@ -398,10 +398,10 @@ impl CallTable {
         }
     }
 
-    /// Plans a change before anybody is asked, if its targets may be read or its tool can foresee it.
+    /// Plans a change before anybody is asked, if its targets may be read or its tool plans it without reading.
     fn plan_early(&mut self, id: CallId, waiting: Step<Waiting>, mut call: Box<OpenCall>) {
         if let Some(job) = waiting.act_job() {
-            let plan = jobs::foreseen(&self.shared, &waiting, job);
+            let plan = jobs::preview_act(&self.shared, &waiting, job);
             return self.planned_early(id, waiting, plan, call);
         }
         if waiting.early_plan().is_none() {
@@ -426,7 +426,7 @@ impl CallTable {
             }
             other => self.reinsert(id, other),
         }
-        self.start_ready();
+        self.start_runnable();
     }
 
     fn planned_early(
@@ -488,7 +488,7 @@ impl CallTable {
                     Some(Exclusion { parts, sentence }) => (parts, Some(sentence)),
                     None => (Vec::new(), None),
                 };
-                self.shared.note_approved(id, sentence.as_deref());
+                self.shared.log_approved(id, sentence.as_deref());
                 let approved = plan.map(|plan| Approved { plan, excluded });
                 let cause = JudgeCause::Answered(approved);
                 self.judge(id, waiting.granted(granted), cause, call);
@@ -508,7 +508,7 @@ impl Drop for CallTable {
                 // A job that has begun ends by itself; any other never runs.
                 let _ = self.pool(job.pool).abandon(&job.ticket);
             }
-            let error = call.info.stop.mark_sent(lost(&self.shared));
+            let error = call.info.stop.mark_sent(unanswered(&self.shared));
             call.finish(&self.shared, Err(error));
         }
     }

@@ -76,14 +76,14 @@ pub(super) fn read_now(shared: &Shared, step: &Step<Cleared>) -> Option<Result<D
 }
 
 /// Previews a call of an act tool on the worker's own task.
-pub(super) fn foresee_now(
+pub(super) fn preview_act_now(
     shared: &Shared,
     step: &Step<Cleared>,
 ) -> Option<Result<Done, Interrupt>> {
     if step.info().mode != Mode::Preview {
         return None;
     }
-    let preview = foreseen(shared, step, step.act_job()?);
+    let preview = preview_act(shared, step, step.act_job()?);
     Some(preview.map(|(_, preview)| Done::Preview(preview)))
 }
 
@@ -190,13 +190,13 @@ pub(super) fn plan(
 }
 
 /// Previews what a call of an act tool may change. It waits for nothing, so it may run on the worker's own task.
-pub(super) fn foreseen<S>(
+pub(super) fn preview_act<S>(
     shared: &Shared,
     step: &Step<S>,
     job: &dyn ActJob,
 ) -> Result<(AnyPlan, Preview), Interrupt> {
     let info = step.info();
-    let plan = catch_tool_panic(|| Ok(step.foresee(job)))?;
+    let plan = catch_tool_panic(|| Ok(step.plan_act(job)))?;
     let token = token_of(info, &plan)?;
     shared.audit(info, planned_step(token, &plan))?;
     shared.audit(info, AuditStep::Previewed { token })?;

@@ -22,7 +22,7 @@ use crate::tool::{Arguments, Entry, Job};
 
 /// A call that is not parsed yet.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct UnparsedCall {
     pub(super) info: Arc<CallInfo>,
     /// Arguments of the tool's own type, instead of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub(super) offered: Vec<ScopePattern>,
 }
 
-impl Request {
+impl UnparsedCall {
     /// Parses the call; its own policy is checked against its worker's authority. `since_previous` is the time since the previous call.
     pub(super) fn prepare(
         self,

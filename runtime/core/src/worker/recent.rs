@@ -22,7 +22,7 @@ impl Shared {
     }
 
     /// Reports that a call was received.
-    pub(super) fn note_received(&self, info: &CallInfo) {
+    pub(super) fn log_received(&self, info: &CallInfo) {
         let Some(calls) = self.recent_calls() else {
             return;
         };
@@ -65,7 +65,7 @@ impl Shared {
     }
 
     /// Reports the verdict on a call.
-    pub(super) fn note_judged(&self, info: &CallInfo, needs: &[Scope], verdict: Verdict) {
+    pub(super) fn log_judged(&self, info: &CallInfo, needs: &[Scope], verdict: Verdict) {
         if let Some(calls) = self.recent_calls() {
             let intent = self.intent(info, needs);
             calls.judged(info.id, needs, &intent, verdict == Verdict::Allow);
@@ -73,7 +73,7 @@ impl Shared {
     }
 
     /// Reports the grants that a call uses.
-    pub(super) fn note_granted(&self, call: CallId, used: &UsedGrants) {
+    pub(super) fn log_granted(&self, call: CallId, used: &UsedGrants) {
         if let Some(calls) = self.recent_calls() {
             calls.granted(call, &used.grants, &used.brought);
         }
@@ -81,14 +81,14 @@ impl Shared {
 
     /// Reports that the question of a call was answered and the call continues, with the sentence about what remains of it
     /// if the answer excludes something.
-    pub(super) fn note_approved(&self, call: CallId, remaining: Option<&str>) {
+    pub(super) fn log_approved(&self, call: CallId, remaining: Option<&str>) {
         if let Some(calls) = self.recent_calls() {
             calls.approved(call, remaining);
         }
     }
 
     /// Reports a call that requires approval, and what it would change.
-    pub(super) fn note_asking(&self, request: &Request) {
+    pub(super) fn log_asking(&self, request: &Request) {
         if let Some(calls) = self.recent_calls() {
             let preview = request.preview.as_ref();
             let changes = preview.map_or(&[][..], |preview| &preview.changes);
@@ -103,14 +103,14 @@ impl Shared {
     }
 
     /// Reports the state of a call.
-    pub(super) fn note_state(&self, call: CallId, state: CallState) {
+    pub(super) fn log_state(&self, call: CallId, state: CallState) {
         if let Some(calls) = self.recent_calls() {
             calls.enter(call, state, wall_clock());
         }
     }
 
     /// Reports an effect that was made after its call had been answered.
-    pub(super) fn note_late_effect(&self, call: CallId, done: &Done) {
+    pub(super) fn log_late_effect(&self, call: CallId, done: &Done) {
         if let (Some(calls), Done::Outcome(outcome)) = (self.recent_calls(), done) {
             calls.applied_late(call, &outcome.changes, &outcome.resources);
         }
@@ -132,13 +132,13 @@ impl Shared {
     }
 
     /// Reports the end of a call.
-    pub(super) fn note_end(&self, info: &CallInfo, result: Result<&Done, &CallError>) {
+    pub(super) fn log_end(&self, info: &CallInfo, result: Result<&Done, &CallError>) {
         let Some(calls) = self.recent_calls() else {
             return;
         };
         // A call that was rejected at once was not received.
         if !calls.has(info.id) {
-            self.note_received(info);
+            self.log_received(info);
         }
         let now = wall_clock();
         match result {

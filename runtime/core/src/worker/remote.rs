@@ -115,14 +115,14 @@ impl Shared {
             authority: step.authority().clone(),
         });
         let carrying = Arc::clone(&job).carry(&permit, server_token, context)?;
-        self.note_sending(info, &*job, permit.is_preview()).await?;
+        self.audit_sending(info, &*job, permit.is_preview()).await?;
         permit.sent();
         let carried = while_open(&gates, &info.stop, carrying).await?;
         Ok(self.answered(info, &permit, &*job, carried))
     }
 
     /// Audits a call before it is sent.
-    async fn note_sending(
+    async fn audit_sending(
         self: &Arc<Self>,
         info: &Arc<CallInfo>,
         job: &dyn RemoteJob,

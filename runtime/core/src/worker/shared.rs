@@ -187,7 +187,7 @@ impl Shared {
     }
 
     /// Waits until the actor has ended and its end was sent to the audit.
-    pub(crate) async fn ended(&self) {
+    pub(crate) async fn wait_until_stopped(&self) {
         if let Some(actor) = self.actor.load_full() {
             // Without a timeout it cannot fail.
             let _ = actor.wait(None).await;
@@ -209,7 +209,7 @@ impl Shared {
             self.record_verdict(&info, verdict, judgement.needs, judgement.rule)?;
             Ok(judged)
         });
-        judged.unwrap_or_else(Judged::Refused)
+        judged.unwrap_or_else(Judged::Rejected)
     }
 
     /// Judges a call. The verdict must be recorded before it takes effect.
@@ -223,7 +223,7 @@ impl Shared {
         let (info, needs): (_, Arc<[Scope]>) = (Arc::clone(step.info()), step.needs().into());
         let (judged, why) = step.judge();
         let verdict = judged.verdict();
-        self.note_judged(&info, &needs, verdict);
+        self.log_judged(&info, &needs, verdict);
         let CallInfo { id: call, tool, .. } = &*info;
         tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, verdict = verdict.as_str(), "checked");
         Ok(Judgement {
@@ -265,10 +265,10 @@ impl Shared {
 
     /// Audits how a call ended and answers it. It is not an error if the caller stopped waiting. `allowed` are the needs of
     /// a call whose verdict is not recorded yet.
-    pub(super) fn finished(
+    pub(super) fn answer(
         &self,
         info: &Arc<CallInfo>,
-        port: ReplySender,
+        reply_tx: ReplySender,
         admitted_at: Instant,
         mut result: Result<Done, CallError>,
         allowed: Option<Arc<[Scope]>>,
@@ -292,11 +292,11 @@ impl Shared {
             .map_or_else(|error| error.code().as_str(), |_| "OK");
         tracing::debug!(worker = %self.id, agent = %self.agent, %call, %tool, code, "ended");
         match &result {
-            Err(error) => self.audit_refusal(info, error),
+            Err(error) => self.audit_error(info, error),
             Ok(done) => self.changed(done.changes()),
         }
         self.observe_end(info, Some(admitted_at), result.as_ref());
-        drop(port.send(result));
+        drop(reply_tx.send(result));
     }
 
     /// Reports the end of a call to the monitor and in the worker's activity. `admitted_at` is `None` if the call ended
@@ -308,7 +308,7 @@ impl Shared {
         result: Result<&Done, &CallError>,
     ) {
         let now = Instant::now();
-        self.note_end(info, result);
+        self.log_end(info, result);
         let result = result.map(Done::bytes).map_err(CallError::code);
         self.end_activity(info, result.err(), now);
         let preview = info.mode == Mode::Preview;
@@ -323,9 +323,9 @@ impl Shared {
     }
 
     /// Reports that a call was received.
-    pub(super) fn started(&self, info: &Arc<CallInfo>, admitted_at: Instant) {
+    pub(super) fn report_received(&self, info: &Arc<CallInfo>, admitted_at: Instant) {
         self.activity.begin(info, admitted_at);
-        self.note_received(info);
+        self.log_received(info);
         self.observe(|| EventKind::CallStarted {
             call: info.id,
             tool: info.tool.clone(),
@@ -346,13 +346,13 @@ impl Shared {
     }
 
     /// Audits and reports that a call was denied or failed before it was received.
-    pub(super) fn refused(&self, info: &Arc<CallInfo>, error: &CallError) {
-        self.audit_refusal(info, error);
+    pub(super) fn reject(&self, info: &Arc<CallInfo>, error: &CallError) {
+        self.audit_error(info, error);
         self.observe_end(info, None, Err(error));
     }
 
     /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
-    fn audit_refusal(&self, info: &CallInfo, error: &CallError) {
+    fn audit_error(&self, info: &CallInfo, error: &CallError) {
         let begun = info.stop.has_begun() || info.stop.was_sent();
         let code = Some(error.code());
         let steps = [
@@ -440,7 +440,7 @@ impl Shared {
     }
 
     /// Audits a step of the worker that happens in any case; the audit counts missing records.
-    pub(crate) fn note(&self, step: AuditStep) {
+    pub(crate) fn audit_best_effort(&self, step: AuditStep) {
         let _ = self.record(step);
     }
 

@@ -78,7 +78,7 @@ impl Worker {
             origin,
             ..self.of_view(tool, Value::Null)
         };
-        self.shared.refused(&Arc::new(info), &error);
+        self.shared.reject(&Arc::new(info), &error);
         error
     }
 
@@ -86,7 +86,7 @@ impl Worker {
     #[must_use]
     pub fn refuse_view(&self, tool: &str, arguments: Value, error: CallError) -> CallError {
         let info = Arc::new(self.of_view(tool, arguments));
-        self.shared.refused(&info, &error);
+        self.shared.reject(&info, &error);
         error
     }
 
@@ -100,7 +100,7 @@ impl Worker {
     ) -> Result<Arc<CallInfo>, CallError> {
         let info = Arc::new(self.of_view(READ, json!({ "uri": uri })));
         let judged = self.judge_reading(&info, server, label);
-        judged.inspect_err(|error| self.shared.refused(&info, error))?;
+        judged.inspect_err(|error| self.shared.reject(&info, error))?;
         Ok(info)
     }
 
@@ -153,7 +153,7 @@ impl Worker {
                     },
                 );
             }
-            Err(error) => self.shared.refused(info, error),
+            Err(error) => self.shared.reject(info, error),
         }
     }
 

@@ -215,7 +215,7 @@ impl Gateway {
     ) -> Result<CallAnswer, CallFailure> {
         if !call.options.ignored_grants.is_empty() {
             let worker = call.backend.worker();
-            worker.note_ignored_grants(&call.to_call(Asks::Refuse), &call.options.ignored_grants);
+            worker.audit_ignored_grants(&call.to_call(Asks::Refuse), &call.options.ignored_grants);
         }
         // A resumed call continues; it is not started again.
         if let Some(running) = resumed {

@@ -111,7 +111,7 @@ impl WorkerRequest<'_> {
             ..options.call_meta()
         });
         if !options.ignored_grants.is_empty() {
-            worker.note_ignored_grants(&call, &options.ignored_grants);
+            worker.audit_ignored_grants(&call, &options.ignored_grants);
         }
         match &self.backend.grants {
             Some(grants) if !options.granted.is_empty() => {

@@ -118,7 +118,7 @@ impl OpenCall {
         allowed: Option<Arc<[Scope]>>,
     ) {
         drop((self.admitted, self.slot));
-        shared.finished(&self.info, self.reply_tx, self.admitted_at, result, allowed);
+        shared.answer(&self.info, self.reply_tx, self.admitted_at, result, allowed);
     }
 
     /// Stops the deadline. The time that is left is the limit of the further work.
@@ -129,7 +129,7 @@ impl OpenCall {
     }
 
     /// Starts the deadline of the call, unless it runs already.
-    pub(super) fn arm(&mut self, id: CallId, shared: &Arc<Shared>) {
+    pub(super) fn start_deadline(&mut self, id: CallId, shared: &Arc<Shared>) {
         if self.deadline_guard.is_none() {
             // The time of a file tool begins with the call; that of another tool when a thread or task runs it.
             if let Some(entry) = shared.tool(self.info.tool.as_str())

@@ -11,21 +11,21 @@ use crate::policy::Limits;
 use crate::worker::Shared;
 use crate::worker::actor::WorkerMsg;
 use crate::worker::jobs;
-use crate::worker::prepare::Request;
+use crate::worker::prepare::UnparsedCall;
 
 /// A call whose own policy was compiled.
 #[derive(Debug)]
-pub(crate) struct Prepared {
+pub(crate) struct CompiledCall {
     judged: Judged,
     limits: Limits,
     /// Approximate size of its policy in bytes.
     size: u64,
 }
 
-impl Prepared {
+impl CompiledCall {
     /// Compiles the policy of a call and judges it; only on pool threads. `since_previous` is the time since the previous call.
     fn of(
-        request: Request,
+        request: UnparsedCall,
         shared: &Shared,
         since_previous: Option<Duration>,
     ) -> Result<Self, CallError> {
@@ -45,7 +45,7 @@ impl CallTable {
     pub(in crate::worker) fn prepared(
         &mut self,
         id: CallId,
-        prepared: Result<Prepared, CallError>,
+        prepared: Result<CompiledCall, CallError>,
     ) {
         self.compiling.take_if(|compiling| *compiling == id);
         match (self.take_finished(id), prepared) {
@@ -62,7 +62,7 @@ impl CallTable {
             (other, _) => self.reinsert(id, other),
         }
         self.compile_next();
-        self.start_ready();
+        self.start_runnable();
     }
 
     /// A call was judged again under its own policy.
@@ -73,7 +73,7 @@ impl CallTable {
             other => self.reinsert(id, other),
         }
         self.compile_next();
-        self.start_ready();
+        self.start_runnable();
     }
 
     /// Submits the next policy to the pool, unless one of this worker is being compiled.
@@ -93,11 +93,11 @@ impl CallTable {
         }
     }
 
-    fn start_preparing(&mut self, id: CallId, request: Request, call: Box<OpenCall>) {
+    fn start_preparing(&mut self, id: CallId, request: UnparsedCall, call: Box<OpenCall>) {
         let (shared, since_previous) = (Arc::clone(&self.shared), call.since_previous);
         let work = move || {
             let prepared =
-                jobs::catch_panic(|| Prepared::of(request, &shared, since_previous), Err);
+                jobs::catch_panic(|| CompiledCall::of(request, &shared, since_previous), Err);
             shared.post(WorkerMsg::Prepared(id, Box::new(prepared)));
         };
         self.submit_policy(id, Stage::Preparing(None), call, work);
@@ -112,7 +112,7 @@ impl CallTable {
     ) {
         let shared = Arc::clone(&self.shared);
         let work = move || {
-            let judged = jobs::catch_panic(|| shared.judge(step), Judged::Refused);
+            let judged = jobs::catch_panic(|| shared.judge(step), Judged::Rejected);
             shared.post(WorkerMsg::Judged(id, Box::new(judged)));
         };
         self.submit_policy(id, Stage::Judging(None, cause), call, work);

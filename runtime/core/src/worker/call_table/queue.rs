@@ -32,14 +32,14 @@ impl CallTable {
         mut call: Box<OpenCall>,
     ) {
         if step.mutates() && call.info.mode == Mode::Apply && !step.is_future() {
-            call.arm(id, &self.shared);
-            self.store(id, Stage::Ready(step, approved), call);
+            call.start_deadline(id, &self.shared);
+            self.store(id, Stage::Queued(step, approved), call);
             self.writes.push_back(id);
             return self.next_write();
         }
         match self.take_slot(id, &mut call) {
             Ok(true) => self.enqueue_running(id, step, approved, call),
-            Ok(false) => self.store(id, Stage::Ready(step, approved), call),
+            Ok(false) => self.store(id, Stage::Queued(step, approved), call),
             Err(error) => self.answer(id, call, Err(error)),
         }
     }
@@ -57,7 +57,7 @@ impl CallTable {
         if !taken {
             // It may wait for as long as it may run afterwards.
             call.suspend_deadline();
-            call.arm(id, &self.shared);
+            call.start_deadline(id, &self.shared);
         }
         Ok(taken)
     }
@@ -74,11 +74,11 @@ impl CallTable {
         call.deadline_guard = None;
         match stage {
             Stage::Planning(waiting) => self.enqueue_planning(id, waiting, call),
-            Stage::Ready(step, approved) if !self.writes.contains(&id) => {
+            Stage::Queued(step, approved) if !self.writes.contains(&id) => {
                 self.enqueue_running(id, step, approved, call);
             }
-            Stage::Ready(..) => {
-                call.arm(id, &self.shared);
+            Stage::Queued(..) => {
+                call.start_deadline(id, &self.shared);
                 self.store(id, stage, call);
                 self.next_write();
             }
@@ -92,7 +92,7 @@ impl CallTable {
         waiting: Step<Waiting>,
         mut call: Box<OpenCall>,
     ) {
-        call.arm(id, &self.shared);
+        call.start_deadline(id, &self.shared);
         self.store(id, Stage::Planning(waiting), call);
         self.wait_for_thread(id);
     }
@@ -111,15 +111,15 @@ impl CallTable {
             self.store(id, Stage::Future { _task: task }, call);
             return;
         }
-        call.arm(id, &self.shared);
-        self.store(id, Stage::Ready(step, approved), call);
+        call.start_deadline(id, &self.shared);
+        self.store(id, Stage::Queued(step, approved), call);
         self.wait_for_thread(id);
     }
 
     /// Queues a call for a pool thread.
     pub(super) fn wait_for_thread(&mut self, id: CallId) {
-        self.ready.push_back(id);
-        self.start_ready();
+        self.runnable.push_back(id);
+        self.start_runnable();
     }
 
     /// Lets queued writes request their path locks, in order and as many as this worker may submit. A write that waits for
@@ -132,7 +132,7 @@ impl CallTable {
             && let Some(id) = self.writes.get(index).copied()
         {
             let (step, approved, mut call) = match self.calls.remove(&id) {
-                Some((Stage::Ready(step, approved), call)) => (step, approved, call),
+                Some((Stage::Queued(step, approved), call)) => (step, approved, call),
                 other => {
                     self.reinsert(id, other);
                     self.writes.remove(index);
@@ -143,7 +143,7 @@ impl CallTable {
             let over =
                 self.writing.len() >= self.max_jobs() && !self.may_wait_in_pool(&step, &call);
             if over || alone && !self.writing.is_empty() {
-                self.calls.insert(id, (Stage::Ready(step, approved), call));
+                self.calls.insert(id, (Stage::Queued(step, approved), call));
                 return;
             }
             let slot = match &call.slot {
@@ -169,7 +169,7 @@ impl CallTable {
                     continue;
                 }
             }
-            self.calls.insert(id, (Stage::Ready(step, approved), call));
+            self.calls.insert(id, (Stage::Queued(step, approved), call));
         }
     }
 
@@ -185,15 +185,15 @@ impl CallTable {
         }
     }
 
-    /// Submits ready calls to the pools, as many as this worker may run, and a few writes ahead.
-    pub(super) fn start_ready(&mut self) {
-        while let Some(id) = self.ready.front().copied()
+    /// Submits queued calls to the pools, as many as this worker may run, and a few writes ahead.
+    pub(super) fn start_runnable(&mut self) {
+        while let Some(id) = self.runnable.front().copied()
             && self.may_submit(id)
         {
-            self.ready.pop_front();
+            self.runnable.pop_front();
             match self.calls.remove(&id) {
                 Some((Stage::Planning(waiting), call)) => self.start_planning(id, waiting, call),
-                Some((Stage::Ready(step, approved), call)) => {
+                Some((Stage::Queued(step, approved), call)) => {
                     self.start_running(id, step, approved, call)
                 }
                 other => self.reinsert(id, other),
@@ -212,7 +212,7 @@ impl CallTable {
             && self.running.values().all(|pool| *pool == PoolKind::Io);
         ahead
             && match self.calls.get(&id) {
-                Some((Stage::Ready(step, _), call)) => self.may_wait_in_pool(step, call),
+                Some((Stage::Queued(step, _), call)) => self.may_wait_in_pool(step, call),
                 _ => false,
             }
     }
@@ -319,7 +319,7 @@ impl CallTable {
         let timeout = entry.and_then(|entry| entry.spec.timeout);
         call.limit = timeout.map_or(call.limit, |timeout| call.limit.min(timeout));
         call.deadline_guard = None;
-        call.arm(id, &self.shared);
+        call.start_deadline(id, &self.shared);
     }
 
     /// Stores a call whose job was submitted, or rejects it if the pool was full.
@@ -366,17 +366,17 @@ impl CallTable {
             // The caller stopped waiting, and the effect has happened.
             (None, Ended::Done(Ok(done))) => {
                 self.shared.changed(done.changes());
-                self.shared.note_late_effect(id, &done);
+                self.shared.log_late_effect(id, &done);
             }
             (None, _) => {}
         }
-        self.start_ready();
+        self.start_runnable();
     }
 
     /// The large result of a call was passed on.
     pub(in crate::worker) fn passed_on(&mut self, id: CallId) {
         self.undelivered.remove(&id);
-        self.start_ready();
+        self.start_runnable();
     }
 
     /// A call that runs as a future ended.
@@ -399,7 +399,7 @@ impl CallTable {
             if suspended {
                 call.suspend_deadline();
             } else {
-                call.arm(id, &self.shared);
+                call.start_deadline(id, &self.shared);
             }
         }
     }
@@ -407,7 +407,7 @@ impl CallTable {
     /// Continues the deadline of a call whose question was answered.
     pub(in crate::worker) fn opening_granted(&mut self, id: CallId) {
         if let Some((Stage::Asking(..), call)) = self.calls.get_mut(&id) {
-            call.arm(id, &self.shared);
+            call.start_deadline(id, &self.shared);
         }
     }
 
@@ -425,7 +425,7 @@ impl CallTable {
             }
             Some(_) | None => (true, false),
         };
-        self.ready.retain(|ready| *ready != id);
+        self.runnable.retain(|queued| *queued != id);
         if never_began {
             self.running.remove(&id);
             self.compiling.take_if(|compiling| *compiling == id);
@@ -445,7 +445,7 @@ impl CallTable {
         let error = call.info.stop.mark_sent(error);
         call.finish(&self.shared, Err(error));
         self.compile_next();
-        self.start_ready();
+        self.start_runnable();
     }
 
     /// Aborts all calls except those whose effect has begun, which are answered when it ends.
@@ -579,10 +579,10 @@ mod tests {
         let (request, call, mut answer) = admitted(&worker, Call::new("look", json!({})));
         let id = request.info.id;
         calls.receive(request, call);
-        assert_eq!(calls.ready, [id]);
+        assert_eq!(calls.runnable, [id]);
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());
-        assert!(calls.ready.is_empty() && calls.calls.is_empty());
+        assert!(calls.runnable.is_empty() && calls.calls.is_empty());
     }
 
     #[tokio::test]

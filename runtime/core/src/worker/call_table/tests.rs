@@ -16,7 +16,7 @@ use crate::scope::{Scope, Verb};
 use crate::tool::{Interrupt, Prepared, ReadPermit};
 use crate::worker::admission::{self, CallOptions, admit};
 use crate::worker::blocking::Pool;
-use crate::worker::prepare::Request;
+use crate::worker::prepare::UnparsedCall;
 use crate::worker::{Worker, WorkerSpec};
 use crate::{ReadTool, Reply, ToolSet, ToolSpec};
 
@@ -75,7 +75,10 @@ pub(super) fn occupied(pool: &Arc<Pool>) -> Vec<mpsc::Sender<()>> {
 }
 
 /// A call that was admitted, and the receiver of its answer.
-pub(super) fn admitted(worker: &Worker, call: Call) -> (Request, Box<OpenCall>, admission::Answer) {
+pub(super) fn admitted(
+    worker: &Worker,
+    call: Call,
+) -> (UnparsedCall, Box<OpenCall>, admission::ReplyReceiver) {
     let options = CallOptions::new(Mode::Apply);
     admit(&worker.shared, call, options, Ok(())).unwrap()
 }
@@ -92,7 +95,7 @@ async fn call_that_reaches_a_paused_worker_after_its_revocation_is_cancelled() {
     calls.receive(request, call);
     let error = answer.try_recv().unwrap().unwrap_err();
     assert_eq!(error.code(), Code::Cancelled);
-    assert!(calls.is_over());
+    assert!(calls.is_done());
 }
 
 #[tokio::test]
