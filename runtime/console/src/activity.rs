@@ -424,7 +424,7 @@ pub(super) async fn pause(State(console): AppState, body: Bytes) -> ApiResult {
 pub(super) async fn stop_worker(State(console): AppState, body: Bytes) -> ApiResult {
     let StopRequest { worker } = request::parse(&body)?;
     let (_, _, worker) = live_worker(&console, &worker)?;
-    let revoked = worker.revoke().await;
+    let revoked = worker.revoke_by(DecidedBy::Person).await;
     console.notify();
     json_response(&json!({ "unfinished": revoked.unfinished }))
 }

@@ -1,6 +1,6 @@
 //! Audit events and the hash-chained records that hold them.
 //!
-//! Each step of a call is one event, including denials; an allowed read that is answered at once has one event in all. Events are cheap to create: they are serialised, and get their time
+//! Each step of a call is one event, including denials; some reads have one event in all ([`Step::Finished`]). Events are cheap to create: they are serialised, and get their time
 //! and hash, when they are written.
 
 mod chain;
@@ -57,7 +57,7 @@ pub struct AuditEvent {
     /// The tool, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tool: Option<ToolName>,
-    /// Who caused it.
+    /// Who caused it; for the start of a worker, who wrote its policy.
     pub origin: Origin,
     /// What happened.
     #[serde(flatten)]
@@ -202,8 +202,9 @@ pub enum Step {
         code: Option<Code>,
         /// Bytes of content in the answer.
         bytes: u64,
-        /// The needs of a read that all layers allowed without a grant and that its tool answered at once
-        /// ([`ReadTool::read_now`](crate::ReadTool::read_now)). Such a read has no other record.
+        /// The needs of a read without a policy of its own that was judged once, that all layers allowed without a grant,
+        /// and that its tool answered at once ([`ReadTool::read_now`](crate::ReadTool::read_now)). Such a read has no
+        /// other record.
         #[serde(skip_serializing_if = "Option::is_none")]
         allowed: Option<Arc<[Scope]>>,
     },

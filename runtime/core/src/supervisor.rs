@@ -22,7 +22,7 @@ use crate::capability::GRACE;
 use crate::config::Namespace;
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::journal::Journal;
-use crate::permission::Broker;
+use crate::permission::{Broker, DecidedBy};
 use crate::pipeline::PreviewKey;
 use crate::policy::Authority;
 use crate::root::RootTable;
@@ -188,7 +188,7 @@ impl SupervisorState {
         self.restarts.remove(&id);
         // Not awaited: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
-            core.revoke(id).await;
+            core.revoke(id, DecidedBy::Host).await;
             shared.audit_best_effort(AuditStep::WorkerStopped);
         });
     }
@@ -226,24 +226,25 @@ impl Core {
         self.registered(ids)
     }
 
-    /// Revokes a worker and its descendants. This continues if the caller stops waiting.
-    pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId) -> Revoked {
+    /// Revokes a worker and its descendants, as `by` decided. This continues if the caller stops waiting.
+    pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId, by: DecidedBy) -> Revoked {
         let subtree = self.tree.lock().revoke(id);
-        self.end(subtree).await
+        self.end(subtree, by).await
     }
 
     /// Revokes all workers, and starts none from now on.
     pub(crate) async fn revoke_all(self: &Arc<Self>) -> Revoked {
         let all = self.tree.lock().close();
-        self.end(all).await
+        self.end(all, DecidedBy::Host).await
     }
 
-    /// Ends workers whose gates are closed.
-    async fn end(self: &Arc<Self>, revoked: Vec<tree::Revoked>) -> Revoked {
+    /// Ends workers whose gates are closed, as `by` decided.
+    async fn end(self: &Arc<Self>, revoked: Vec<tree::Revoked>, by: DecidedBy) -> Revoked {
         let newly = revoked.iter().filter(|worker| worker.newly);
         let newly: Vec<WorkerId> = newly.map(|worker| worker.id).collect();
         for shared in self.registered(newly.iter().copied()) {
-            shared.audit_best_effort(AuditStep::Revoked);
+            // The audit counts missing records.
+            let _ = shared.record_by(by.origin(), AuditStep::Revoked);
             shared.close();
         }
         let core = Arc::clone(self);

@@ -35,6 +35,7 @@ use crate::effect::{ArtifactRef, ExcludedChange, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
 use crate::path::VirtualPath;
+use crate::permission::DecidedBy;
 use crate::policy::{Access, Explanation, OpenFolder, Policy, Statement};
 use crate::root::Root;
 use crate::scope::ScopePattern;
@@ -365,7 +366,12 @@ impl Worker {
     /// begun or were being prepared have ended, except for [`Revoked::unfinished`]. This also holds if several callers
     /// revoke at once.
     pub async fn revoke(&self) -> Revoked {
-        self.shared.core.revoke(self.shared.id).await
+        self.revoke_by(DecidedBy::Host).await
+    }
+
+    /// Like [`Worker::revoke`], and records who decided it.
+    pub async fn revoke_by(&self, by: DecidedBy) -> Revoked {
+        self.shared.core.revoke(self.shared.id, by).await
     }
 
     /// Waits until this worker is revoked.

@@ -764,6 +764,16 @@ async fn stopped_agent_and_its_descendants_end_and_their_calls_stay_visible() {
         (stopped.status, stopped.json()),
         (200, json!({ "unfinished": 0 }))
     );
+    stage.runtime.flush_audit().await.unwrap();
+    let audit = std::fs::read_to_string(stage.temp.path().join("audit")).unwrap();
+    let records = audit
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let revoked = records.filter(|record| record["event"]["step"] == "revoked");
+    let origins: Vec<Value> = revoked
+        .map(|record| record["event"]["origin"].clone())
+        .collect();
+    assert_eq!(origins, ["human", "human"]);
     let agents = &stage.state().await["agents"];
     assert_eq!(agents.as_array().unwrap().len(), 1, "{agents}");
     child.submit(write("b.txt", "one\n")).await.unwrap_err();

@@ -72,7 +72,7 @@ impl Record {
         self.0.seal.at
     }
 
-    /// Returns how many events before this one were lost because the audit was full, failing or closed. A call whose
+    /// Returns how many events before this one were lost because the audit was full or failing. A call whose
     /// decision or effect could not be recorded in advance was rejected; other lost events, such as the end of a call,
     /// did happen.
     #[must_use]

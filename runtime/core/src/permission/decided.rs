@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::call::Origin;
 use crate::error::{CallError, Code};
 
 /// Who decided.
@@ -22,6 +23,14 @@ pub enum DecidedBy {
 }
 
 impl DecidedBy {
+    /// The origin of a step that it decided; of one that nobody decided, the host.
+    pub(crate) fn origin(self) -> Origin {
+        match self {
+            Self::Person => Origin::Human,
+            Self::Host | Self::Client | Self::Rule | Self::Nobody => Origin::Host,
+        }
+    }
+
     /// Who denied a call that failed with `error`.
     pub(crate) fn of_denial(error: &CallError) -> Self {
         match error.details().get("denied_by").map(Self::deserialize) {

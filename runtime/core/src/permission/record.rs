@@ -58,9 +58,8 @@ fn worker_and_agent(holder: &GrantHolder) -> (Option<WorkerId>, Arc<str>) {
 /// The origin of a decision of `by`; without a decision, that of the request.
 fn origin(by: DecidedBy, asked: Origin) -> Origin {
     match by {
-        DecidedBy::Person => Origin::Human,
-        DecidedBy::Host | DecidedBy::Client | DecidedBy::Rule => Origin::Host,
         DecidedBy::Nobody => asked,
+        by => by.origin(),
     }
 }
 

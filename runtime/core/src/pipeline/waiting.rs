@@ -47,7 +47,7 @@ impl Step<Waiting> {
         reasons
     }
 
-    /// Marks all needs as looked up in the live grants. Returns whether one was not yet. A grant may
+    /// Marks the needs that require approval as looked up in the live grants. Returns whether one was not yet. A grant may
     /// cover a need and still not satisfy it, such as the grant of a folder for a protected name in it.
     pub(crate) fn take_untried_needs(&mut self) -> bool {
         let tried = &mut self.context.tried;

@@ -16,6 +16,7 @@ use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::journal::JournalView;
+use crate::permission::DecidedBy;
 use crate::pipeline::WorkerHandles;
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
 use crate::scope::{Scope, Verb};
@@ -332,7 +333,7 @@ impl Core {
         );
         let end = move || {
             if let Some(core) = core.upgrade() {
-                executor.spawn(async move { core.revoke(id).await });
+                executor.spawn(async move { core.revoke(id, DecidedBy::Host).await });
             }
         };
         shared.end_with(self.deadlines.arm(Duration::from_millis(ttl_ms), end));

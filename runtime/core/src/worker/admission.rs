@@ -49,7 +49,7 @@ impl Default for Admission {
     }
 }
 
-/// Calls in flight and the bytes of their arguments.
+/// Calls in flight and the bytes that they occupy.
 #[derive(Debug, Default)]
 pub(super) struct Load {
     calls: AtomicU32,
@@ -67,6 +67,8 @@ impl Load {
 pub(super) struct Admitted {
     shared: Arc<Shared>,
     bytes: u64,
+    /// How many of them are those of the plan of its question.
+    plan: u64,
 }
 
 impl Admitted {
@@ -77,6 +79,7 @@ impl Admitted {
         let admitted = Self {
             shared: Arc::clone(shared),
             bytes,
+            plan: 0,
         };
         if calls >= bounds.calls || queued.saturating_add(bytes) > bounds.bytes {
             return Err(over_bounds(shared, bytes));
@@ -84,12 +87,22 @@ impl Admitted {
         Ok(admitted)
     }
 
-    /// Charges further bytes that the call occupies until it ends, such as its compiled policy or the plan of its question.
+    /// Charges the plan of its question, in place of that of its previous question.
+    pub(super) fn charge_plan(&mut self, bytes: u64) -> Result<(), CallError> {
+        let previous = std::mem::take(&mut self.plan);
+        self.shared.load.bytes.fetch_sub(previous, Ordering::AcqRel);
+        self.bytes -= previous;
+        self.charge(bytes)?;
+        self.plan = bytes;
+        Ok(())
+    }
+
+    /// Charges further bytes that the call occupies until it ends, such as its compiled policy.
     pub(super) fn charge(&mut self, bytes: u64) -> Result<(), CallError> {
         let most = self.shared.core.admission.bytes;
-        let others = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let before = self.shared.load.bytes.fetch_add(bytes, Ordering::AcqRel);
         self.bytes = self.bytes.saturating_add(bytes);
-        if others.saturating_add(bytes) > most {
+        if before.saturating_add(bytes) > most {
             return Err(over_bounds(&self.shared, self.bytes));
         }
         Ok(())
@@ -350,7 +363,7 @@ pub(super) fn policies_busy(worker: &Shared) -> CallError {
     busy(worker, reason)
 }
 
-/// The error if no thread is available for a file tool.
+/// The error if no thread is available for work on files.
 pub(super) fn threads_busy(worker: &Shared) -> CallError {
     let reason =
         "all threads of the runtime are busy and too many jobs wait (`RuntimeBuilder::io_threads`)";

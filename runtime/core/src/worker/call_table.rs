@@ -458,11 +458,13 @@ impl CallTable {
         let (plan, preview) = plan.unzip();
         let size = plan.as_ref().map_or(0, AnyPlan::weight);
         let allowed = self.shared.may_ask(&waiting, call.asks, preview.as_ref());
-        let asked = allowed.and_then(|()| call.admitted.charge(size)).map(|()| {
-            let (asks, question_tx) = (call.asks, call.question_tx.clone());
-            self.shared
-                .question(id, &waiting, preview, asks, question_tx)
-        });
+        let asked = allowed
+            .and_then(|()| call.admitted.charge_plan(size))
+            .map(|()| {
+                let (asks, question_tx) = (call.asks, call.question_tx.clone());
+                self.shared
+                    .question(id, &waiting, preview, asks, question_tx)
+            });
         match asked {
             Ok(asking) => {
                 call.asking = Some(asking);

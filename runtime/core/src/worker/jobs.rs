@@ -90,7 +90,7 @@ pub(super) fn preview_act_now(
 pub(super) fn panicked() -> CallError {
     CallError::new(
         Code::Internal,
-        "the tool panicked; check the current state before you try again",
+        "the code that ran for this call panicked; check the current state before you try again",
     )
 }
 
@@ -156,7 +156,7 @@ fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done,
     }
 }
 
-/// Plans a call. If this fails although a preview of the same call was planned before, the error is `STALE_PREVIEW`.
+/// Plans a call. If this fails because the files changed since a preview of the same call, the error is `STALE_PREVIEW`.
 fn planned_by(
     shared: &Shared,
     info: &CallInfo,

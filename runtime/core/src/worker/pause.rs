@@ -8,7 +8,6 @@ use parking_lot::Mutex;
 use super::Worker;
 use super::actor::WorkerMsg;
 use crate::audit::{AuditError, Step as AuditStep};
-use crate::call::Origin;
 use crate::permission::DecidedBy;
 
 /// Whether a worker is paused, and its ancestors.
@@ -80,10 +79,6 @@ impl Worker {
     }
 
     fn record_pause(&self, step: AuditStep, by: DecidedBy) -> Result<(), AuditError> {
-        let origin = match by {
-            DecidedBy::Person => Origin::Human,
-            _ => Origin::Host,
-        };
-        self.shared.record_by(origin, step)
+        self.shared.record_by(by.origin(), step)
     }
 }

@@ -1,7 +1,7 @@
 //! Tests of revocation, restarts and shutdown: no late effects, no lost callers.
 
 use bailiwick::monitor::EventKind;
-use bailiwick::permission::{GrantHolder, Lifetime, NewGrant};
+use bailiwick::permission::{DecidedBy, GrantHolder, Lifetime, NewGrant};
 use bailiwick::worker::Admission;
 use bailiwick::{Code, Origin, Policy, SpawnError, Worker, WorkerSpec};
 use bailiwick_test_support::{cases, wait};
@@ -286,13 +286,19 @@ async fn records_of_a_worker_say_who_caused_them() {
     let mut events = stage.runtime.events();
     worker.revoke().await;
     while events.recv().await.unwrap().kind != EventKind::WorkerEnded {}
-    for (step, origin) in [
-        ("spawned", "model"),
-        ("revoked", "host"),
-        ("worker_stopped", "host"),
+    let other = stage.worker(Policy::new()).await;
+    other.revoke_by(DecidedBy::Person).await;
+    for (step, expected) in [
+        ("spawned", ["model", "human"]),
+        ("revoked", ["host", "human"]),
+        ("worker_stopped", ["host", "host"]),
     ] {
         let origins = stage.texts(step, "/event/origin").await;
-        assert_eq!(origins, [Some(origin.to_owned())], "{step}");
+        assert_eq!(
+            origins,
+            expected.map(|origin| Some(origin.to_owned())),
+            "{step}"
+        );
     }
 }
 
@@ -343,6 +349,22 @@ async fn audit_has_policy_deciding_rules_and_end_of_a_worker() {
         stage.texts("worker_stopped", "/event/agent").await,
         [Some("main".to_owned())]
     );
+}
+
+#[tokio::test]
+async fn call_that_exceeds_the_bytes_by_itself_is_too_large() {
+    let bounds = Admission {
+        bytes: 1000,
+        ..Admission::default()
+    };
+    let stage = stage(|builder| builder.admission(bounds)).await;
+    let worker = stage.worker(Policy::new()).await;
+    for (length, code) in [(100, None), (2000, Some(Code::TooLarge))] {
+        let called = worker.call("echo", at(&"x".repeat(length))).await;
+        let error = called.err();
+        assert_eq!(error.as_ref().map(bailiwick::CallError::code), code);
+        assert!(error.is_none_or(|error| !error.details().contains_key("retry_after_ms")));
+    }
 }
 
 #[tokio::test]

@@ -151,12 +151,14 @@ impl Gateway {
         };
         let progress = call.progress.clone();
         let running = self.run_call(&mut call, context, resumed);
-        let answer = tokio::select! {
+        let ended = tokio::select! {
             biased;
-            answer = with_progress(context, progress, running) => answer.or_else(CallFailure::into_response),
+            ended = with_progress(context, progress, running) => ended,
             // Dropping the call cancels it, unless its effect has begun.
             () = request_cancelled(context) => return Err(cancelled().into()),
         };
+        let answer = ended.after_progress().await;
+        let answer = answer.or_else(CallFailure::into_response);
         self.log(context, &call.tool, &answer).await;
         Ok(answer?)
     }

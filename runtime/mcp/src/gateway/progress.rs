@@ -1,6 +1,6 @@
 //! Progress notifications of calls.
 
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::time::Duration;
 
 use rmcp::model::ProgressNotificationParam;
@@ -11,14 +11,39 @@ use bailiwick::call::Progress;
 /// Minimum time between progress notifications of a call.
 const INTERVAL: Duration = Duration::from_millis(250);
 
+/// How long an answer waits for a notification that was begun. One that waits longer, because the client does not read,
+/// has its place before the answer already.
+const SEND_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A call that ended.
+#[derive(Debug)]
+pub(super) struct Ended<T, N> {
+    result: T,
+    /// The notification that was being sent when it ended.
+    unsent: Option<Pin<Box<N>>>,
+}
+
+impl<T, N: Future<Output = ()>> Ended<T, N> {
+    /// The result, once the last notification is sent, since none may follow the answer (MCP, "Progress").
+    pub(super) async fn after_progress(self) -> T {
+        if let Some(unsent) = self.unsent {
+            let _ = tokio::time::timeout(SEND_TIMEOUT, unsent).await;
+        }
+        self.result
+    }
+}
+
 /// Runs `call`, and sends progress notifications if the client asked for them.
 pub(super) async fn with_progress<T>(
     context: &RequestContext<RoleServer>,
     progress: Option<Progress>,
     call: impl Future<Output = T>,
-) -> T {
-    let (Some(token), Some(progress)) = (context.meta.get_progress_token(), progress) else {
-        return call.await;
+) -> Ended<T, impl Future<Output = ()>> {
+    let Some((progress, token)) = progress.zip(context.meta.get_progress_token()) else {
+        return Ended {
+            result: call.await,
+            unsent: None,
+        };
     };
     let notify = |done: u64| {
         #[expect(
@@ -33,29 +58,30 @@ pub(super) async fn with_progress<T>(
     notifying(call, &progress, notify).await
 }
 
-/// Runs `call`, and meanwhile calls `notify` with the units of work that are done. A notification that was begun is sent
-/// before this returns, since none may follow the answer (MCP, "Progress").
+/// Runs `call`, and meanwhile calls `notify` with the units of work that are done.
 async fn notifying<T, N: Future<Output = ()>>(
     call: impl Future<Output = T>,
     progress: &Progress,
     mut notify: impl FnMut(u64) -> N,
-) -> T {
+) -> Ended<T, N> {
     let (mut call, mut reported) = (pin!(call), 0);
     loop {
-        if let Ok(ended) = tokio::time::timeout(INTERVAL, &mut call).await {
-            return ended;
+        if let Ok(result) = tokio::time::timeout(INTERVAL, &mut call).await {
+            return Ended {
+                result,
+                unsent: None,
+            };
         }
         let done = progress.done();
         if done <= reported {
             continue;
         }
         reported = done;
-        let mut sent = pin!(notify(done));
+        let mut sent = Box::pin(notify(done));
         tokio::select! {
             () = &mut sent => {}
-            ended = &mut call => {
-                sent.await;
-                return ended;
+            result = &mut call => {
+                return Ended { result, unsent: Some(sent) };
             }
         }
     }
@@ -88,7 +114,8 @@ mod tests {
             gate.notify_one();
         };
         let answered = async {
-            notifying(call, &progress, notify).await;
+            let ended = notifying(call, &progress, notify).await;
+            ended.after_progress().await;
             order.lock().unwrap().push("answer".to_owned());
         };
         let client = async {
@@ -113,7 +140,20 @@ mod tests {
             reports.lock().unwrap().push(done);
             std::future::ready(())
         };
-        notifying(call, &progress, notify).await;
+        let ended = notifying(call, &progress, notify).await;
+        ended.after_progress().await;
         assert_eq!(*reports.lock().unwrap(), [1, 3]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn answer_waits_only_briefly_for_a_notification() {
+        let progress = Progress::default();
+        progress.step();
+        let call = tokio::time::sleep(INTERVAL * 2);
+        let never = |_: u64| std::future::pending();
+        let ended = notifying(call, &progress, never).await;
+        let since = tokio::time::Instant::now();
+        ended.after_progress().await;
+        assert!(since.elapsed() <= SEND_TIMEOUT * 2);
     }
 }
