@@ -26,9 +26,9 @@ use serde_json::{Value, json};
 /// Calls in flight, unless there are fewer workers.
 const IN_FLIGHT: usize = 64;
 /// The 99th percentile beside a flood, as a multiple of the one without.
-const MOST_SLOWER: f64 = 1.5;
+const MAX_SLOWER: f64 = 1.5;
 /// The same beside calls that hang.
-const MOST_SLOWER_BESIDE_HANGING: f64 = 1.2;
+const MAX_SLOWER_BESIDE_HANGING: f64 = 1.2;
 /// Calls that hang, more than threads that two roots may hold.
 const HANGING: usize = 256;
 /// The time limit of such a call, after which its thread is replaced.
@@ -74,7 +74,7 @@ fn main() {
     flood.abort();
     alone.print("64 workers, alone");
     beside.print("64 workers, beside one with 256 open calls");
-    verdict(&alone, &beside, MOST_SLOWER);
+    verdict(&alone, &beside, MAX_SLOWER);
     for (tool, arguments) in [
         ("read_file", json!({"path": "/r/src/f"})),
         ("list_directory", json!({"path": "/r/src"})),
@@ -152,7 +152,7 @@ fn beside_hanging(tool: &'static str, arguments: &Value, calls: usize) {
     beside.print(&format!(
         "64 workers, {tool}, beside {held} threads that hang"
     ));
-    verdict(&alone, &beside, MOST_SLOWER_BESIDE_HANGING);
+    verdict(&alone, &beside, MAX_SLOWER_BESIDE_HANGING);
 }
 
 const HANG: &str = "hang";

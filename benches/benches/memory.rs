@@ -17,9 +17,9 @@ use bailiwick_benches::{
 };
 
 /// The maximum memory of a live worker, in bytes.
-const MOST_BYTES: u64 = 10 * 1024;
+const MAX_BYTES: u64 = 10 * 1024;
 const ROOTS: u64 = 1;
-const MOST_DESCRIPTORS: u64 = ROOTS + 1024;
+const MAX_DESCRIPTORS: u64 = ROOTS + 1024;
 
 /// The result of one side.
 struct Weight {
@@ -60,12 +60,12 @@ fn main() {
                 worker.called as f64 / actor.called as f64
             );
             println!(
-                "<= {MOST_BYTES} B a worker: {}",
-                verdict(worker.called <= MOST_BYTES)
+                "<= {MAX_BYTES} B a worker: {}",
+                verdict(worker.called <= MAX_BYTES)
             );
             println!(
-                "<= {MOST_DESCRIPTORS} descriptors: {}",
-                verdict(worker.descriptors <= MOST_DESCRIPTORS)
+                "<= {MAX_DESCRIPTORS} descriptors: {}",
+                verdict(worker.descriptors <= MAX_DESCRIPTORS)
             );
         }
     }

@@ -22,10 +22,10 @@ use bailiwick::permission::{
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Maximum number of own answers that are remembered. The runtime remembers fewer ended questions.
-const MOST_ANSWERED: usize = 1000;
+const MAX_ANSWERED: usize = 1000;
 
 /// Maximum number of ended questions in the state.
-const MOST_OUTCOMES: usize = 200;
+const MAX_OUTCOMES: usize = 200;
 
 /// All sources of the console.
 #[derive(Debug)]
@@ -181,7 +181,7 @@ impl ConsoleState {
         outcomes.sort_by_key(|outcome| std::cmp::Reverse(outcome.at));
         state
             .outcomes
-            .extend(outcomes.into_iter().take(MOST_OUTCOMES));
+            .extend(outcomes.into_iter().take(MAX_OUTCOMES));
         state.omitted = response::Omitted {
             agents: state.agents.omitted(),
             questions: state.questions.omitted(),
@@ -312,7 +312,7 @@ impl SourceStats {
     /// Remembers that this console answered a question.
     pub(super) fn note_answer(&mut self, question: QuestionId) {
         self.answered.insert(question);
-        if self.answered.len() > MOST_ANSWERED {
+        if self.answered.len() > MAX_ANSWERED {
             self.answered.pop_first();
         }
     }

@@ -45,12 +45,13 @@ pub(crate) enum StopReason {
 /// State of a call whose effect began before it was stopped.
 const BEGUN: u8 = 4;
 
-/// Stops a call in flight. The first state that is set is final: a call whose effect has begun cannot be stopped.
+/// Stops a call in flight, and knows its deadline and its progress. The first state that is set is final: a call whose
+/// effect has begun cannot be stopped.
 #[derive(Debug, Default)]
-pub(crate) struct StopFlag {
+pub(crate) struct CallControl {
     state: AtomicU8,
     /// Whether the effect began elsewhere: the call was sent to a server, or an act tool began to act.
-    sent: AtomicBool,
+    begun_elsewhere: AtomicBool,
     /// Number of steps of the effect that the tool reported as completed.
     steps: AtomicU64,
     progress: Option<Progress>,
@@ -58,9 +59,9 @@ pub(crate) struct StopFlag {
     deadline: Mutex<Option<Instant>>,
 }
 
-impl StopFlag {
-    /// Creates a flag that also reports progress.
-    pub(crate) fn counting(progress: Option<Progress>) -> Self {
+impl CallControl {
+    /// Creates one that also reports progress.
+    pub(crate) fn with_progress(progress: Option<Progress>) -> Self {
         Self {
             progress,
             ..Self::default()
@@ -95,23 +96,23 @@ impl StopFlag {
 
     /// Marks the effect as begun elsewhere. Fails if the call was stopped before. Code that stops the call afterwards
     /// sees the mark.
-    pub(crate) fn send(&self) -> Result<(), CallError> {
-        self.sent.store(true, Ordering::SeqCst);
-        self.check().inspect_err(|_| self.unsend())
+    pub(crate) fn begin_elsewhere(&self) -> Result<(), CallError> {
+        self.begun_elsewhere.store(true, Ordering::SeqCst);
+        self.check().inspect_err(|_| self.undo_begin_elsewhere())
     }
 
-    /// Removes the mark of [`Self::send`], because the effect did not begin.
-    fn unsend(&self) {
-        self.sent.store(false, Ordering::SeqCst);
+    /// Removes the mark of [`Self::begin_elsewhere`], because the effect did not begin.
+    fn undo_begin_elsewhere(&self) {
+        self.begun_elsewhere.store(false, Ordering::SeqCst);
     }
 
     /// Whether the effect began elsewhere.
-    pub(crate) fn was_sent(&self) -> bool {
-        self.sent.load(Ordering::SeqCst)
+    pub(crate) fn has_begun_elsewhere(&self) -> bool {
+        self.begun_elsewhere.load(Ordering::SeqCst)
     }
 
     /// Sets how much time the call has from now on.
-    pub(crate) fn set_time(&self, left: Duration) {
+    pub(crate) fn set_deadline_in(&self, left: Duration) {
         *self.deadline.lock() = Instant::now().checked_add(left);
     }
 
@@ -136,8 +137,8 @@ impl StopFlag {
     }
 
     /// Adds to `error` that the effect began elsewhere, and how far it got.
-    pub(crate) fn mark_sent(&self, error: CallError) -> CallError {
-        if !self.was_sent() {
+    pub(crate) fn with_effect(&self, error: CallError) -> CallError {
+        if !self.has_begun_elsewhere() {
             return error;
         }
         let steps = self.steps.load(Ordering::Relaxed);
@@ -188,7 +189,7 @@ pub(crate) struct PermitScope {
     /// Closed when a grant used here is revoked.
     pub(crate) grant_gates: Vec<Arc<Gate>>,
     /// Stops the call when it is cancelled or its deadline passes.
-    pub(crate) stop: Arc<StopFlag>,
+    pub(crate) stop: Arc<CallControl>,
     /// The changes that the worker may undo, if the runtime has a journal.
     pub(crate) journal: Option<JournalView>,
 }

@@ -52,7 +52,7 @@ pub(crate) const NO_ROOT: &str =
     "this server has no root directory: ask the person who runs it to start it with a directory";
 
 /// Maximum number of open folders in an error or a description.
-const MOST_NAMED: usize = 8;
+const MAX_NAMED: usize = 8;
 
 impl Namespace {
     /// The namespace of a worker with these open folders.
@@ -168,9 +168,9 @@ impl Namespace {
         if self.empty {
             return NO_ROOT.to_owned();
         }
-        let named: Vec<_> = self.open.iter().take(MOST_NAMED).collect();
+        let named: Vec<_> = self.open.iter().take(MAX_NAMED).collect();
         let named: Vec<_> = named.iter().map(ToString::to_string).collect();
-        let more = self.open.len().saturating_sub(MOST_NAMED);
+        let more = self.open.len().saturating_sub(MAX_NAMED);
         let mut text = match (named.is_empty(), more) {
             (true, _) => "no folder is open to you".to_owned(),
             (false, 0) => format!("open to you: {}", named.join(", ")),

@@ -18,11 +18,11 @@ impl fmt::Display for WorkerId {
 }
 
 /// Maximum length of a worker's name in characters.
-const MOST_NAME: usize = 64;
+const MAX_NAME: usize = 64;
 
 /// Whether `name` is a valid worker name, which is one part of an agent's path.
 pub(crate) fn is_agent_name(name: &str) -> bool {
-    (1..=MOST_NAME).contains(&name.chars().count())
+    (1..=MAX_NAME).contains(&name.chars().count())
         && !name.contains('/')
         && !name.chars().any(crate::text::is_deceptive)
 }
@@ -95,7 +95,7 @@ impl fmt::Display for ChangeId {
 }
 
 /// Maximum length of the name of a tool in bytes, before its deceptive characters are escaped.
-const MOST_TOOL_NAME: usize = 128;
+const MAX_TOOL_NAME: usize = 128;
 
 /// Name of a tool, such as `read_file`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -107,7 +107,7 @@ impl ToolName {
     /// than 128 bytes are cut, since the name of an unknown tool may be any text.
     #[must_use]
     pub fn new(name: &str) -> Self {
-        let mut ends = (0..=name.len().min(MOST_TOOL_NAME)).rev();
+        let mut ends = (0..=name.len().min(MAX_TOOL_NAME)).rev();
         let end = ends.find(|end| name.is_char_boundary(*end));
         let (kept, _) = name.split_at(end.unwrap_or_default());
         let escaped = crate::text::escape(kept);
@@ -141,7 +141,7 @@ mod tests {
     fn tool_name_is_bounded_and_escaped() {
         assert_eq!(ToolName::new("read_file").as_str(), "read_file");
         let long = "é".repeat(1 << 20);
-        assert!(ToolName::new(&long).as_str().len() <= MOST_TOOL_NAME);
+        assert!(ToolName::new(&long).as_str().len() <= MAX_TOOL_NAME);
         assert!(!ToolName::new("\u{1b}]0;x").as_str().contains('\u{1b}'));
     }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Mode, Origin};
 use crate::capability::{
-    ActPermit, CallPermit, Gate, Interrupt, PermitScope, ReadPermit, StopFlag, WritePermit,
+    ActPermit, CallControl, CallPermit, Gate, Interrupt, PermitScope, ReadPermit, WritePermit,
 };
 use crate::effect::{Change, ExcludedChange, Op, PreviewToken};
 use crate::error::{CallError, Code};
@@ -51,7 +51,7 @@ pub struct CallInfo {
     pub(crate) confirm: bool,
     /// The arguments as JSON; `Null` for arguments of the tool's own type.
     pub(crate) arguments: Value,
-    pub(crate) stop: Arc<StopFlag>,
+    pub(crate) stop: Arc<CallControl>,
     /// Answers requests that a server makes within the call.
     pub(crate) requests: Option<CallRequests>,
 }
@@ -262,7 +262,7 @@ impl Step<Parsed> {
         authority: Authority,
         has_own_policy: bool,
         handles: Arc<WorkerHandles>,
-        offered: Vec<ScopePattern>,
+        sent_grants: Vec<ScopePattern>,
     ) -> Self {
         let context = CallContext {
             job,
@@ -275,8 +275,8 @@ impl Step<Parsed> {
             grant_gates: Vec::new(),
             moved: Vec::new(),
             outside: Vec::new(),
-            offered,
-            replayed: Vec::new(),
+            sent_grants,
+            needs_of_sent_grants: Vec::new(),
             tried: Vec::new(),
             rounds: 0,
         };

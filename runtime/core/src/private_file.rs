@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::geteuid;
 
 /// Maximum number of damaged files that are kept.
-const MOST_ASIDE: u32 = 100;
+const MAX_ASIDE: u32 = 100;
 /// The superuser.
 const ROOT: u32 = 0;
 const OWNERS: Mode = Mode::RUSR.union(Mode::WUSR);
@@ -58,7 +58,7 @@ fn places(file: &Path) -> Vec<PathBuf> {
     let beside = ["", ".lock", ".new"].map(|end| beside(name, end));
     let all = beside
         .into_iter()
-        .chain((1..=MOST_ASIDE).map(|n| aside(name, n)));
+        .chain((1..=MAX_ASIDE).map(|n| aside(name, n)));
     all.map(|name| file.with_file_name(name)).collect()
 }
 
@@ -271,7 +271,7 @@ impl StoreFile {
     /// Moves the file to a free name beside it, and returns that name.
     pub(crate) fn set_aside(&self) -> io::Result<PathBuf> {
         let Folder { dir, name, place } = &self.folder;
-        for number in 1..=MOST_ASIDE {
+        for number in 1..=MAX_ASIDE {
             let aside = aside(name, number);
             match renameat_with(dir, name, dir, &aside, RenameFlags::NOREPLACE) {
                 Ok(()) => {

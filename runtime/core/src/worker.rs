@@ -291,11 +291,11 @@ impl Worker {
     async fn preview_with(
         &self,
         call: Call,
-        offered: Vec<ScopePattern>,
+        sent_grants: Vec<ScopePattern>,
     ) -> Result<Preview, CallError> {
         let previewed = Arc::new(call.clone());
         let options = CallOptions {
-            offered,
+            sent_grants,
             ..CallOptions::new(Mode::Preview)
         };
         match admission::submit(&self.shared, call, options).await? {

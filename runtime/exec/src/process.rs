@@ -22,7 +22,7 @@ use crate::proxy::{Proxy, ProxyTask};
 use crate::spec::{Layer, Network, SandboxSpec};
 
 /// Time limit for a helper to say that it is one, which takes milliseconds.
-const MOST_READY: Duration = Duration::from_secs(30);
+const MAX_READY: Duration = Duration::from_secs(30);
 
 /// The program that runs as the helper.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -315,7 +315,7 @@ fn failure(report: Option<Report>) -> ExecError {
 impl Process {
     /// Waits until the helper waits for the description of a sandbox.
     pub(crate) async fn ready(mut self, helper: &Helper) -> Result<Self, ExecError> {
-        let report = tokio::time::timeout(MOST_READY, self.report()).await;
+        let report = tokio::time::timeout(MAX_READY, self.report()).await;
         match report.unwrap_or(Ok(None))? {
             Some(Report::Ready) => Ok(self),
             report @ Some(Report::Failed { .. } | Report::Missing { .. }) => Err(failure(report)),

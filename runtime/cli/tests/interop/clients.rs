@@ -193,17 +193,14 @@ async fn inspector_lists_calls_and_previews_without_handshake() {
 }
 
 /// The most tokens (cl100k_base) that the name, description and arguments of all tools cost a model.
-const MOST_TOKENS: u64 = 1_700;
+const MAX_TOKENS: u64 = 1_700;
 
 #[tokio::test]
 async fn list_of_tools_costs_a_model_at_most_1700_tokens() {
     let arguments = ["tokens.mjs", PROGRAM, "--json"].map(ToOwned::to_owned);
     let listed = json_output(&run_node(arguments.into()).await);
     assert_eq!(listed["tools"], 13, "{listed}");
-    assert!(
-        listed["tokens"].as_u64().unwrap() <= MOST_TOKENS,
-        "{listed}"
-    );
+    assert!(listed["tokens"].as_u64().unwrap() <= MAX_TOKENS, "{listed}");
 }
 
 #[tokio::test]

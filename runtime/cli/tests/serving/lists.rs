@@ -204,12 +204,12 @@ async fn fully_denied_tools_are_not_listed() {
 }
 
 /// The most bytes of the whole list of tools, extension data and output schemas included.
-const MOST_LISTED: usize = 20_000;
+const MAX_LISTED: usize = 20_000;
 
 #[tokio::test]
 async fn list_of_tools_has_at_most_20_kb() {
     let answer = listed(&Workspace::new()).await.to_string();
-    assert!(answer.len() <= MOST_LISTED, "{}", answer.len());
+    assert!(answer.len() <= MAX_LISTED, "{}", answer.len());
 }
 
 #[tokio::test]

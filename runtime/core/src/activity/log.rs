@@ -18,18 +18,18 @@ use crate::scope::{Scope, ScopePattern};
 use crate::worker::CallState;
 
 /// Maximum number of ended questions that are kept.
-const MOST_QUESTIONS: usize = 200;
+const MAX_QUESTIONS: usize = 200;
 /// Maximum number of characters of an intent.
-const MOST_INTENT: usize = 1000;
+const MAX_INTENT: usize = 1000;
 /// Maximum bytes of arguments.
-const MOST_ARGUMENTS: usize = 16 << 10;
+const MAX_ARGUMENTS: usize = 16 << 10;
 /// Maximum bytes of output.
-const MOST_OUTPUT: usize = 4 << 10;
+const MAX_OUTPUT: usize = 4 << 10;
 /// Maximum number of needs, and of bytes of their text.
-const MOST_NEEDS: usize = 20;
-const MOST_NEED_BYTES: usize = 8 << 10;
+const MAX_NEEDS: usize = 20;
+const MAX_NEED_BYTES: usize = 8 << 10;
 /// Maximum number of entries of what allowed a call.
-const MOST_ALLOWED_BY: usize = 20;
+const MAX_ALLOWED_BY: usize = 20;
 /// The part of the bytes that one call may use.
 const SHARE: usize = 8;
 
@@ -167,12 +167,12 @@ impl CallLog {
     /// Records the grants that a call uses.
     pub(crate) fn granted(&self, call: CallId, grants: &[GrantView], sent: &[ScopePattern]) {
         self.edit(call, |row| {
-            let left = MOST_ALLOWED_BY.saturating_sub(row.allowed_by.len());
+            let left = MAX_ALLOWED_BY.saturating_sub(row.allowed_by.len());
             let grants = grants.iter().cloned().map(Box::new).map(AllowedBy::Grant);
             row.allowed_by.extend(grants.take(left));
-            let fits = row.allowed_by.len() < MOST_ALLOWED_BY;
+            let fits = row.allowed_by.len() < MAX_ALLOWED_BY;
             if !sent.is_empty() && fits {
-                let sent = sent.iter().take(MOST_ALLOWED_BY).cloned().collect();
+                let sent = sent.iter().take(MAX_ALLOWED_BY).cloned().collect();
                 row.allowed_by.push(AllowedBy::Sent(sent));
             }
         });
@@ -197,7 +197,7 @@ impl CallLog {
             row.edit().intent = sentence;
         }
         if let Some((ended, Some(lifetime))) = answer
-            && row.call.allowed_by.len() < MOST_ALLOWED_BY
+            && row.call.allowed_by.len() < MAX_ALLOWED_BY
         {
             row.edit().allowed_by.push(AllowedBy::Answer {
                 question: ended.question,
@@ -383,7 +383,7 @@ impl State {
             at: now,
             result,
         };
-        if self.questions.len() >= MOST_QUESTIONS {
+        if self.questions.len() >= MAX_QUESTIONS {
             self.questions.pop_front();
         }
         self.questions.push_back((ended, end.lifetime));
@@ -431,16 +431,16 @@ fn after_approval(row: &RecentCall) -> AfterApproval {
 }
 
 fn short(intent: &str) -> String {
-    crate::text::abbreviated(intent, MOST_INTENT).into_owned()
+    crate::text::abbreviated(intent, MAX_INTENT).into_owned()
 }
 
 fn first_needs(needs: &[Scope]) -> Vec<Scope> {
     let mut bytes = 0;
     let fits = |need: &&Scope| {
         bytes += need.to_string().len();
-        bytes <= MOST_NEED_BYTES
+        bytes <= MAX_NEED_BYTES
     };
-    let first = needs.iter().take(MOST_NEEDS).take_while(fits);
+    let first = needs.iter().take(MAX_NEEDS).take_while(fits);
     first.cloned().collect()
 }
 
@@ -488,14 +488,14 @@ fn beginning_of_json(value: &Value) -> String {
     if value.is_null() {
         return String::new();
     }
-    let mut text = Beginning::new(MOST_ARGUMENTS);
+    let mut text = Beginning::new(MAX_ARGUMENTS);
     // It fails once the text is full, so that long arguments are not rendered completely.
     let _ = serde_json::to_writer(&mut text, value);
     text.into_text()
 }
 
 fn beginning_of_output(reply: &Reply) -> String {
-    let mut text = Beginning::new(MOST_OUTPUT);
+    let mut text = Beginning::new(MAX_OUTPUT);
     for content in &reply.content {
         let part = match content {
             Content::Text(part) => part.as_str(),
@@ -620,11 +620,11 @@ mod tests {
 
     #[test]
     fn arguments_and_output_are_cut_at_a_character() {
-        let text = "é".repeat(MOST_ARGUMENTS);
+        let text = "é".repeat(MAX_ARGUMENTS);
         let arguments = beginning_of_json(&Value::from(text.as_str()));
-        assert_eq!(arguments.len(), MOST_ARGUMENTS - 1);
+        assert_eq!(arguments.len(), MAX_ARGUMENTS - 1);
         let output = beginning_of_output(&Reply::text(format!("x{text}"), ()));
-        assert_eq!(output.len(), MOST_OUTPUT - 1);
+        assert_eq!(output.len(), MAX_OUTPUT - 1);
         assert_eq!(beginning_of_json(&Value::Null), "");
     }
 }

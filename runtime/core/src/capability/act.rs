@@ -129,9 +129,9 @@ impl ActPermit {
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
     pub fn begin(self) -> Result<Act, CallError> {
         let Self { read, records } = self;
-        read.scope.stop.send()?;
+        read.scope.stop.begin_elsewhere()?;
         let Some(passes) = read.scope.passes() else {
-            read.scope.stop.unsend();
+            read.scope.stop.undo_begin_elsewhere();
             return Err(revoked());
         };
         Ok(Act {

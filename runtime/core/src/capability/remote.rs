@@ -38,8 +38,11 @@ impl CallPermit {
     }
 
     /// Marks the call as sent: from now on the server may carry it out.
-    pub(crate) fn sent(&self) {
-        self.scope.stop.sent.store(true, Ordering::SeqCst);
+    pub(crate) fn mark_sent(&self) {
+        self.scope
+            .stop
+            .begun_elsewhere
+            .store(true, Ordering::SeqCst);
     }
 
     /// The gates that are closed when the worker or a grant that the call uses is revoked.

@@ -13,7 +13,7 @@ use crate::policy::{Authority, PolicyError};
 use crate::scope::words;
 
 /// Maximum number of suggestions for an unknown name.
-const MOST_NEAR: usize = 3;
+const MAX_NEAR: usize = 3;
 /// Maximum length of a name to compare, since comparing is quadratic.
 const LONGEST: usize = 64;
 
@@ -251,7 +251,7 @@ fn similar_names(name: &str, tools: &[String]) -> String {
     let mut similar_names: Vec<_> = comparable.map(|tool| (edits(name, tool), tool)).collect();
     similar_names.retain(|(edits, tool)| edits * 2 <= tool.len());
     similar_names.sort();
-    let similar_names = similar_names.iter().take(MOST_NEAR);
+    let similar_names = similar_names.iter().take(MAX_NEAR);
     let similar_names: Vec<_> = similar_names.map(|(_, tool)| format!("`{tool}`")).collect();
     if similar_names.is_empty() {
         format!("there are {}", tools.join(", "))

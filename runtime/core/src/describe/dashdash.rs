@@ -13,9 +13,9 @@ use crate::tool::{Example, Failure, Reverse, ToolInfo};
 const SPEC_VERSION: &str = "0.2.0";
 const SPEC_URL: &str = "https://github.com/visionik/dashdash";
 /// Maximum length of a name in Agent Skills and dashdash.
-const MOST_OF_NAME: usize = 64;
+const MAX_OF_NAME: usize = 64;
 /// Maximum length of a description in Agent Skills, in characters.
-const MOST_OF_DESCRIPTION: usize = 1024;
+const MAX_OF_DESCRIPTION: usize = 1024;
 
 /// The server's name in `[a-z0-9-]{1,64}`.
 pub(super) fn name(described: &Description) -> String {
@@ -29,7 +29,7 @@ pub(super) fn name(described: &Description) -> String {
     });
     let plain: String = plain.collect();
     let words: Vec<&str> = plain.split('-').filter(|word| !word.is_empty()).collect();
-    let name: String = words.join("-").chars().take(MOST_OF_NAME).collect();
+    let name: String = words.join("-").chars().take(MAX_OF_NAME).collect();
     match name.trim_end_matches('-') {
         "" => "server".to_owned(),
         name => name.to_owned(),
@@ -48,10 +48,10 @@ pub(super) fn description(described: &Description) -> String {
         "{} Use when the user asks to {asks}.",
         described.doc.summary
     );
-    if text.chars().count() <= MOST_OF_DESCRIPTION {
+    if text.chars().count() <= MAX_OF_DESCRIPTION {
         return text;
     }
-    let cut: String = text.chars().take(MOST_OF_DESCRIPTION - 1).collect();
+    let cut: String = text.chars().take(MAX_OF_DESCRIPTION - 1).collect();
     format!("{cut}\u{2026}")
 }
 

@@ -17,10 +17,10 @@ pub(super) struct Member {
 }
 
 /// Maximum depth of references and arrays to follow.
-const MOST_DEPTH: usize = 8;
+const MAX_DEPTH: usize = 8;
 
 pub(super) fn members(schema: &Value) -> Vec<Member> {
-    members_of(schema, schema, MOST_DEPTH)
+    members_of(schema, schema, MAX_DEPTH)
 }
 
 fn members_of(whole: &Value, schema: &Value, depth: usize) -> Vec<Member> {

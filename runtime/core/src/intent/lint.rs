@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::{Key, Segment};
 
 /// Maximum number of subschemas to visit for one name; references may be cyclic.
-const MOST_PARTS: usize = 256;
+const MAX_PARTS: usize = 256;
 
 /// A discouraged part of a template. The template can still be rendered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -158,7 +158,7 @@ impl<'s> Schema<'s> {
     /// The schemas, and the schemas that they refer to or are composed of.
     fn parts(self, mut schemas: Vec<&'s Value>) -> Vec<&'s Value> {
         let mut index = 0;
-        while let Some(&schema) = schemas.get(index).filter(|_| index < MOST_PARTS) {
+        while let Some(&schema) = schemas.get(index).filter(|_| index < MAX_PARTS) {
             let target = schema.get("$ref").and_then(Value::as_str);
             let target = target.and_then(|target| target.strip_prefix('#'));
             schemas.extend(target.and_then(|target| self.whole.pointer(target)));

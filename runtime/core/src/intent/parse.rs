@@ -9,9 +9,9 @@ use unicode_normalization::char::is_combining_mark;
 use super::{Key, Segment};
 
 /// Maximum length of a template in bytes.
-pub(super) const MOST_BYTES: usize = 4096;
+pub(super) const MAX_BYTES: usize = 4096;
 /// Maximum nesting of groups, which bounds recursion over segments.
-pub(super) const MOST_DEPTH: usize = 32;
+pub(super) const MAX_DEPTH: usize = 32;
 
 /// Why a text is not a valid template.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,10 +28,10 @@ pub struct IntentError {
 #[non_exhaustive]
 pub enum IntentFault {
     /// It has more than 4096 bytes.
-    #[error("the template is longer than {MOST_BYTES} bytes")]
+    #[error("the template is longer than {MAX_BYTES} bytes")]
     TooLong,
     /// Groups are nested more than 32 deep.
-    #[error("groups are nested more than {MOST_DEPTH} deep")]
+    #[error("groups are nested more than {MAX_DEPTH} deep")]
     TooDeep,
     /// `{` without `}`.
     #[error("this `{{` is never closed")]
@@ -83,8 +83,8 @@ impl Level {
 }
 
 pub(super) fn segments(source: &str) -> Result<Vec<Segment>, IntentError> {
-    if source.len() > MOST_BYTES {
-        return fault(MOST_BYTES, IntentFault::TooLong);
+    if source.len() > MAX_BYTES {
+        return fault(MAX_BYTES, IntentFault::TooLong);
     }
     let mut around: Vec<(usize, Level)> = Vec::new();
     let mut here = Level::default();
@@ -97,7 +97,7 @@ pub(super) fn segments(source: &str) -> Result<Vec<Segment>, IntentError> {
             }
             '{' => here.push(Segment::Placeholder(placeholder(&mut chars, at)?)),
             '}' => return fault(at, IntentFault::StrayBrace),
-            '[' if around.len() == MOST_DEPTH => return fault(at, IntentFault::TooDeep),
+            '[' if around.len() == MAX_DEPTH => return fault(at, IntentFault::TooDeep),
             '[' => around.push((at, mem::take(&mut here))),
             ']' => {
                 let Some((_, outer)) = around.pop() else {

@@ -6,9 +6,9 @@ use super::line::{Line, Work};
 use super::{Key, Segment, value};
 
 /// Maximum length of a sentence in characters.
-pub(super) const MOST_OF_SENTENCE: usize = 1024;
+pub(super) const MAX_OF_SENTENCE: usize = 1024;
 /// Maximum number of segments, values and characters to process for one sentence.
-const MOST_WORK: u32 = 1 << 20;
+const MAX_WORK: u32 = 1 << 20;
 
 /// A sentence, and whether all placeholders were filled.
 pub(super) struct Sentence {
@@ -30,10 +30,10 @@ pub(super) fn sentence(segments: &[Segment], arguments: &Value, values: Values) 
         values,
         arguments: arguments.as_object(),
         bound: None,
-        work: Work::of(MOST_WORK),
+        work: Work::of(MAX_WORK),
         filled: true,
     };
-    let mut line = Line::trimmed(MOST_OF_SENTENCE);
+    let mut line = Line::trimmed(MAX_OF_SENTENCE);
     renderer.write(segments, &mut line);
     if !renderer.work.step() {
         line.cut_here();
@@ -119,7 +119,7 @@ impl<'a> Renderer<'a> {
                 }
                 self.bound = Some(Bound { name, element });
                 // One character more than the maximum, so that it is also cut in the sentence.
-                let mut entry = Line::trimmed(MOST_OF_SENTENCE + 1);
+                let mut entry = Line::trimmed(MAX_OF_SENTENCE + 1);
                 if self.is_whole(group) {
                     self.write(group, &mut entry);
                 }

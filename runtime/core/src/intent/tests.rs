@@ -5,7 +5,7 @@ mod naive;
 
 use serde_json::{Value, json};
 
-use super::parse::{MOST_BYTES, MOST_DEPTH};
+use super::parse::{MAX_BYTES, MAX_DEPTH};
 use super::*;
 
 #[track_caller]
@@ -106,14 +106,10 @@ fn names_begin_with_a_letter_and_fields_also_with_a_digit() {
 #[test]
 fn templates_are_bounded_in_length_and_depth() {
     let nested = |depth| format!("{}x{}", "[".repeat(depth), "]".repeat(depth));
-    says(&nested(MOST_DEPTH), &json!({}), "x");
-    faulty(&nested(MOST_DEPTH + 1), MOST_DEPTH, IntentFault::TooDeep);
-    assert!(IntentTemplate::parse(&"x".repeat(MOST_BYTES)).is_ok());
-    faulty(
-        &"x".repeat(MOST_BYTES + 1),
-        MOST_BYTES,
-        IntentFault::TooLong,
-    );
+    says(&nested(MAX_DEPTH), &json!({}), "x");
+    faulty(&nested(MAX_DEPTH + 1), MAX_DEPTH, IntentFault::TooDeep);
+    assert!(IntentTemplate::parse(&"x".repeat(MAX_BYTES)).is_ok());
+    faulty(&"x".repeat(MAX_BYTES + 1), MAX_BYTES, IntentFault::TooLong);
 }
 
 #[test]
@@ -211,7 +207,7 @@ fn long_values_and_sentences_are_truncated() {
 
 #[test]
 fn rendering_work_is_bounded() {
-    let many = "[{a.b} [{a.c}] {d.e}]".repeat(MOST_BYTES / 21);
+    let many = "[{a.b} [{a.c}] {d.e}]".repeat(MAX_BYTES / 21);
     let long =
         json!({ "a": vec![json!({ "b": " " }); 100_000], "d": "\u{200b}".repeat(10_000_000) });
     says(&many, &long, "…");

@@ -23,7 +23,7 @@ const MAX_CHANGES: u64 = 16_000;
 /// Largest number of a record, since common JSON readers round greater numbers.
 const MAX_NUMBER: u64 = 1 << 53;
 /// Maximum number of damaged segments of one number that are kept.
-const MOST_ASIDE: u32 = 100;
+const MAX_ASIDE: u32 = 100;
 
 /// One file of the journal.
 #[derive(Clone, Copy, Debug)]
@@ -182,7 +182,7 @@ pub(super) fn set_aside(folder: &Folder) -> io::Result<Vec<PathBuf>> {
     let mut kept = Vec::new();
     for number in numbers(folder)? {
         let name = name_of(number);
-        let mut attempts = (1..=MOST_ASIDE).map(|attempt| {
+        let mut attempts = (1..=MAX_ASIDE).map(|attempt| {
             let mut aside = name.clone();
             aside.push(format!(".corrupt-{attempt}"));
             let renamed = renameat_with(dir, &name, dir, &aside, RenameFlags::NOREPLACE);

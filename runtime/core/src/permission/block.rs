@@ -17,7 +17,7 @@ use crate::scope::{Coverage, Scope, Verb};
 use crate::text::listed_first;
 
 /// Maximum number of needs in a description.
-const MOST_NEEDS: usize = 20;
+const MAX_NEEDS: usize = 20;
 
 /// The server of a tool, as a chat shows it, for this runtime's own tools. Questions about third-party tools name their
 /// server themselves.
@@ -255,7 +255,7 @@ fn server_name(question: &Question, server: &ServerCard) -> String {
 }
 
 fn description(question: &Question) -> String {
-    let needs = listed_first(&question.request.needs, ", ", MOST_NEEDS);
+    let needs = listed_first(&question.request.needs, ", ", MAX_NEEDS);
     let sentence = crate::text::escape(&question.request.sentence);
     let careful = question.request.warning();
     let waiting = question

@@ -8,7 +8,7 @@ use crate::scope::{Coverage, Detail, Operation, Reach, Resource, Scope, ScopePat
 
 /// Maximum number of patterns that an answer can grant beyond the call, and in the sentence of a choice: a person must be
 /// able to read what is granted.
-pub(super) const MOST_PATTERNS: usize = 20;
+pub(super) const MAX_PATTERNS: usize = 20;
 
 /// Breadth of a choice. Each is for the requested operations, and covers everything that the one before it covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl Choice {
     /// Returns whether it can be allowed beyond the call: its sentence names everything that it grants.
     #[must_use]
     pub fn may_last(&self) -> bool {
-        self.patterns.len() <= MOST_PATTERNS
+        self.patterns.len() <= MAX_PATTERNS
     }
 
     /// Returns whether it has to be confirmed for lifetimes beyond the call.
@@ -186,8 +186,8 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
     } else {
         ""
     };
-    let more = texts.len().saturating_sub(MOST_PATTERNS);
-    texts.truncate(MOST_PATTERNS);
+    let more = texts.len().saturating_sub(MAX_PATTERNS);
+    texts.truncate(MAX_PATTERNS);
     if more > 0 {
         texts.push(format!("and {more} more"));
     }

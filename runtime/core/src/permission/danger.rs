@@ -16,7 +16,7 @@ use crate::text::{counted, escape, is_deceptive};
 use DangerLevel::{Caution, Severe};
 
 /// Maximum number of names or characters in one text.
-const MOST_NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Kind of a [`Danger`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
@@ -252,8 +252,8 @@ fn program(need: &Scope) -> Option<String> {
 /// The first texts, and the number of further ones.
 fn listed(texts: impl IntoIterator<Item = String>) -> String {
     let mut texts: Vec<String> = texts.into_iter().collect();
-    let more = texts.len().saturating_sub(MOST_NAMED);
-    texts.truncate(MOST_NAMED);
+    let more = texts.len().saturating_sub(MAX_NAMED);
+    texts.truncate(MAX_NAMED);
     if more > 0 {
         texts.push(format!("{more} more"));
     }
@@ -294,7 +294,7 @@ fn of_changes(all: &[Change], request: &Request) -> Vec<Danger> {
             format!("Deletes {what}{bytes}"),
         ));
     }
-    for folder in folders().take(MOST_NAMED) {
+    for folder in folders().take(MAX_NAMED) {
         let object = folder_name(&folder.path, &request.roots);
         let text = match contents(folder) {
             Some(contents) => format!("Deletes the folder {object} and {contents}"),
@@ -501,8 +501,8 @@ fn hidden_characters(request: &Request) -> Vec<Danger> {
             }
         }
     }
-    let more = dangers.len().saturating_sub(MOST_NAMED);
-    dangers.truncate(MOST_NAMED);
+    let more = dangers.len().saturating_sub(MAX_NAMED);
+    dangers.truncate(MAX_NAMED);
     if more > 0 {
         let places = counted(more as u64, "more place contains", "more places contain");
         let text = format!("{places} invisible characters");

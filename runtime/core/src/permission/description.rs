@@ -9,12 +9,12 @@ use crate::scope::{Operation, Operations, Scope, quoted};
 use crate::text::{abbreviated, counted};
 
 /// Maximum number of files that are listed.
-const MOST_FILES: usize = 20;
+const MAX_FILES: usize = 20;
 /// Maximum number of characters of a path in a sentence.
-const MOST_PATH: usize = 120;
+const MAX_PATH: usize = 120;
 /// Maximum number of characters of a sentence that names several changes, and of a path in it.
-const MOST_NAMING: usize = 160;
-const MOST_NAMING_PATH: usize = 48;
+const MAX_NAMING: usize = 160;
+const MAX_NAMING_PATH: usize = 48;
 
 /// What a call does with a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -155,7 +155,7 @@ impl AffectedFiles {
     }
 
     fn push(&mut self, path: String, op: FileOperation, bytes: Option<u64>) {
-        if self.first.len() < MOST_FILES {
+        if self.first.len() < MAX_FILES {
             self.first.push(AffectedFile { path, op, bytes });
         }
     }
@@ -238,7 +238,7 @@ pub(super) fn name(path: &VirtualPath, roots: &[VirtualPath]) -> String {
 /// The path of a folder as people know it, with a slash at its end.
 pub(super) fn folder_name(path: &VirtualPath, roots: &[VirtualPath]) -> String {
     let path = relative(path, roots);
-    quoted(&format!("{}/", abbreviated(path, MOST_PATH)))
+    quoted(&format!("{}/", abbreviated(path, MAX_PATH)))
 }
 
 fn relative<'p>(path: &'p VirtualPath, roots: &[VirtualPath]) -> &'p str {
@@ -251,7 +251,7 @@ fn relative<'p>(path: &'p VirtualPath, roots: &[VirtualPath]) -> &'p str {
 
 /// A path that is shortened in its middle if it is long, and quoted if it is ambiguous.
 pub(super) fn shortened(path: &str) -> String {
-    quoted(&abbreviated(path, MOST_PATH))
+    quoted(&abbreviated(path, MAX_PATH))
 }
 
 /// The size of `bytes`, such as `34 kB`.
@@ -376,7 +376,7 @@ fn is_over(change: &Change, all: &[Change]) -> bool {
 fn of_several(changes: &[&Change], all: &[Change], request: &Request) -> String {
     let naming = |most: &usize| {
         let text = naming(changes, all, request, *most);
-        (text.chars().count() <= MOST_NAMING).then_some(text)
+        (text.chars().count() <= MAX_NAMING).then_some(text)
     };
     let text = [3, 2, 1].iter().find_map(naming);
     let text = text.unwrap_or_else(|| counting(changes, request));
@@ -402,7 +402,7 @@ fn verb(change: &Change, request: &Request) -> &'static str {
 fn naming(changes: &[&Change], all: &[Change], request: &Request, most: usize) -> String {
     let named = |path: &VirtualPath, end: &str| {
         let path = relative(path, &request.roots);
-        quoted(&format!("{}{end}", abbreviated(path, MOST_NAMING_PATH)))
+        quoted(&format!("{}{end}", abbreviated(path, MAX_NAMING_PATH)))
     };
     let object = |change: &&Change| {
         let end = if change.is_directory() { "/" } else { "" };

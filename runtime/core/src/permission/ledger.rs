@@ -41,7 +41,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 /// How many ended questions are remembered, for late and repeated answers.
 const REMEMBERED: usize = 1024;
 /// Maximum number of entries in `silenced`. The oldest entry is removed first; its calls are then asked about again.
-const MOST_SILENCED: usize = 1000;
+const MAX_SILENCED: usize = 1000;
 
 /// Result of a request.
 #[derive(Debug)]
@@ -294,7 +294,7 @@ impl<W> Ledger<W> {
         if self.silenced.values().any(same) {
             return;
         }
-        if self.silenced.len() >= MOST_SILENCED {
+        if self.silenced.len() >= MAX_SILENCED {
             self.silenced.pop_first();
         }
         let id = SilencedId(self.next_silenced);
@@ -686,12 +686,12 @@ mod tests {
     #[test]
     fn denials_for_the_session_are_bounded() {
         let mut ledger = ledger();
-        for n in 0..=MOST_SILENCED as u64 {
+        for n in 0..=MAX_SILENCED as u64 {
             let id = opened(ledger.ask(request(n, 1, NEED), 1, at(0)));
             ledger.silence(id, DeniedCalls::Same);
             ledger.answer(id, None, at(0));
         }
-        assert_eq!(ledger.silenced().len(), MOST_SILENCED);
+        assert_eq!(ledger.silenced().len(), MAX_SILENCED);
         opened(ledger.ask(request(0, 1, NEED), 1, at(0)));
         let denied = refused(ledger.ask(request(1, 1, NEED), 1, at(0)));
         assert!(matches!(denied, NotAsked::Silenced(_)));

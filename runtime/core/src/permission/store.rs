@@ -23,11 +23,11 @@ use super::is_at_or_beneath;
 use crate::id::GrantId;
 use crate::private_file::{self, Folder, PrivateFileError, StoreFile};
 use crate::scope::Coverage;
-use format::{MOST_BYTES, VERSION};
+use format::{MAX_BYTES, VERSION};
 
 pub use edit::GrantEditError;
 pub use format::GrantDamage;
-pub(super) use format::{Contents, MOST_GRANTS};
+pub(super) use format::{Contents, MAX_GRANTS};
 pub(super) use handle::{PendingSave, StoreHandle, WallClock};
 pub use writer::GrantWriteError;
 
@@ -157,7 +157,7 @@ impl GrantStore {
         let file = Folder::of(path).and_then(Folder::locked);
         let file = file.map_err(|error| refused(path, error))?;
         let file_path = file.folder().place().to_owned();
-        let read = file.folder().read(MOST_BYTES);
+        let read = file.folder().read(MAX_BYTES);
         let Some(bytes) = read.map_err(|error| refused(&file_path, error))? else {
             let contents = Contents::default();
             let written = contents.put(&file);
@@ -190,7 +190,7 @@ impl GrantStore {
     pub fn read(path: impl AsRef<Path>) -> Result<Vec<StoredGrant>, GrantStoreError> {
         let path = path.as_ref();
         let folder = Folder::of(path).map_err(|error| refused(path, error))?;
-        let read = folder.read(MOST_BYTES);
+        let read = folder.read(MAX_BYTES);
         let Some(bytes) = read.map_err(|error| refused(folder.place(), error))? else {
             return Ok(Vec::new());
         };

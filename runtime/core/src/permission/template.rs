@@ -1,6 +1,6 @@
 //! Permission templates: named sets of patterns with the directories that they apply to.
 
-use super::store::MOST_GRANTS;
+use super::store::MAX_GRANTS;
 use super::{GrantHolder, Lifetime, NewGrant};
 use crate::json::read_json;
 use crate::path::VirtualPath;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Placeholder of the directories that a template is applied to.
 const ROOT: &str = "{root}";
 /// Maximum size of a template in bytes: each example is matched with each pattern.
-const MOST_BYTES: usize = 64 << 10;
+const MAX_BYTES: usize = 64 << 10;
 /// The directory for which the examples of a template are checked.
 const SAMPLE: &str = "/example";
 
@@ -54,10 +54,10 @@ pub enum TemplateError {
         example: String,
     },
     /// It is too large.
-    #[error("the template is larger than {MOST_BYTES} bytes")]
+    #[error("the template is larger than {MAX_BYTES} bytes")]
     Large,
     /// It would add more grants than a grant store can hold.
-    #[error("the template `{0}` would grant more than {MOST_GRANTS} patterns")]
+    #[error("the template `{0}` would grant more than {MAX_GRANTS} patterns")]
     TooMany(String),
     /// It needs a directory and none was given.
     #[error("the template `{0}` needs a directory")]
@@ -118,7 +118,7 @@ impl Template {
     /// # Errors
     /// [`TemplateError`] for an unknown or missing member, an invalid scope, a failing example, or more than 64 KiB.
     pub fn parse(json: &str) -> Result<Self, TemplateError> {
-        if json.len() > MOST_BYTES {
+        if json.len() > MAX_BYTES {
             return Err(TemplateError::Large);
         }
         let form = read_json(json.as_bytes())
@@ -170,7 +170,7 @@ impl Template {
                 if !known.insert(rule.clone()) {
                     continue;
                 }
-                if rules.len() >= MOST_GRANTS {
+                if rules.len() >= MAX_GRANTS {
                     return Err(TemplateError::TooMany(self.form.name.clone()));
                 }
                 rules.push(rule);
@@ -345,18 +345,18 @@ mod tests {
             )
         };
         let rest = text(0).len();
-        let template = Template::parse(&text(MOST_BYTES - rest)).unwrap();
-        let large = Template::parse(&text(MOST_BYTES - rest + 1));
+        let template = Template::parse(&text(MAX_BYTES - rest)).unwrap();
+        let large = Template::parse(&text(MAX_BYTES - rest + 1));
         assert_eq!(large, Err(TemplateError::Large));
-        let paths: Vec<String> = (0..=MOST_GRANTS).map(|n| format!("/{n}")).collect();
+        let paths: Vec<String> = (0..=MAX_GRANTS).map(|n| format!("/{n}")).collect();
         let mut roots: Vec<VirtualPath> = paths
             .iter()
             .map(|text| VirtualPath::parse(text, None).unwrap())
             .collect();
         let many = template.rules(&roots);
         assert_eq!(many, Err(TemplateError::TooMany("t".to_owned())));
-        roots.truncate(MOST_GRANTS);
-        assert_eq!(template.rules(&roots).unwrap().len(), MOST_GRANTS);
+        roots.truncate(MAX_GRANTS);
+        assert_eq!(template.rules(&roots).unwrap().len(), MAX_GRANTS);
     }
 
     #[track_caller]

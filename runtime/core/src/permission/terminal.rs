@@ -19,15 +19,15 @@ use crate::scope::Coverage;
 use crate::text::escape;
 
 /// Maximum length of a text that an agent or file controls, in characters.
-const MOST_CHARS: usize = 300;
+const MAX_CHARS: usize = 300;
 /// Maximum number of displayed directory entries.
-const MOST_ENTRIES: usize = 20;
+const MAX_ENTRIES: usize = 20;
 /// Maximum number of displayed lines of a diff.
-const MOST_LINES: usize = 120;
+const MAX_LINES: usize = 120;
 /// Lines that a change leaves for each later one.
 const RESERVED_LINES: usize = 10;
 /// Maximum length of an input line.
-const MOST_TYPED: u64 = 1024;
+const MAX_TYPED: u64 = 1024;
 
 /// Asks on a terminal, one question at a time. Everything except a clear approval is a denial. The end of the input or a
 /// terminal error is a denial by the host, with a note.
@@ -353,13 +353,11 @@ fn start_reading(input: &Arc<parking_lot::Mutex<Input>>) -> io::Result<oneshot::
 
 fn read_line(input: &mut dyn BufRead) -> io::Result<String> {
     let mut line = Vec::new();
-    let read = (&mut *input)
-        .take(MOST_TYPED)
-        .read_until(b'\n', &mut line)?;
+    let read = (&mut *input).take(MAX_TYPED).read_until(b'\n', &mut line)?;
     if read == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if line.len() as u64 == MOST_TYPED && !line.ends_with(b"\n") {
+    if line.len() as u64 == MAX_TYPED && !line.ends_with(b"\n") {
         // What is left of it must not answer the next question.
         input.skip_until(b'\n')?;
         return Ok(String::new());
@@ -506,10 +504,10 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
     };
     // Some lines are left for each later change, so that a long one hides no other.
     let mut later = preview.changes.len() + preview.resources.len();
-    let reserve = (MOST_LINES / later.max(1)).min(RESERVED_LINES);
+    let reserve = (MAX_LINES / later.max(1)).min(RESERVED_LINES);
     let mut most = |shown: usize| {
         later -= 1;
-        (shown + 1).max(MOST_LINES.saturating_sub(reserve * later))
+        (shown + 1).max(MAX_LINES.saturating_sub(reserve * later))
     };
     let mut last = 0;
     let mut number = |counts: bool| {
@@ -522,8 +520,8 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
     for change in &preview.changes {
         lines.most = most(lines.shown);
         let part = number(is_numbered(&preview.changes));
-        lines.push(None, &(part + &change.summary(MOST_CHARS)));
-        for entry in change.listing(MOST_ENTRIES, MOST_CHARS) {
+        lines.push(None, &(part + &change.summary(MAX_CHARS)));
+        for entry in change.listing(MAX_ENTRIES, MAX_CHARS) {
             lines.push(None, &format!("  {entry}"));
         }
         let hunks = numbered_hunks(change, &preview.changes);
@@ -542,7 +540,7 @@ fn show_preview(out: &mut String, preview: &Preview, numbered: bool, coloured: b
     }
     for change in &preview.resources {
         lines.most = most(lines.shown);
-        lines.push(None, &change.title(MOST_CHARS));
+        lines.push(None, &change.title(MAX_CHARS));
         for (op, text) in change.lines() {
             lines.push_changed(op, text);
         }
@@ -583,8 +581,8 @@ impl PreviewLines<'_> {
 
 /// The text on one line, escaped and cut.
 fn cut(text: &str) -> String {
-    let kept: String = text.chars().take(MOST_CHARS).collect();
-    let more = text.chars().count().saturating_sub(MOST_CHARS);
+    let kept: String = text.chars().take(MAX_CHARS).collect();
+    let more = text.chars().count().saturating_sub(MAX_CHARS);
     let inert = escape(&kept);
     if more == 0 {
         inert.into_owned()

@@ -30,9 +30,9 @@ pub(super) struct CallContext {
     /// Directories outside the worker's roots that people granted for this call.
     pub(super) outside: Vec<Arc<Root>>,
     /// Grants for this call alone, given before it was made.
-    pub(super) offered: Vec<ScopePattern>,
+    pub(super) sent_grants: Vec<ScopePattern>,
     /// Needs that were covered by grants sent with the call.
-    pub(super) replayed: Vec<Scope>,
+    pub(super) needs_of_sent_grants: Vec<Scope>,
     /// Needs for which live grants were already looked up.
     pub(super) tried: Vec<Scope>,
     pub(super) rounds: u8,

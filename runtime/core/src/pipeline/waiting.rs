@@ -63,13 +63,13 @@ impl Step<Waiting> {
     }
 
     /// Splits the needs that require approval: the grants sent with the call that cover some of them, and the uncovered needs.
-    pub(crate) fn offered(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
-        let offered = &self.context.offered;
+    pub(crate) fn match_sent_grants(&self) -> (Vec<ScopePattern>, Vec<Scope>) {
+        let sent = &self.context.sent_grants;
         let used = |pattern: &&ScopePattern| self.state.asks.iter().any(|need| pattern.binds(need));
-        let covered = |need: &&Scope| offered.iter().any(|pattern| pattern.binds(need));
+        let covered = |need: &&Scope| sent.iter().any(|pattern| pattern.binds(need));
         let rest = self.state.asks.iter().filter(|need| !covered(need));
         (
-            offered.iter().filter(used).cloned().collect(),
+            sent.iter().filter(used).cloned().collect(),
             rest.cloned().collect(),
         )
     }
@@ -78,7 +78,7 @@ impl Step<Waiting> {
     /// this call, since the next call needs them again.
     pub(crate) fn scope_required(&self) -> CallError {
         let mut needs = self.state.asks.clone();
-        needs.extend(self.context.replayed.iter().cloned());
+        needs.extend(self.context.needs_of_sent_grants.iter().cloned());
         needs.sort();
         needs.dedup();
         let mut message = must_allow(&needs);
@@ -122,7 +122,9 @@ impl Step<Waiting> {
         let Granted { used, outside } = granted;
         let replayed = |need: &&Scope| used.brought.iter().any(|grant| grant.binds(need));
         let asks = self.state.asks.iter();
-        self.context.replayed.extend(asks.filter(replayed).cloned());
+        self.context
+            .needs_of_sent_grants
+            .extend(asks.filter(replayed).cloned());
         self.context.granted.extend(used.patterns);
         self.context.grant_gates.extend(used.gates);
         self.context.outside.extend(outside);

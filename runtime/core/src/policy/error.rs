@@ -33,9 +33,9 @@ impl PolicyErrorKind {
 }
 
 /// Maximum number of entries of a list in a message.
-const MOST_SHOWN: usize = 4;
+const MAX_SHOWN: usize = 4;
 /// Maximum length of an entry in a message, in characters.
-const MOST_SHOWN_CHARS: usize = 200;
+const MAX_SHOWN_CHARS: usize = 200;
 
 /// Why a policy or configuration was rejected.
 ///
@@ -118,7 +118,7 @@ fn shown(value: &Value) -> String {
         let text = value
             .as_str()
             .map_or_else(|| value.to_string(), str::to_owned);
-        let cut: String = text.chars().take(MOST_SHOWN_CHARS).collect();
+        let cut: String = text.chars().take(MAX_SHOWN_CHARS).collect();
         format!("`{}`", crate::text::escape(&cut))
     };
     match value {
@@ -129,8 +129,8 @@ fn shown(value: &Value) -> String {
 
 /// The first entries of a list.
 fn some_of(entries: &[String]) -> String {
-    let more = entries.len().saturating_sub(MOST_SHOWN);
-    let named: Vec<_> = entries.iter().take(MOST_SHOWN).cloned().collect();
+    let more = entries.len().saturating_sub(MAX_SHOWN);
+    let named: Vec<_> = entries.iter().take(MAX_SHOWN).cloned().collect();
     match (named.is_empty(), more) {
         (true, _) => "nothing".to_owned(),
         (false, 0) => named.join(", "),

@@ -22,7 +22,7 @@ use crate::scope::{
 };
 
 /// Maximum number of globs in a text.
-const MOST_GLOBS: usize = 5;
+const MAX_GLOBS: usize = 5;
 /// A name that no rule names.
 const FRESH: &str = "any-other-name";
 
@@ -688,10 +688,10 @@ fn of_globs(
 fn matching(globs: &[String]) -> String {
     let mut texts: Vec<String> = globs
         .iter()
-        .take(MOST_GLOBS)
+        .take(MAX_GLOBS)
         .map(|glob| format!("`{glob}`"))
         .collect();
-    let more = globs.len().saturating_sub(MOST_GLOBS);
+    let more = globs.len().saturating_sub(MAX_GLOBS);
     if more > 0 {
         texts.push(format!("{more} more"));
     }

@@ -13,7 +13,7 @@ use crate::error::{CallError, Code};
 use crate::text::escape;
 
 /// Maximum number of characters of an invalid value in an error.
-const MOST_SHOWN: usize = 60;
+const MAX_SHOWN: usize = 60;
 
 /// The parameters of a tool.
 #[derive(Debug)]
@@ -346,7 +346,7 @@ fn shown(value: &Value) -> String {
 }
 
 fn cut(text: &str) -> String {
-    let mut cut: String = text.chars().take(MOST_SHOWN).collect();
+    let mut cut: String = text.chars().take(MAX_SHOWN).collect();
     if cut.len() < text.len() {
         cut.push('\u{2026}');
     }

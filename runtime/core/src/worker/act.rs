@@ -58,7 +58,7 @@ impl Shared {
             } else {
                 StopReason::Cancelled
             });
-        let reply = acted.map_err(|error| info.stop.mark_sent(error))?;
+        let reply = acted.map_err(|error| info.stop.with_effect(error))?;
         // The effect is complete, so nothing after it may fail the call.
         let recorded = self.audit_applied(&info, token);
         if let Err(error) = &recorded {

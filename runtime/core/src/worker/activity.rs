@@ -16,13 +16,13 @@ use crate::path::VirtualPath;
 use crate::pipeline::CallInfo;
 
 /// Maximum number of ended calls that are kept.
-const MOST_ENDED: usize = 8;
+const MAX_ENDED: usize = 8;
 /// Maximum size of the arguments that are kept with an ended call.
-const MOST_ARGUMENTS: u64 = 512;
+const MAX_ARGUMENTS: u64 = 512;
 /// Maximum nesting of the arguments that are kept with an ended call.
-const MOST_NESTING: usize = 8;
+const MAX_KEPT_NESTING: usize = 8;
 /// Maximum number of changed paths that are kept.
-const MOST_CHANGED: usize = 1000;
+const MAX_CHANGED: usize = 1000;
 
 /// A call of a worker, from [`Worker::activity`].
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Activity {
     fn end(&self, ended: Row) {
         let mut calls = self.calls.lock();
         calls.open.remove(&ended.call);
-        if calls.ended.len() >= MOST_ENDED {
+        if calls.ended.len() >= MAX_ENDED {
             calls.ended.pop_front();
         }
         calls.ended.push_back(ended);
@@ -175,7 +175,7 @@ impl Activity {
 impl Changed {
     fn add(&mut self, worker: WorkerId, agent: &Arc<str>, changes: &[Change]) {
         for Change { path, op, to, .. } in changes {
-            if self.paths.len() < MOST_CHANGED || self.paths.contains_key(path) {
+            if self.paths.len() < MAX_CHANGED || self.paths.contains_key(path) {
                 let change = LastChange {
                     op: *op,
                     to: to.clone(),
@@ -211,7 +211,8 @@ impl Shared {
         info.requests.is_none()
             && info.excluded.is_empty()
             && tool.is_some_and(|entry| entry.remote.is_none())
-            && json_size(&info.arguments, MOST_NESTING).is_some_and(|size| size <= MOST_ARGUMENTS)
+            && json_size(&info.arguments, MAX_KEPT_NESTING)
+                .is_some_and(|size| size <= MAX_ARGUMENTS)
     }
 
     /// Records changes of this worker, for its ancestors, too.
@@ -318,11 +319,11 @@ mod tests {
             };
             changed.add(WorkerId(1), &"main".into(), &[change]);
         };
-        for n in 0..MOST_CHANGED + 2 {
+        for n in 0..MAX_CHANGED + 2 {
             change(n, Op::Create);
         }
         change(0, Op::Delete);
-        assert_eq!((changed.paths.len(), changed.omitted), (MOST_CHANGED, 2));
+        assert_eq!((changed.paths.len(), changed.omitted), (MAX_CHANGED, 2));
         let first = VirtualPath::parse("/r/f0", None).unwrap();
         assert_eq!(changed.paths[&first].op, Op::Delete);
     }

@@ -14,7 +14,7 @@ use super::call_table::OpenCall;
 use super::prepare::UnparsedCall;
 use super::preview_arguments;
 use crate::call::{Call, Mode};
-use crate::capability::{StopFlag, StopReason, revoked};
+use crate::capability::{CallControl, StopReason, revoked};
 use crate::effect::{Change, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
@@ -157,7 +157,7 @@ pub(super) struct CallOptions {
     /// Arguments of the tool's own type, instead of JSON.
     pub(super) typed: Option<Box<dyn Any + Send>>,
     /// Grants for this call alone, given before it was made.
-    pub(super) offered: Vec<ScopePattern>,
+    pub(super) sent_grants: Vec<ScopePattern>,
     /// Receives each question that the call waits for.
     pub(super) question_tx: Option<QuestionSender>,
     /// Held by a caller that passes the result on.
@@ -169,7 +169,7 @@ impl CallOptions {
         Self {
             mode,
             typed: None,
-            offered: Vec::new(),
+            sent_grants: Vec::new(),
             question_tx: None,
             hold: None,
         }
@@ -215,7 +215,7 @@ pub(super) type ReplySender = oneshot::Sender<Result<Done, CallError>>;
 struct Waiter {
     shared: Arc<Shared>,
     call: CallId,
-    stop: Arc<StopFlag>,
+    stop: Arc<CallControl>,
     answered: bool,
 }
 
@@ -280,7 +280,7 @@ pub(super) fn admit(
         preview_key: shared.core.preview_key,
         confirm: meta.confirm,
         arguments,
-        stop: Arc::new(StopFlag::counting(meta.progress)),
+        stop: Arc::new(CallControl::with_progress(meta.progress)),
         requests: meta.requests,
     });
     let admitted = admitted.inspect_err(|error| shared.reject(&info, error))?;
@@ -299,7 +299,7 @@ pub(super) fn admit(
         info,
         typed: options.typed,
         policy: meta.policy,
-        offered: options.offered,
+        sent_grants: options.sent_grants,
     };
     Ok((request, call, answer))
 }

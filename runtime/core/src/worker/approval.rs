@@ -23,17 +23,17 @@ use crate::text::{abbreviated, escape, listed_first};
 use crate::tool::{Remote, Sentence};
 
 /// Maximum number of permissions in one question, and of bytes of their text, besides those of planned changes.
-const MOST_NEEDS: usize = 20;
-const MOST_NEED_BYTES: usize = 8 << 10;
+const MAX_NEEDS: usize = 20;
+const MAX_NEED_BYTES: usize = 8 << 10;
 /// How many more there may be for each change that the plan shows.
 const NEEDS_OF_CHANGE: usize = 2;
 const NEED_BYTES_OF_CHANGE: usize = 256;
 /// Maximum number of changes for which there may be more.
-const MOST_CHANGES: usize = 1000;
+const MAX_CHANGES: usize = 1000;
 /// Maximum number of targets in a sentence.
-const MOST_TARGETS: usize = 20;
+const MAX_TARGETS: usize = 20;
 /// Maximum number of characters of a sentence that a function of the tool returns.
-const MOST_SENTENCE: usize = 1024;
+const MAX_SENTENCE: usize = 1024;
 
 impl Shared {
     pub(super) fn requester(&self) -> Requester {
@@ -49,7 +49,7 @@ impl Shared {
     pub(super) fn check_grants(self: &Arc<Self>, id: CallId, waiting: &Step<Waiting>) -> TaskGuard {
         let shared = Arc::clone(self);
         let needs = waiting.asks().to_vec();
-        let (offered, mut rest) = waiting.offered();
+        let (sent_grants, mut rest) = waiting.match_sent_grants();
         if waiting.info().confirm {
             // Earlier grants must not confirm this call.
             rest.clear();
@@ -61,7 +61,7 @@ impl Shared {
             origin: info.origin,
         };
         TaskGuard::spawn(async move {
-            let used = shared.usable_grants(offered, rest.into(), call).await;
+            let used = shared.usable_grants(sent_grants, rest.into(), call).await;
             // A granted path that cannot be opened is rejected, since asking for it again would not help.
             let granted = match used {
                 Some(used) => shared.open_granted(id, used, &needs).await.map(Some),
@@ -74,7 +74,7 @@ impl Shared {
     /// The grants sent with the call, and live grants for the other needs.
     async fn usable_grants(
         &self,
-        offered: Vec<ScopePattern>,
+        sent_grants: Vec<ScopePattern>,
         rest: Arc<[Scope]>,
         call: CallRef,
     ) -> Option<UsedGrants> {
@@ -85,14 +85,14 @@ impl Shared {
             let used = self.core.broker.use_grants(self.requester(), rest, call);
             used.await.ok().flatten()
         };
-        if live.is_none() && offered.is_empty() {
+        if live.is_none() && sent_grants.is_empty() {
             return None;
         }
         let mut used = live.unwrap_or_default();
         // Grants sent with a call name no operations.
-        let patterns = offered.iter().cloned().map(Coverage::from);
+        let patterns = sent_grants.iter().cloned().map(Coverage::from);
         used.patterns.extend(patterns);
-        used.brought = offered;
+        used.brought = sent_grants;
         Some(used)
     }
 
@@ -117,7 +117,7 @@ impl Shared {
     pub(super) fn may_plan(&self, waiting: &Step<Waiting>, asks: Asks) -> Result<(), CallError> {
         match asks {
             Asks::Wait | Asks::WaitAlone if self.core.asks => {
-                fits_one_question(waiting.asks(), MOST_CHANGES)
+                fits_one_question(waiting.asks(), MAX_CHANGES)
             }
             Asks::Wait | Asks::WaitAlone | Asks::Refuse => Ok(()),
         }
@@ -258,7 +258,7 @@ impl Shared {
         if let Some(Sentence(sentence)) = entry.and_then(|entry| entry.spec.sentence)
             && let Some(sentence) = catch_panic(|| sentence(&info.arguments), |_| None)
         {
-            let sentence = abbreviated(&escape(&sentence), MOST_SENTENCE).into_owned();
+            let sentence = abbreviated(&escape(&sentence), MAX_SENTENCE).into_owned();
             return (sentence, None);
         }
         let template = entry.and_then(|entry| entry.intent.as_ref());
@@ -283,16 +283,16 @@ impl Shared {
         if targets.is_empty() {
             return (title.to_owned(), None);
         }
-        let targets = listed_first(targets, ", ", MOST_TARGETS);
+        let targets = listed_first(targets, ", ", MAX_TARGETS);
         (format!("{title}: {targets}"), None)
     }
 }
 
 /// Rejects needs that are too many or too long for one question, whose plan shows this many changes.
 fn fits_one_question(needs: &[Scope], changes: usize) -> Result<(), CallError> {
-    let changes = changes.min(MOST_CHANGES);
-    let most = MOST_NEEDS + NEEDS_OF_CHANGE * changes;
-    let most_bytes = MOST_NEED_BYTES + NEED_BYTES_OF_CHANGE * changes;
+    let changes = changes.min(MAX_CHANGES);
+    let most = MAX_NEEDS + NEEDS_OF_CHANGE * changes;
+    let most_bytes = MAX_NEED_BYTES + NEED_BYTES_OF_CHANGE * changes;
     let count = needs.len();
     let bytes = needs
         .iter()

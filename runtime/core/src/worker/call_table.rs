@@ -510,7 +510,7 @@ impl Drop for CallTable {
                 // A job that has begun ends by itself; any other never runs.
                 let _ = self.pool(job.pool).abandon(&job.ticket);
             }
-            let error = call.info.stop.mark_sent(unanswered(&self.shared));
+            let error = call.info.stop.with_effect(unanswered(&self.shared));
             call.finish(&self.shared, Err(error));
         }
     }

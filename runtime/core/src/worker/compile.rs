@@ -8,7 +8,7 @@ use super::admission::policies_busy;
 use super::prepare::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
-use crate::capability::{StopFlag, StopReason};
+use crate::capability::{CallControl, StopReason};
 use crate::error::CallError;
 use crate::policy::{Authority, Explanation};
 
@@ -33,7 +33,7 @@ impl Worker {
         match tokio::time::timeout(limit, compiled).await {
             Ok(authority) => authority,
             Err(_) => {
-                let stop = StopFlag::default();
+                let stop = CallControl::default();
                 stop.raise(StopReason::Expired);
                 stop.check().map(|()| self.shared.authority.clone())
             }

@@ -11,7 +11,7 @@ use super::Shared;
 use super::actor::WorkerMsg;
 use super::jobs::{Ended, panicked};
 use super::tool_slots::ToolSlot;
-use crate::capability::{Gate, Pass, StopFlag, revoked};
+use crate::capability::{CallControl, Gate, Pass, revoked};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Step, Work};
@@ -65,7 +65,7 @@ pub(super) fn passes(gates: &[Arc<Gate>]) -> Result<Vec<Pass>, CallError> {
 /// it is dropped.
 pub(super) async fn while_open<T, E: From<CallError>>(
     gates: &[Arc<Gate>],
-    stop: &StopFlag,
+    stop: &CallControl,
     mut call: Pin<Box<dyn Future<Output = Result<T, E>> + Send>>,
 ) -> Result<T, E> {
     let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
@@ -73,10 +73,10 @@ pub(super) async fn while_open<T, E: From<CallError>>(
     std::future::poll_fn(|context| {
         let mut closed = closed.iter_mut();
         if closed.any(|one| one.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Err(stop.mark_sent(revoked()).into()));
+            return Poll::Ready(Err(stop.with_effect(revoked()).into()));
         }
         let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context)));
-        polled.unwrap_or_else(|_| Poll::Ready(Err(stop.mark_sent(panicked()).into())))
+        polled.unwrap_or_else(|_| Poll::Ready(Err(stop.with_effect(panicked()).into())))
     })
     .await
 }
@@ -153,7 +153,7 @@ mod tests {
                 },
             ))
         };
-        let stop = StopFlag::default();
+        let stop = CallControl::default();
         let mut call = Box::pin(async {
             let _passes = passes(&gates)?;
             while_open(&gates, &stop, call).await

@@ -22,7 +22,7 @@ impl GrantAuthority {
     ) -> Result<Outcome, CallError> {
         self.speaks_for(worker)?;
         let options = CallOptions {
-            offered: granted,
+            sent_grants: granted,
             ..CallOptions::new(Mode::Apply)
         };
         outcome(admission::submit(&worker.shared, call, options).await?)

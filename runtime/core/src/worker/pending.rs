@@ -26,7 +26,7 @@ pub enum CallProgress {
 #[derive(Debug)]
 pub struct PendingCall {
     question: Question,
-    underway: RunningCall,
+    running: RunningCall,
 }
 
 impl PendingCall {
@@ -41,7 +41,7 @@ impl PendingCall {
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
     pub async fn resume(self) -> Result<CallProgress, CallError> {
-        self.underway.begun().await
+        self.running.begun().await
     }
 }
 
@@ -51,12 +51,12 @@ impl Worker {
     /// # Errors
     /// [`CallError`], as from [`Worker::submit`].
     pub async fn begin(&self, call: Call) -> Result<CallProgress, CallError> {
-        self.underway(call, Mode::Apply).begun().await
+        self.start_call(call, Mode::Apply).begun().await
     }
 
     #[doc(hidden)]
     #[must_use]
-    pub fn underway(&self, call: Call, mode: Mode) -> RunningCall {
+    pub fn start_call(&self, call: Call, mode: Mode) -> RunningCall {
         let (question_tx, questions) = mpsc::unbounded_channel();
         let hold = ResultHold::new(&self.shared);
         let options = CallOptions {
@@ -123,7 +123,7 @@ impl RunningCall {
             CallEvent::End(done) => CallProgress::Ended(Box::new(outcome(*done)?)),
             CallEvent::Question(question) => CallProgress::Pending(Box::new(PendingCall {
                 question: *question,
-                underway: self,
+                running: self,
             })),
         })
     }

@@ -29,7 +29,7 @@ pub(crate) struct UnparsedCall {
     /// A policy for this call alone.
     pub(super) policy: Option<Value>,
     /// Grants for this call alone, given before it was made.
-    pub(super) offered: Vec<ScopePattern>,
+    pub(super) sent_grants: Vec<ScopePattern>,
 }
 
 impl UnparsedCall {
@@ -43,7 +43,7 @@ impl UnparsedCall {
             info,
             typed,
             policy,
-            offered,
+            sent_grants,
         } = self;
         let has_own_policy = policy.is_some();
         let (authority, names) = match policy {
@@ -108,7 +108,7 @@ impl UnparsedCall {
                 authority,
                 has_own_policy,
                 handles,
-                offered,
+                sent_grants,
             )
         };
         catch_panic(|| Ok(step()), Err)

@@ -23,8 +23,8 @@ const TOKEN: &str = "preview_token";
 const DIFF: &str = "diff";
 
 /// Maximum lines and bytes of a diff for a model, the same as for a file that it reads.
-const MOST_LINES: usize = 2_000;
-const MOST_BYTES: usize = 100_000;
+const MAX_LINES: usize = 2_000;
+const MAX_BYTES: usize = 100_000;
 
 /// Adds the arguments to a tool definition.
 pub(super) fn describe(info: &mut ToolInfo) {
@@ -141,15 +141,15 @@ fn described(preview: &Preview) -> Reply {
 
 /// Truncates a diff that is too long for a model and adds a line that states this.
 fn cut(mut diff: String) -> String {
-    let lines = diff.split_inclusive('\n').take(MOST_LINES);
+    let lines = diff.split_inclusive('\n').take(MAX_LINES);
     let ends = lines.scan(0, |end, line| {
         *end += line.len();
         Some(*end)
     });
-    let kept = ends.take_while(|end| *end <= MOST_BYTES).last();
+    let kept = ends.take_while(|end| *end <= MAX_BYTES).last();
     // A single line that exceeds the limit is cut, too.
     let boundary = || {
-        (0..=MOST_BYTES)
+        (0..=MAX_BYTES)
             .rev()
             .find(|end| diff.is_char_boundary(*end))
     };
@@ -195,20 +195,20 @@ mod tests {
 
     #[test]
     fn diff_for_a_model_is_cut_at_whole_lines() {
-        let whole = "+a\n".repeat(MOST_LINES);
+        let whole = "+a\n".repeat(MAX_LINES);
         assert_eq!(cut(whole.clone()), whole);
-        let long = cut("+a\n".repeat(MOST_LINES + 1));
+        let long = cut("+a\n".repeat(MAX_LINES + 1));
         assert!(long.contains("2000 of 2001 lines"), "{long}");
-        assert_eq!(long.lines().count(), MOST_LINES + 1);
+        assert_eq!(long.lines().count(), MAX_LINES + 1);
         let wide = cut(format!("+{}\n", "x".repeat(99)).repeat(1_000));
         assert!(wide.contains("990 of 1000 lines"));
-        assert!(wide.len() < MOST_BYTES + 200);
+        assert!(wide.len() < MAX_BYTES + 200);
     }
 
     #[test]
     fn single_overlong_line_is_cut() {
-        let cut = cut(format!("+{}\n", "\u{e9}".repeat(MOST_BYTES)));
-        assert!(cut.len() < MOST_BYTES + 200);
+        let cut = cut(format!("+{}\n", "\u{e9}".repeat(MAX_BYTES)));
+        assert!(cut.len() < MAX_BYTES + 200);
         assert!(cut.ends_with(
             "[the diff is cut: 1 of 1 lines; preview smaller changes to see all of it]\n"
         ));

@@ -58,7 +58,7 @@ impl RemoteContext for Context {
 }
 
 /// Maximum number of server previews that are remembered per worker.
-const MOST_PREVIEWS: usize = 64;
+const MAX_PREVIEWS: usize = 64;
 
 /// The servers' preview tokens that one worker received, the oldest first.
 #[derive(Debug, Default)]
@@ -67,7 +67,7 @@ pub(super) struct Previews(Mutex<VecDeque<(PreviewToken, String)>>);
 impl Previews {
     fn remember(&self, token: PreviewToken, server_token: String) {
         let mut all = self.0.lock();
-        if all.len() >= MOST_PREVIEWS {
+        if all.len() >= MAX_PREVIEWS {
             all.pop_front();
         }
         all.push_back((token, server_token));
@@ -116,7 +116,7 @@ impl Shared {
         });
         let carrying = Arc::clone(&job).carry(&permit, server_token, context)?;
         self.audit_sending(info, &*job, permit.is_preview()).await?;
-        permit.sent();
+        permit.mark_sent();
         let carried = while_open(&gates, &info.stop, carrying).await?;
         Ok(self.answered(info, &permit, &*job, carried))
     }

@@ -34,7 +34,7 @@ use crate::supervisor::Core;
 use crate::tool::Entry;
 
 /// Maximum number of ignored grants of one call that are audited.
-const MOST_IGNORED: usize = 16;
+const MAX_IGNORED: usize = 16;
 
 /// How a call was judged.
 #[derive(Debug)]
@@ -353,7 +353,7 @@ impl Shared {
 
     /// Audits that a call was denied or failed. The answer is valid even if the audit is full.
     fn audit_error(&self, info: &CallInfo, error: &CallError) {
-        let begun = info.stop.has_begun() || info.stop.was_sent();
+        let begun = info.stop.has_begun() || info.stop.has_begun_elsewhere();
         let code = Some(error.code());
         let steps = [
             AuditStep::without_result(error, begun),
@@ -374,7 +374,7 @@ impl Shared {
 
     /// Audits that grants of an untrusted client were ignored; the audit counts missing records.
     pub(super) fn ignored_grants(&self, call: &Call, brought: &[ScopePattern]) {
-        let brought = brought.iter().take(MOST_IGNORED).cloned().collect();
+        let brought = brought.iter().take(MAX_IGNORED).cloned().collect();
         let event = AuditEvent {
             tool: Some(call.tool.clone()),
             origin: call.meta.origin,

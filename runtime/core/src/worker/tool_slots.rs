@@ -13,7 +13,7 @@ use crate::id::{CallId, ToolName};
 use crate::tool::ToolSet;
 
 /// Maximum number of calls that wait for a slot of one tool.
-const MOST_WAITING: usize = 1024;
+const MAX_WAITING: usize = 1024;
 
 /// The slots of one tool. Calls that find none free wait, first come, first served.
 pub(crate) struct ToolSlots {
@@ -63,10 +63,10 @@ impl ToolSlots {
         let taken = state.taken < self.most;
         if taken {
             state.taken += 1;
-        } else if state.waiting.len() < MOST_WAITING {
+        } else if state.waiting.len() < MAX_WAITING {
             state.waiting.push_back((call, Arc::clone(worker)));
         } else {
-            return Err(self.busy(worker, &format!("{MOST_WAITING} calls are already waiting")));
+            return Err(self.busy(worker, &format!("{MAX_WAITING} calls are already waiting")));
         }
         Ok(ToolSlot {
             slots: Arc::clone(self),

@@ -108,7 +108,7 @@ async fn undo_granted(worker: &Worker, changes: &[ChangeId]) -> Result<Outcome, 
     let mut granted = Vec::new();
     loop {
         let options = CallOptions {
-            offered: granted.clone(),
+            sent_grants: granted.clone(),
             ..CallOptions::new(Mode::Apply)
         };
         let done = admission::submit(&worker.shared, call_of(changes), options).await;

@@ -9,7 +9,7 @@ use super::apps::Apps;
 use super::{Worker, prepare};
 use crate::audit::Step;
 use crate::call::{Mode, Origin};
-use crate::capability::{StopFlag, revoked};
+use crate::capability::{CallControl, revoked};
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
 use crate::pipeline::{CallInfo, arguments_hash};
@@ -60,13 +60,13 @@ impl Worker {
 
     /// Audits a call of an unknown tool.
     #[must_use]
-    pub fn refuse_unknown(&self, tool: &str, origin: Origin) -> CallError {
+    pub fn reject_unknown_tool(&self, tool: &str, origin: Origin) -> CallError {
         self.refuse(tool, origin, CallError::unknown_tool(tool))
     }
 
     /// Audits that a call exceeded the rate limit of its connection.
     #[must_use]
-    pub fn refuse_pace(&self, tool: &str, retry_after_ms: u64) -> CallError {
+    pub fn reject_rate_limited(&self, tool: &str, retry_after_ms: u64) -> CallError {
         let message = "calls come too fast; try again later";
         let error = CallError::new(Code::RateLimited, message);
         let error = error.with("retry_after_ms", retry_after_ms);
@@ -169,7 +169,7 @@ impl Worker {
             preview_key: self.shared.core.preview_key,
             confirm: false,
             arguments,
-            stop: Arc::new(StopFlag::counting(None)),
+            stop: Arc::new(CallControl::with_progress(None)),
             requests: None,
         }
     }

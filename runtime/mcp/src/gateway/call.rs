@@ -111,7 +111,10 @@ impl Gateway {
     ) -> Result<CallAnswer, CallFailure> {
         if let Err(wait) = self.session.rate_limiter.take() {
             let backend = self.backend().await?;
-            return Err(backend.worker().refuse_pace(&request.name, wait).into());
+            return Err(backend
+                .worker()
+                .reject_rate_limited(&request.name, wait)
+                .into());
         }
         let options = RequestOptions::read(&context.meta, self.state.trust)?;
         if let Some(required) = self.roots_required(&request, context).await? {
@@ -136,7 +139,7 @@ impl Gateway {
                 let origin = worker_request.options.origin;
                 let error = worker_request
                     .worker()
-                    .refuse_unknown(&request.name, origin);
+                    .reject_unknown_tool(&request.name, origin);
                 return Err(error.into());
             }
             // The client hides app-only tools from models, so the call is treated as a call of a view. The gateway cannot
@@ -144,7 +147,7 @@ impl Gateway {
             worker_request.options.origin = Origin::View;
         }
         let (state, responses) = (request.request_state.take(), request.input_responses.take());
-        let mut call = self.tool_call(request, worker_request, &capabilities, context);
+        let mut call = self.new_tool_call(request, worker_request, &capabilities, context);
         let resumed = match state {
             Some(state) => Some(self.resume_call(&call, &state, responses.as_ref()).await?),
             None => None,
@@ -163,7 +166,7 @@ impl Gateway {
         Ok(answer?)
     }
 
-    fn tool_call(
+    fn new_tool_call(
         &self,
         request: CallToolRequestParams,
         worker_request: WorkerRequest<'_>,
@@ -235,7 +238,7 @@ impl Gateway {
         if may_be_task && !asks_client {
             let owner = call.backend.name.clone();
             let mut call = call.clone();
-            let task = tokio::spawn(async move { call.run(asks).await });
+            let task = tokio::spawn(async move { call.run_as_task(asks).await });
             let task = AbortOnDropHandle::new(task);
             return Ok(self.state.tasks.answer(&owner, task).await?.into());
         }
@@ -510,18 +513,18 @@ impl ToolCall {
             requests
         });
         ClientCall {
-            call: self.begin(call),
+            call: self.start_in_worker(call),
             requests,
             asks_client,
         }
     }
 
     /// Starts the call with its grants.
-    fn begin(&self, call: Call) -> RunningCall {
+    fn start_in_worker(&self, call: Call) -> RunningCall {
         let (worker, mode) = (self.backend.worker(), self.mode());
         let grants = self.backend.grants.as_ref();
         let Some(grants) = grants.filter(|_| !self.options.granted.is_empty()) else {
-            return worker.underway(call, mode);
+            return worker.start_call(call, mode);
         };
         let (grants, worker) = (Arc::clone(grants), worker.clone());
         let granted = self.options.granted.clone();
@@ -540,7 +543,7 @@ impl ToolCall {
     }
 
     /// Runs the call without asking the user of the client.
-    async fn run(&mut self, asks: Asks) -> Result<CallToolResult, ErrorData> {
+    async fn run_as_task(&mut self, asks: Asks) -> Result<CallToolResult, ErrorData> {
         let mut running = self.start(asks, false);
         let result = loop {
             match running.next().await {

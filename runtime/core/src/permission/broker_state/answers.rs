@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::super::batch::{BatchAnswer, NotBatchable};
 use super::super::broker::{AskOutcome, Exclusion};
-use super::super::choices::MOST_PATTERNS;
+use super::super::choices::MAX_PATTERNS;
 use super::super::grants::UsedGrants;
 use super::super::record::{NOBODY, UNUSABLE, answered, ended, holder, trace};
 use super::super::{
@@ -52,7 +52,7 @@ impl Approval {
             return Err(AuthorityError::DoesNotFit);
         }
         let patterns = request.granted_by(patterns);
-        if lasts && patterns.len() > MOST_PATTERNS {
+        if lasts && patterns.len() > MAX_PATTERNS {
             return Err(AuthorityError::TooManyToLast(patterns.len()));
         }
         Ok(Self {

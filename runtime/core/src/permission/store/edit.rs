@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::sync::Arc;
 
-use super::format::{Contents, MOST_GRANTS};
+use super::format::{Contents, MAX_GRANTS};
 use super::{GrantStore, StoredGrant, format};
 use crate::audit::wall_clock;
 use crate::config::{Config, RootConfig};
@@ -32,7 +32,7 @@ pub enum GrantEditError {
     #[error("`{}` is not an agent path such as main/tests", crate::text::escape(.0))]
     NoAgent(Arc<str>),
     /// The store would hold too many grants.
-    #[error("a store holds at most {MOST_GRANTS} grants: revoke some")]
+    #[error("a store holds at most {MAX_GRANTS} grants: revoke some")]
     TooMany,
     /// The file cannot be written. It may have the old or the new content.
     #[error("it cannot be written")]
@@ -110,7 +110,7 @@ impl GrantStore {
             if !known.insert(form(&grant)) {
                 continue;
             }
-            if more.grants.len() >= MOST_GRANTS {
+            if more.grants.len() >= MAX_GRANTS {
                 return Err(GrantEditError::TooMany);
             }
             more.next += 1;

@@ -23,11 +23,11 @@ const BEGINS: &[u8] = br#"{"format":"bailiwick-grants","version":"#;
 const HASH_OPENS: &str = ",\"sha256\":\"";
 const HASH_CLOSES: &str = "\"}";
 /// Maximum number of grants.
-pub(in super::super) const MOST_GRANTS: usize = 10_000;
+pub(in super::super) const MAX_GRANTS: usize = 10_000;
 /// Maximum size of a store: 10,000 grants with paths of maximum length.
-pub(super) const MOST_BYTES: u64 = 64 << 20;
+pub(super) const MAX_BYTES: u64 = 64 << 20;
 /// Largest id, since common JSON readers round greater numbers.
-const MOST_NUMBERS: u64 = 1 << 53;
+const MAX_NUMBERS: u64 = 1 << 53;
 
 /// Content of a store.
 #[derive(Clone, Debug, PartialEq)]
@@ -110,7 +110,7 @@ pub(super) fn encode(contents: &Contents) -> io::Result<Vec<u8>> {
     let opened = header.strip_suffix('}').unwrap_or(&header);
     let hash = hash(opened.as_bytes(), body.as_bytes());
     let bytes = format!("{opened}{HASH_OPENS}{hash}{HASH_CLOSES}\n{body}").into_bytes();
-    if bytes.len() as u64 > MOST_BYTES || contents.grants.len() > MOST_GRANTS {
+    if bytes.len() as u64 > MAX_BYTES || contents.grants.len() > MAX_GRANTS {
         return Err(io::ErrorKind::FileTooLarge.into());
     }
     Ok(bytes)
@@ -136,7 +136,7 @@ pub(super) fn decode(file: &Path, bytes: &[u8]) -> Result<Contents, GrantStoreEr
     if !bytes.starts_with(BEGINS) && !BEGINS.starts_with(bytes) {
         return Err(GrantStoreError::Foreign { file: file() });
     }
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         return Err(damaged(GrantDamage::Large));
     }
     let mut lines = bytes.splitn(2, |byte| *byte == b'\n');
@@ -178,10 +178,10 @@ fn intact(header: &[u8], body: &[u8]) -> Result<Contents, GrantDamage> {
             return Err(GrantDamage::Number(id));
         }
     }
-    if stated.next > MOST_NUMBERS {
+    if stated.next > MAX_NUMBERS {
         return Err(GrantDamage::Number(GrantId(stated.next)));
     }
-    if contents.grants.len() != stated.grants || stated.grants > MOST_GRANTS {
+    if contents.grants.len() != stated.grants || stated.grants > MAX_GRANTS {
         return Err(GrantDamage::Count);
     }
     Ok(contents)
@@ -382,7 +382,7 @@ mod tests {
 
     #[test]
     fn too_many_grants_are_neither_written_nor_read() {
-        let most = MOST_GRANTS as u64;
+        let most = MAX_GRANTS as u64;
         let full = contents(most + 1, (1..=most).map(|id| grant(id, "a", "write")));
         assert_eq!(decode(&encode(&full).unwrap()).unwrap(), full);
         let more = contents(most + 2, (1..=most + 1).map(|id| grant(id, "a", "write")));

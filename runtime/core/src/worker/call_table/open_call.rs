@@ -139,7 +139,7 @@ impl OpenCall {
                 self.limit = self.limit.min(timeout);
             }
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
-            stop.set_time(self.limit);
+            stop.set_deadline_in(self.limit);
             self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
                 // The job sees the flag at its next checkpoint, even while the mailbox is busy.
                 stop.raise(StopReason::Expired);

@@ -442,7 +442,7 @@ impl CallTable {
             call.info.stop.check().err().unwrap_or_else(effect_begun)
         };
         // The server or tool may have carried out the call.
-        let error = call.info.stop.mark_sent(error);
+        let error = call.info.stop.with_effect(error);
         call.finish(&self.shared, Err(error));
         self.compile_next();
         self.start_runnable();
@@ -590,7 +590,7 @@ mod tests {
         let large = usize::try_from(LARGE_RESULT).unwrap();
         for (bytes, waits) in [(large, true), (large - 1, false)] {
             let (_runtime, worker) = worker(1, Look(bytes)).await;
-            let start = || worker.underway(Call::new("look", json!({})), Mode::Apply);
+            let start = || worker.start_call(Call::new("look", json!({})), Mode::Apply);
             let (mut first, mut second) = (start(), start());
             assert!(matches!(first.next().await, Ok(CallEvent::End(_))));
             let second = tokio::spawn(async move { second.next().await });
