@@ -358,7 +358,7 @@ impl CallTable {
                     hold.count(id);
                     self.undelivered.insert(id);
                 }
-                self.answer(id, call, result);
+                call.finish(&self.shared, result);
             }
             (Some((_, call)), Ended::Interrupted(step, interrupt)) => {
                 self.judge_or_answer(id, step.interrupted(interrupt), call);
