@@ -89,12 +89,10 @@ impl Admitted {
 
     /// Charges the plan of its question, in place of that of its previous question.
     pub(super) fn charge_plan(&mut self, bytes: u64) -> Result<(), CallError> {
-        let previous = std::mem::take(&mut self.plan);
+        let previous = std::mem::replace(&mut self.plan, bytes);
         self.shared.load.bytes.fetch_sub(previous, Ordering::AcqRel);
         self.bytes -= previous;
-        self.charge(bytes)?;
-        self.plan = bytes;
-        Ok(())
+        self.charge(bytes)
     }
 
     /// Charges further bytes that the call occupies until it ends, such as its compiled policy.

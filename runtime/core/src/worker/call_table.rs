@@ -316,7 +316,7 @@ impl CallTable {
         call.span.record("verdict", Verdict::Allow.as_str());
         let read = jobs::read_now(&self.shared, &cleared);
         if let Some(Ok(done)) = read {
-            return call.finish_at_once(&self.shared, done, needs);
+            return call.finish_with(&self.shared, Ok(done), Some(needs));
         }
         let verdict = Verdict::Allow;
         match self.shared.record_verdict(&call.info, verdict, needs, None) {

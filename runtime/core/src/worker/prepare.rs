@@ -101,7 +101,7 @@ impl UnparsedCall {
         }
         let handles = Arc::clone(&shared.handles);
         let step = || {
-            Step::new(
+            Ok(Step::new(
                 info,
                 job,
                 needs,
@@ -109,9 +109,9 @@ impl UnparsedCall {
                 has_own_policy,
                 handles,
                 sent_grants,
-            )
+            ))
         };
-        catch_panic(|| Ok(step()), Err)
+        catch_panic(step, Err)
     }
 }
 

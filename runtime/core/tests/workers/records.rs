@@ -25,7 +25,7 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use super::{Board, Latch, Stage, at, stage, stage_with};
-use bailiwick_test_support::tools::{Said, Target, said};
+use bailiwick_test_support::tools::{Echo, Said, Target, said};
 
 /// Stores records in memory, or fails on request.
 struct Failing {
@@ -158,9 +158,7 @@ impl ReadTool for Continues {
     }
 
     fn prepare(&self, args: Target, names: &Namespace) -> Result<Prepared<VirtualPath>, CallError> {
-        let job = names.path(&args.path)?;
-        let needs = vec![Scope::file(Verb::Read, job.clone())];
-        Ok(Prepared { needs, job })
+        Echo.prepare(args, names)
     }
 
     fn read_now(&self, path: &VirtualPath, _: &ReadPermit) -> Option<Result<Reply, Interrupt>> {

@@ -105,13 +105,9 @@ impl OpenCall {
         self.finish_with(shared, result, None);
     }
 
-    /// Answers a call whose verdict is not recorded yet; `allowed` are its needs.
-    pub(super) fn finish_at_once(self, shared: &Shared, done: Done, allowed: Arc<[Scope]>) {
-        self.finish_with(shared, Ok(done), Some(allowed));
-    }
-
-    /// Its share of the limits is released first, so that the caller can make the next call at once.
-    fn finish_with(
+    /// Answers the call; `allowed` are its needs if its verdict is not recorded yet. Its share of the limits is released first,
+    /// so that the caller can make the next call at once.
+    pub(super) fn finish_with(
         self,
         shared: &Shared,
         result: Result<Done, CallError>,
@@ -141,7 +137,7 @@ impl OpenCall {
             let (worker, stop) = (Arc::clone(shared), Arc::clone(&self.info.stop));
             stop.set_deadline_in(self.limit);
             self.deadline_guard = Some(shared.core.deadlines.arm(self.limit, move || {
-                // The job sees the flag at its next checkpoint, even while the mailbox is busy.
+                // The job sees that it is stopped at its next checkpoint, even while the mailbox is busy.
                 stop.raise(StopReason::Expired);
                 worker.post(WorkerMsg::Expired(id));
             }));

@@ -1,4 +1,4 @@
-//! Tests of the order and the time limits of calls, and what tests of the call table share.
+//! Tests of the order, the time limits and the size of calls, and what tests of the call table share.
 
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::host::{Runtime, RuntimeBuilder};
 use crate::permission::{Answer, DecidedBy, Deferred, Question};
 use crate::scope::{Scope, Verb};
 use crate::tool::{Interrupt, Prepared, ReadPermit};
-use crate::worker::admission::{self, CallOptions, admit};
+use crate::worker::admission::{self, Admission, CallOptions, admit};
 use crate::worker::blocking::Pool;
 use crate::worker::prepare::UnparsedCall;
 use crate::worker::{Worker, WorkerSpec};
@@ -174,4 +174,25 @@ async fn opening_a_granted_path_counts_toward_the_limit() {
     let error = ended.unwrap().unwrap().unwrap_err();
     assert_eq!(error.code(), Code::Deadline, "{error}");
     drop(threads);
+}
+
+#[tokio::test]
+async fn only_the_plan_of_the_last_question_counts() {
+    let root = tempfile::tempdir().unwrap();
+    let bounds = Admission {
+        bytes: 1000,
+        ..Admission::default()
+    };
+    let builder = needs_read(&root).admission(bounds);
+    let (runtime, _) = builder.build().await.unwrap();
+    let worker = runtime.spawn(WorkerSpec::new("main")).await.unwrap();
+    let (_, mut call, _answer) = admitted(&worker, look("a"));
+    for plan in [600, 700] {
+        call.admitted.charge_plan(plan).unwrap();
+    }
+    let (_, mut other, _other) = admitted(&worker, look("a"));
+    let busy = other.admitted.charge_plan(600).unwrap_err();
+    assert_eq!(busy.code(), Code::Busy, "{busy}");
+    drop(call);
+    other.admitted.charge_plan(600).unwrap();
 }
