@@ -90,12 +90,8 @@ impl ReadTool for ListRoots {
         })
     }
 
-    fn read_now(&self, job: &Self::Job, permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
-        Some(Ok(list(&permit.open_folders(), job)))
-    }
-
     fn read(&self, job: &Self::Job, permit: &ReadPermit) -> Result<Reply, Interrupt> {
-        Ok(list(&permit.open_folders(), job))
+        Ok(list(permit.open_folders(), job))
     }
 }
 

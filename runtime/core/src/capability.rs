@@ -480,7 +480,7 @@ impl ReadPermit {
 
     /// Returns the folders that are open to this call, in path order.
     #[must_use]
-    pub fn open_folders(&self) -> Vec<OpenFolder> {
+    pub fn open_folders(&self) -> &[OpenFolder] {
         self.scope.authority.open_folders()
     }
 

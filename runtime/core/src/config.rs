@@ -29,8 +29,8 @@ pub use sources::{ConfigSource, ConfigSources, Effective};
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     default_root: Option<VirtualPath>,
-    /// The open folders inside the roots.
-    open: Arc<[OpenFolder]>,
+    /// Whose folders it describes; `None` before it is narrowed to a worker.
+    authority: Option<Authority>,
     /// The optional roots that could not be opened.
     unavailable: Arc<[UnavailableRoot]>,
     /// Whether no path can be used.
@@ -55,21 +55,6 @@ pub(crate) const NO_ROOT: &str =
 const MAX_NAMED: usize = 8;
 
 impl Namespace {
-    /// The namespace of a worker with these open folders.
-    pub(crate) fn new(default_root: Option<VirtualPath>, open: Vec<OpenFolder>) -> Self {
-        Self {
-            default_root,
-            open: open.into(),
-            unavailable: Arc::default(),
-            empty: false,
-        }
-    }
-
-    /// Sets whether no path can be used, because there is no root and nothing outside is grantable.
-    pub(crate) fn emptied(self, empty: bool) -> Self {
-        Self { empty, ..self }
-    }
-
     /// Whether no path can be used.
     pub(crate) fn is_empty(&self) -> bool {
         self.empty
@@ -86,7 +71,6 @@ impl Namespace {
     /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
     /// readable folder, otherwise the only writable one.
     pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
-        let open = authority.open_folders();
         let inherited = || {
             let root = self.default_root.clone()?;
             let open = [Verb::Read, Verb::Write].map(|verb| Scope::file(verb, root.clone()));
@@ -95,8 +79,9 @@ impl Namespace {
                 .then_some(root)
         };
         let only = || {
+            let open = authority.open_folders();
             let readable: Vec<_> = open.iter().filter(|it| it.is_outermost()).collect();
-            match (&*readable, &*open) {
+            match (&*readable, open) {
                 ([one], _) => Some(one.path.clone()),
                 ([], [one]) => Some(one.path.clone()),
                 _ => None,
@@ -106,9 +91,12 @@ impl Namespace {
         // A worker that is restricted to other folders must not learn of them.
         let unavailable = self.unavailable.iter();
         let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
-        Self::new(default_root, open)
-            .without(unavailable.cloned().collect())
-            .emptied(self.empty)
+        Self {
+            default_root,
+            authority: Some(authority.clone()),
+            unavailable: unavailable.cloned().collect(),
+            empty: self.empty,
+        }
     }
 
     /// The working directory, unless `other` has the same.
@@ -154,7 +142,8 @@ impl Namespace {
     /// Returns the folders that the worker may use.
     #[must_use]
     pub fn open_folders(&self) -> &[OpenFolder] {
-        &self.open
+        let authority = self.authority.as_ref();
+        authority.map_or(&[], Authority::open_folders)
     }
 
     /// Returns the optional roots that could not be opened.
@@ -168,9 +157,10 @@ impl Namespace {
         if self.empty {
             return NO_ROOT.to_owned();
         }
-        let named: Vec<_> = self.open.iter().take(MAX_NAMED).collect();
-        let named: Vec<_> = named.iter().map(ToString::to_string).collect();
-        let more = self.open.len().saturating_sub(MAX_NAMED);
+        let open = self.open_folders();
+        let named = open.iter().take(MAX_NAMED);
+        let named: Vec<_> = named.map(ToString::to_string).collect();
+        let more = open.len().saturating_sub(MAX_NAMED);
         let mut text = match (named.is_empty(), more) {
             (true, _) => "no folder is open to you".to_owned(),
             (false, 0) => format!("open to you: {}", named.join(", ")),
@@ -373,7 +363,11 @@ impl Config {
         let default = self.roots.iter().find(|root| root.default);
         let only = self.roots.first().filter(|_| self.roots.len() == 1);
         let default = default.or(only).map(|root| root.mount.clone());
-        Namespace::new(default, Vec::new()).emptied(self.opens_no_file())
+        Namespace {
+            default_root: default,
+            empty: self.opens_no_file(),
+            ..Namespace::default()
+        }
     }
 
     /// Returns the configuration as JSON for [`Config::parse`], which results in an equivalent configuration.

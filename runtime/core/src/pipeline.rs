@@ -280,14 +280,18 @@ impl Step<Parsed> {
             tried: Vec::new(),
             rounds: 0,
         };
-        let mut step = Self {
+        Self {
             info,
             context: Box::new(context),
             state: Parsed,
-        };
-        let also = also_needs(&step.context.job, || step.permit_scope(Vec::new()));
-        step.context.needs.extend(also);
-        step
+        }
+    }
+
+    /// Adds the needs that depend on what the worker may do without grants. Runs code of the tool.
+    pub(crate) fn with_also_needs(mut self) -> Self {
+        let also = also_needs(&self.context.job, || self.permit_scope(Vec::new()));
+        self.context.needs.extend(also);
+        self
     }
 
     /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers

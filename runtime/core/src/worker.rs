@@ -301,7 +301,7 @@ impl Worker {
         match admission::submit(&self.shared, call, options).await? {
             Done::Preview(preview) => Ok(Preview {
                 call: Some(previewed),
-                ..preview
+                ..*preview
             }),
             Done::Outcome(_) => Err(CallError::new(
                 Code::InvalidArguments,

@@ -132,8 +132,8 @@ impl<'p> View<'p> {
             },
             open: permit
                 .open_folders()
-                .into_iter()
-                .map(|folder| folder.path)
+                .iter()
+                .map(|folder| folder.path.clone())
                 .collect(),
             mounts: Vec::new(),
             since,

@@ -1,6 +1,6 @@
 //! Authority: the conjunction of the configuration and all policy layers.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
@@ -12,6 +12,7 @@ use super::explain::{Explanation, LayerName};
 use super::flags::{Flag, Flags};
 use super::limits::Limits;
 use super::need::Need;
+use super::open::OpenFolder;
 use super::patterns::PatternBudget;
 use super::sets::WriteMode;
 use super::verdict::{Rule, Ruling, Verdict};
@@ -69,6 +70,8 @@ struct Rules {
     base: Arc<Base>,
     layers: Box<[LayerEntry]>,
     total: Total,
+    /// The open folders, found when they are first asked for.
+    open: OnceLock<Box<[OpenFolder]>>,
 }
 
 /// A layer with its name.
@@ -130,6 +133,7 @@ impl Authority {
             base: Arc::new(Base::compile(config, ungrantable, &mut budget)?),
             total,
             layers: layers.into_iter().map(entry).collect(),
+            open: OnceLock::new(),
         }))
     }
 
@@ -197,6 +201,7 @@ impl Authority {
             base: Arc::clone(&self.rules.base),
             layers: layers.into(),
             total: self.rules.total.tighter(layer.0.total),
+            open: OnceLock::new(),
         })
     }
 
@@ -273,7 +278,18 @@ impl Authority {
             base: Arc::new(self.rules.base.without_names()),
             layers: layers.collect(),
             total: self.rules.total,
+            open: OnceLock::new(),
         })
+    }
+
+    /// Returns the open folders inside the roots, in path order. Grants are not considered, and the file system is not
+    /// read, so the folders may not exist.
+    ///
+    /// A subtree in which files are only allowed by an allow glob such as `*.rs` is not listed, since its folders
+    /// cannot be read.
+    #[must_use]
+    pub fn open_folders(&self) -> &[OpenFolder] {
+        self.rules.open.get_or_init(|| self.find_open_folders())
     }
 
     pub(super) fn shared_base(&self) -> Arc<Base> {

@@ -71,13 +71,7 @@ impl fmt::Display for OpenFolder {
 }
 
 impl Authority {
-    /// Returns the open folders inside the roots, in path order. Grants are not considered, and the file system is not
-    /// read, so the folders may not exist.
-    ///
-    /// A subtree in which files are only allowed by an allow glob such as `*.rs` is not listed, since its folders
-    /// cannot be read.
-    #[must_use]
-    pub fn open_folders(&self) -> Vec<OpenFolder> {
+    pub(super) fn find_open_folders(&self) -> Box<[OpenFolder]> {
         let mut paths = self.boundaries();
         paths.retain(|path| !self.base().is_outside(path));
         paths.sort_unstable();

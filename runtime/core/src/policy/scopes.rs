@@ -236,7 +236,7 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
                     issuer.visible(),
                 );
                 return Err(if pattern.is_of_files() {
-                    error.held(&issuer.delegable()?.open_folders())
+                    error.held(issuer.delegable()?.open_folders())
                 } else {
                     error
                 });

@@ -275,8 +275,14 @@ impl Core {
         };
         let (authority, names) = match origin {
             Origin::Human | Origin::Host => narrow()?,
-            // An untrusted policy is compiled on the CPU pool, not on the host's own threads.
+            // An untrusted policy is compiled on the CPU pool, not on the host's own threads. The open folders are found there as
+            // well, since that takes longer the more paths the policy names.
             Origin::Model | Origin::View => {
+                let narrow = move || {
+                    let narrowed = narrow()?;
+                    let _ = narrowed.0.open_folders();
+                    Ok::<_, SpawnError>(narrowed)
+                };
                 let narrowed = self.cpu.run(&Arc::default(), narrow).await;
                 narrowed.ok_or(SpawnError::Busy)??
             }

@@ -122,7 +122,7 @@ impl Drop for Admitted {
 #[doc(hidden)]
 pub enum Done {
     Outcome(Outcome),
-    Preview(Preview),
+    Preview(Box<Preview>),
 }
 
 impl Done {
@@ -227,11 +227,13 @@ impl Drop for Waiter {
 }
 
 /// Admits a call, posts it and waits for its result. Calls that do not reach the call table are audited here.
-pub(super) async fn submit(
+///
+/// The call is admitted before the future is polled, so that the future does not contain its arguments.
+pub(super) fn submit(
     shared: &Arc<Shared>,
     mut call: Call,
     mut options: CallOptions,
-) -> Result<Done, CallError> {
+) -> impl Future<Output = Result<Done, CallError>> + Send {
     if let Some(resolved) = shared.resolve_call(&call) {
         (call.tool, call.arguments) = resolved;
     }
@@ -240,11 +242,14 @@ pub(super) async fn submit(
     if shows {
         options.mode = Mode::Preview;
     }
-    let done = post(shared, admit(shared, call, options, previewed.map(drop))?).await;
-    if shows {
-        return done.map(preview_arguments::for_model);
+    let admitted = admit(shared, call, options, previewed.map(drop));
+    async move {
+        let done = post(shared, admitted?).await;
+        if shows {
+            return done.map(preview_arguments::for_model);
+        }
+        done
     }
-    done
 }
 
 pub(super) type ReplyReceiver = oneshot::Receiver<Result<Done, CallError>>;

@@ -438,7 +438,7 @@ impl CallTable {
     ) {
         match plan {
             Ok((_, preview)) if call.info.mode == Mode::Preview => {
-                self.answer(id, call, Ok(Done::Preview(preview)));
+                self.answer(id, call, Ok(Done::Preview(preview.into())));
             }
             Ok(plan) => self.question(id, waiting, Some(plan), call),
             Err(interrupt) => self.judge_or_answer(id, waiting.interrupted(interrupt), call),

@@ -84,7 +84,7 @@ pub(super) fn preview_act_now(
         return None;
     }
     let preview = preview_act(shared, step, step.act_job()?);
-    Some(preview.map(|(_, preview)| Done::Preview(preview)))
+    Some(preview.map(|(_, preview)| Done::Preview(preview.into())))
 }
 
 pub(super) fn panicked() -> CallError {
@@ -150,7 +150,7 @@ fn carry_out(shared: &Shared, step: Step<Planned<dyn WriteJob>>) -> Result<Done,
             shared.audit(&info, AuditStep::Previewed { token })?;
             let undoable = is_undoable(shared, step.job(), step.plan());
             let preview = preview(shared, &info, step.plan(), token, undoable);
-            Ok(Done::Preview(preview))
+            Ok(Done::Preview(preview.into()))
         }
         Mode::Apply => apply(shared, &info, step).map(Done::Outcome),
     }

@@ -100,18 +100,16 @@ impl UnparsedCall {
             return Err(CallError::new(Code::PermissionDenied, message));
         }
         let handles = Arc::clone(&shared.handles);
-        let step = || {
-            Ok(Step::new(
-                info,
-                job,
-                needs,
-                authority,
-                has_own_policy,
-                handles,
-                sent_grants,
-            ))
-        };
-        catch_panic(step, Err)
+        let step = Step::new(
+            info,
+            job,
+            needs,
+            authority,
+            has_own_policy,
+            handles,
+            sent_grants,
+        );
+        catch_panic(|| Ok(step.with_also_needs()), Err)
     }
 }
 

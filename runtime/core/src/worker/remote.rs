@@ -35,12 +35,12 @@ impl RemoteContext for Context {
     }
 
     fn folders(&self) -> Vec<VirtualPath> {
-        let folders = self.authority.open_folders().into_iter();
+        let folders = self.authority.open_folders().iter();
         let mut outermost: Vec<VirtualPath> = Vec::new();
         // Folders are in path order, so a folder comes after its ancestors.
         for folder in folders.filter(|folder| folder.read == Verdict::Allow) {
             if !outermost.iter().any(|outer| folder.path.starts_with(outer)) {
-                outermost.push(folder.path);
+                outermost.push(folder.path.clone());
             }
         }
         outermost
@@ -152,7 +152,7 @@ impl Shared {
             Some(shown) if permit.is_preview() && job.mutates() => {
                 let token = remote_token(info, &shown);
                 self.previews.remember(token, shown);
-                Done::Preview(Preview {
+                Done::Preview(Box::new(Preview {
                     base: VirtualPath::top(),
                     intent: self.intent(info, &[]),
                     changes: Vec::new(),
@@ -162,7 +162,7 @@ impl Shared {
                     artifacts: Vec::new(),
                     undoable: false,
                     call: None,
-                })
+                }))
             }
             _ => outcome(reply),
         }

@@ -533,7 +533,7 @@ impl ToolCall {
                 Mode::Preview => grants
                     .preview(&worker, call, granted)
                     .await
-                    .map(Done::Preview),
+                    .map(|preview| Done::Preview(preview.into())),
                 Mode::Apply => grants
                     .submit(&worker, call, granted)
                     .await

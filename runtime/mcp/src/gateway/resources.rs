@@ -19,7 +19,7 @@ use super::{Gateway, apps, convert, describe, prompts, uri};
 use crate::upstream::{COMPLETE, resource_of};
 use bailiwick::call::Asks;
 use bailiwick::effect::{Content, Outcome};
-use bailiwick::policy::{Authority, OpenFolder};
+use bailiwick::policy::Authority;
 use bailiwick::tool::{Catalog, CatalogItem};
 use bailiwick::worker::Worker;
 use bailiwick::{CallError, Code};
@@ -50,9 +50,8 @@ impl WorkerRequest<'_> {
             resources.push(describe::help());
         }
         if state.files.is_some() {
-            let mut open = authority.open_folders();
-            open.retain(OpenFolder::is_outermost);
-            resources.extend(open.iter().map(|folder| {
+            let open = authority.open_folders().iter();
+            resources.extend(open.filter(|folder| folder.is_outermost()).map(|folder| {
                 Resource::new(folder.path.address(), folder.path.as_str())
                     .with_mime_type(DIRECTORY)
                     .with_meta(describe::resource_meta("directory", true))

@@ -129,7 +129,7 @@ proptest! {
             worker = worker.narrow(&compiled(policy));
         }
         let open = worker.open_folders();
-        for folder in &open {
+        for folder in open {
             let path = folder.path.as_str();
             prop_assert_eq!(verdict(&worker, Verb::Read, path), folder.read);
             prop_assert_eq!(verdict(&worker, Verb::Write, path), folder.write);
