@@ -34,11 +34,14 @@ pub enum PathError {
     /// A character that has another meaning on this system, such as `:` or `\` on Windows.
     #[error("the path contains `{0}`, which is not allowed in a name")]
     Reserved(char),
+    /// A name is `*` or `**`, which are wildcards in scopes and globs.
+    #[error("`*` and `**` are wildcards, so no tool opens a file of that name")]
+    Wildcard,
 }
 
 /// An absolute, normalised path in the namespace that tools, scopes, globs and people share.
 ///
-/// It begins with `/`, has no `.`, `..`, empty or trailing component and no control character.
+/// It begins with `/`, has no `.`, `..`, `*`, `**`, empty or trailing component and no control character.
 /// It is not a host path: `/repo/src/x.rs` is `src/x.rs` in the root that is mounted at `/repo`. A root
 /// can also be mounted at its own host path.
 ///
@@ -249,7 +252,7 @@ fn is_plain(text: &str) -> bool {
     let mut names = relative.as_bytes().split(|byte| *byte == b'/');
     let is_name = |name: &[u8]| {
         depth += 1;
-        name.len() <= MAX_NAME && !matches!(name, b"" | b"." | b"..")
+        name.len() <= MAX_NAME && !matches!(name, b"" | b"." | b".." | b"*" | b"**")
     };
     names.all(is_name) && depth <= MAX_DEPTH
 }
@@ -265,6 +268,9 @@ fn has_only_safe_ascii(text: &str) -> bool {
 fn check_name(name: &str) -> Result<&str, PathError> {
     if name.len() > MAX_NAME {
         return Err(PathError::TooLong);
+    }
+    if matches!(name, "*" | "**") {
+        return Err(PathError::Wildcard);
     }
     if has_only_safe_ascii(name) {
         return Ok(name);
@@ -341,6 +347,18 @@ mod tests {
         check("a\u{85}", Err(PathError::Control(0x85)));
         check("a\u{2028}", Err(PathError::Control(0x2028)));
         check("-rf ~ $HOME *.rs", Ok("/r/-rf ~ $HOME *.rs"));
+    }
+
+    #[test]
+    fn wildcards_are_rejected_as_names_and_accepted_in_names() {
+        for name in ["*", "**"] {
+            check(name, Err(PathError::Wildcard));
+            check(&format!("/r/{name}/f"), Err(PathError::Wildcard));
+            check(&format!("\u{e9}/{name}"), Err(PathError::Wildcard));
+            let root = VirtualPath::parse("/r", None).unwrap();
+            assert_eq!(root.join(name), Err(PathError::Wildcard));
+        }
+        check("/r/***/a*/.*", Ok("/r/***/a*/.*"));
     }
 
     #[test]

@@ -350,6 +350,8 @@ text_form!(ScopePattern);
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn pattern(text: &str) -> ScopePattern {
@@ -392,6 +394,20 @@ mod tests {
                 wildcard.parse::<Scope>(),
                 Err(ScopeError::Star(_))
             ));
+        }
+    }
+
+    proptest! {
+        #![proptest_config(crate::cases::cases(256))]
+
+        #[test]
+        fn scope_of_every_path_is_read_back(text in "/(\\*|\\*\\*|[*:.~%a\u{e9}]{1,3})(/(\\*|\\*\\*|[*:.~%a]{1,3})){0,2}") {
+            if let Ok(path) = VirtualPath::parse(&text, None) {
+                let need = Scope::file(Verb::Write, path);
+                prop_assert_eq!(need.to_string().parse(), Ok(need.clone()));
+                let pattern = ScopePattern::of(&need);
+                prop_assert_eq!(pattern.to_string().parse(), Ok(pattern));
+            }
         }
     }
 
