@@ -116,7 +116,7 @@ pub struct Request {
     pub roots: Vec<VirtualPath>,
     /// The widest patterns that may be granted here.
     pub max_grantable: Vec<ScopePattern>,
-    /// Whether a need has a protected name. If so, only exactly these needs can be allowed.
+    /// Whether a need has a protected name. If so, an answer can only name the paths of the needs, not what contains them.
     pub sensitive: bool,
     /// The needs with protected names, each with the reason why it is protected, as a sentence.
     pub protected: Vec<(Scope, &'static str)>,
@@ -419,9 +419,9 @@ pub enum Lifetime {
     Once,
     /// For this many of the calls that wait for the question, but no later ones.
     Waiting(NonZeroU32),
-    /// For this many calls of the worker, including the one that asked.
+    /// For this many calls of the worker, including the one that asked, until its session ends.
     Uses(NonZeroU32),
-    /// For this long, for the worker.
+    /// For this long, which is not zero, for the worker, until its session ends.
     #[serde(rename = "for_ms", with = "as_millis")]
     For(Duration),
     /// Until the session ends, for the worker that asked.
@@ -583,11 +583,12 @@ pub(crate) fn is_at_or_beneath(agent: &str, top: &str) -> bool {
 }
 
 impl NewGrant {
-    /// Whether holder and lifetime are compatible: permanent grants are held by agents, and agents have no session.
+    /// Whether the lifetime is possible for the holder: permanent grants are held by agents, and agents have no session.
     fn is_sound(&self) -> bool {
         match (&self.holder, self.lifetime) {
             // This lifetime is only for calls that wait.
             (_, Lifetime::Waiting(_)) => false,
+            (_, Lifetime::For(time)) if time.is_zero() => false,
             (GrantHolder::Agent(_), lifetime) => lifetime != Lifetime::Session,
             (GrantHolder::Worker(_) | GrantHolder::Session { .. }, lifetime) => {
                 lifetime != Lifetime::Agent

@@ -36,8 +36,10 @@ pub enum AuthorityError {
     /// Nothing that the grant covers is grantable here, so it would have no effect.
     #[error("`{}` cannot be granted: it is outside the roots and not covered by `grantable`", crate::text::escape(.0))]
     NotGrantable(String),
-    /// The answer does not cover all needs, or covers more than is grantable here.
-    #[error("the answer must cover everything that is asked, and no more than may be granted")]
+    /// The answer does not cover all needs, covers more than is grantable here, or has a lifetime that is not possible.
+    #[error(
+        "the answer must cover everything that is asked, and no more than may be granted, for a time that is possible"
+    )]
     DoesNotFit,
     /// An answer beyond this call would grant so many patterns that nobody could read them.
     #[error(

@@ -780,6 +780,31 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn end_of_session_revokes_grants_of_any_lifetime_but_those_of_the_agent() {
+        for (lifetime, ends) in [
+            (uses(10), true),
+            (Lifetime::For(Duration::from_secs(3600)), true),
+            (Lifetime::Session, true),
+            (Lifetime::Agent, false),
+        ] {
+            let stage = stage(Scripted::new().allow("write".parse().unwrap(), lifetime)).await;
+            let used = allowed(stage.ask(request(1, 1, NEED)).await);
+            stage.broker.end_session("session").await.unwrap();
+            assert_eq!(used.gates[0].is_closed(), ends, "{lifetime:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn answer_for_no_time_is_a_denial() {
+        for (time, allows) in [(Duration::ZERO, false), (Duration::from_secs(60), true)] {
+            let script = Scripted::new().allow("write".parse().unwrap(), Lifetime::For(time));
+            let asked = stage(script).await.ask(request(1, 1, NEED)).await;
+            let allowed = matches!(asked.unwrap(), AskOutcome::Allowed(..));
+            assert_eq!(allowed, allows, "{time:?}");
+        }
+    }
+
+    #[tokio::test]
     async fn end_of_session_revokes_its_grants_and_is_audited() {
         let stage = stage(Scripted::new().allow("write".parse().unwrap(), Lifetime::Session)).await;
         let used = allowed(stage.ask(request(1, 1, NEED)).await);

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::{Lifetime, Request};
 use crate::path::VirtualPath;
 use crate::scope::{Coverage, Detail, Operation, Reach, Resource, Scope, ScopePattern, Verb};
+use crate::tool::{GET_PROMPT, READ_RESOURCE};
 
 /// Maximum number of patterns that an answer can grant beyond the call, and in the sentence of a choice: a person must be
 /// able to read what is granted.
@@ -62,7 +63,9 @@ impl Choice {
                     .iter()
                     .any(|operation| matches!(operation, Operation::Delete | Operation::Move))
         };
-        self.outside || self.breadth == Breadth::Project || self.patterns.iter().any(removes)
+        let is_server = |one: &Coverage| one.pattern().mcp().is_some_and(|it| !it.contains(':'));
+        let is_broad = |one: &Coverage| removes(one) || is_server(one);
+        self.outside || self.breadth == Breadth::Project || self.patterns.iter().any(is_broad)
     }
 
     /// Returns what it would grant, as a sentence for people.
@@ -85,7 +88,12 @@ impl Choice {
             (Breadth::Project, _) => "the whole project",
             (Breadth::Folder, _) if is_of_files && is_one => "its folder",
             (Breadth::Folder, _) if is_of_files => "their folders",
-            (Breadth::Folder, Some("mcp")) => "every tool of this server",
+            (Breadth::Folder, Some("mcp")) => match self.part_of_server() {
+                None => "everything of this server",
+                Some(part) if is_of(part, READ_RESOURCE) => "every resource of this server",
+                Some(part) if is_of(part, GET_PROMPT) => "every prompt of this server",
+                Some(_) => "everything of this kind",
+            },
             (Breadth::Folder, Some("network")) => "every port of this host",
             (Breadth::Folder, _) => "everything of this kind",
             (Breadth::Asked, _) if is_of_files => match (
@@ -99,11 +107,23 @@ impl Choice {
                 (_, true, true) => "these folders",
                 (_, true, false) => "these files and folders",
             },
-            (Breadth::Asked, Some("mcp")) => "this tool",
+            (Breadth::Asked, Some("mcp")) => match self.part_of_server() {
+                None => "everything of this server",
+                Some(part) if is_of(part, READ_RESOURCE) => "this resource",
+                Some(part) if is_of(part, GET_PROMPT) => "this prompt",
+                Some(part) if !part.contains(':') => "this tool",
+                Some(_) => "exactly this",
+            },
             (Breadth::Asked, Some("command")) => "this program",
             (Breadth::Asked, Some("network")) => "this host",
             (Breadth::Asked, _) => "exactly this",
         }
+    }
+
+    /// The segments after the server in the first pattern; `None` if it names a whole server.
+    fn part_of_server(&self) -> Option<&str> {
+        let segments = self.patterns.first()?.pattern().mcp()?;
+        segments.split_once(':').map(|(_, part)| part)
     }
 
     /// Returns the label and the sentence, for lists of choices.
@@ -111,6 +131,12 @@ impl Choice {
     pub fn title(&self, roots: &[VirtualPath]) -> String {
         format!("{}: {}", self.label(), self.sentence(roots))
     }
+}
+
+/// Whether the segments after a server are of `method`.
+fn is_of(part: &str, method: &str) -> bool {
+    let rest = part.strip_prefix(method);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
 }
 
 /// A choice as pages and chats show it.
@@ -510,7 +536,7 @@ mod tests {
                 ),
                 (
                     Breadth::Folder,
-                    "create, change, delete or move things with every tool of hub, whatever it is given",
+                    "create, change, delete or move things with every tool, resource and prompt of hub, whatever it is given, and with what it asks for",
                     true,
                 ),
             ],
@@ -588,7 +614,19 @@ mod tests {
             ),
             (
                 &["write:mcp:hub~1:push~2"],
-                &["this tool", "every tool of this server"],
+                &["this tool", "everything of this server"],
+            ),
+            (
+                &["read:mcp:hub~1:resources/read:doc%3A//guide"],
+                &["this resource", "every resource of this server"],
+            ),
+            (
+                &["read:mcp:hub~1:prompts/get:review"],
+                &["this prompt", "every prompt of this server"],
+            ),
+            (
+                &["write:mcp:hub~1:file:a:b"],
+                &["exactly this", "everything of this kind"],
             ),
             (&["execute:command:git"], &["this program"]),
             (

@@ -314,7 +314,7 @@ impl<W> Ledger<W> {
         let of_request = self.silenced.values().filter(|silenced| {
             silenced.worker == request.worker && silenced.session == request.session
         });
-        let needed = |denied: &&Coverage| request.needs.iter().any(|need| denied.covers(need));
+        let needed = |denied: &&Coverage| request.needs.iter().any(|need| denied.meets(need));
         of_request
             .flat_map(|silenced| &silenced.denied)
             .find(needed)
@@ -428,6 +428,8 @@ mod tests {
     use crate::cases::cases;
     use crate::error::CallError;
     use crate::fixtures::request;
+    use crate::path::VirtualPath;
+    use crate::scope::{Operation, Scope};
     use proptest::prelude::*;
     use std::collections::BTreeSet;
 
@@ -635,6 +637,27 @@ mod tests {
             ))
         ));
         assert!(matches!(asked.get(63), Some(Asked::Joined(_))));
+    }
+
+    #[test]
+    fn denial_for_the_session_applies_to_needs_for_more_than_what_was_denied() {
+        let mut ledger = ledger();
+        let file = VirtualPath::parse("/r/x", None).unwrap();
+        let change = Scope::doing(Operation::Change, file.clone());
+        let ask = |ledger: &mut Ledger<u64>, n, need| {
+            let mut request = request(1, n, NEED);
+            request.needs = vec![need];
+            ledger.ask(request, n, at(n * 10))
+        };
+        let id = opened(ask(&mut ledger, 1, change.clone()));
+        ledger.silence(id, DeniedCalls::Same);
+        ledger.answer(id, None, at(10));
+        let more = change.or(Operation::Create);
+        assert!(matches!(
+            refused(ask(&mut ledger, 2, more)),
+            NotAsked::Silenced(_)
+        ));
+        opened(ask(&mut ledger, 3, Scope::doing(Operation::Delete, file)));
     }
 
     #[test]

@@ -36,8 +36,7 @@ pub(super) fn ended(
 pub(super) fn holder(request: &Request, lifetime: Lifetime) -> Option<GrantHolder> {
     match lifetime {
         Lifetime::Once | Lifetime::Waiting(_) => None,
-        Lifetime::Uses(_) | Lifetime::For(_) => Some(GrantHolder::Worker(request.worker)),
-        Lifetime::Session => Some(GrantHolder::Session {
+        Lifetime::Uses(_) | Lifetime::For(_) | Lifetime::Session => Some(GrantHolder::Session {
             session: Arc::clone(&request.session),
             worker: request.worker,
         }),

@@ -169,9 +169,10 @@ fn rules(
     rules
 }
 
-/// Whether one of them contains the other.
+/// Whether one of them contains the other, whatever their verbs.
 fn is_like(refused: &Scope, pattern: &ScopePattern) -> bool {
-    pattern.covers(refused) || ScopePattern::of(refused).covers_pattern(pattern)
+    let [one, other] = [&ScopePattern::of(refused), pattern].map(ScopePattern::of_any_verb);
+    one.covers_pattern(&other) || other.covers_pattern(&one)
 }
 
 /// The deepest common ancestor, or the path itself.
@@ -328,6 +329,10 @@ mod tests {
         asked.pop();
         let above: &[&str] = &["write:file:/r"];
         asked.push((above, Decision::Denied, None));
+        check(&asked, &[]);
+        asked.pop();
+        let read: &[&str] = &["read:file:/r/src/c/secret"];
+        asked.push((read, Decision::Denied, None));
         check(&asked, &[]);
         asked.pop();
         let elsewhere: &[&str] = &["write:file:/r/doc/x"];

@@ -720,7 +720,12 @@ fn object_of(pattern: &ScopePattern) -> String {
         let unmarked = |name: &str| quoted(name.split('~').next().unwrap_or(name));
         return match detail.map(|detail| detail.split_once(':').unwrap_or((detail, ""))) {
             None => "things with tools of other servers".to_owned(),
-            Some((server, "")) => format!("things with every tool of {}", unmarked(server)),
+            Some((server, "")) => {
+                format!(
+                    "things with every tool, resource and prompt of {}",
+                    unmarked(server)
+                )
+            }
             Some((server, tool)) => {
                 format!("things with {} of {}", unmarked(tool), unmarked(server))
             }

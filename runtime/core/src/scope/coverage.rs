@@ -8,6 +8,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{Detail, Operations, Reach, Resource, Scope, ScopeError, ScopePattern, Verb};
 use crate::path::VirtualPath;
+use crate::tool::{GET_PROMPT, READ_RESOURCE};
 
 /// What a grant covers.
 ///
@@ -88,6 +89,17 @@ impl Coverage {
         let resource = Some(need.resource());
         self.pattern.binds(need)
             && self.spans(need.operations(), need.reach(), resource, need.detail())
+    }
+
+    /// Returns whether a call with this need does something that it covers: some of the operations, on the same resource.
+    pub(crate) fn meets(&self, need: &Scope) -> bool {
+        let same = || {
+            self.pattern.resource() == Some(need.resource())
+                && self.pattern.detail == *need.detail()
+        };
+        self.pattern.binds(need)
+            && !self.operations.intersection(need.operations()).is_empty()
+            && (self.reach == Reach::Beneath || same())
     }
 
     /// Returns whether it covers everything that `other` covers.
@@ -191,14 +203,31 @@ fn all_in(reach: Reach) -> &'static str {
     }
 }
 
-/// The sentence for a server or a tool of it, without marks.
+/// The sentence for a server, or for a tool, resource or prompt of it, without marks.
 fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
     let named = |text: &str| quoted(text.split('~').next().unwrap_or(text));
     let mut parts = segments.splitn(3, ':');
     let server = named(parts.next().unwrap_or_default());
     match (parts.next(), parts.next()) {
         (None, _) => {
-            format!("{operations} things with every tool of {server}, whatever it is given")
+            format!(
+                "{operations} things with every tool, resource and prompt of {server}, whatever it is given, and with what it \
+                 asks for"
+            )
+        }
+        (Some(READ_RESOURCE), None) => format!("{operations} every resource of {server}"),
+        (Some(READ_RESOURCE), Some(uri)) => {
+            format!(
+                "{operations} the resource {} of {server}",
+                quoted(&unescaped(uri))
+            )
+        }
+        (Some(GET_PROMPT), None) => format!("{operations} every prompt of {server}"),
+        (Some(GET_PROMPT), Some(name)) => {
+            format!(
+                "{operations} the prompt {} of {server}",
+                quoted(&unescaped(name))
+            )
         }
         (Some(tool), None) => {
             let more = match reach {
@@ -219,6 +248,12 @@ fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
             )
         }
     }
+}
+
+/// A segment as its server named it.
+fn unescaped(segment: &str) -> String {
+    let text = segment.replace("%3A", ":").replace("%2A", "*");
+    text.replace("%7E", "~").replace("%25", "%")
 }
 
 /// The text, quoted if necessary.
@@ -419,7 +454,20 @@ mod tests {
             ),
             (
                 "read:mcp:hub~1",
-                "read things with every tool of hub, whatever it is given",
+                "read things with every tool, resource and prompt of hub, whatever it is given, and with what it asks for",
+            ),
+            (
+                "read:mcp:hub~1:resources/read",
+                "read every resource of hub",
+            ),
+            (
+                "read:mcp:hub~1:resources/read:doc%3A//a%20b%7E",
+                "read the resource \"doc://a%20b~\" of hub",
+            ),
+            ("read:mcp:hub~1:prompts/get", "read every prompt of hub"),
+            (
+                "read:mcp:hub~1:prompts/get:review",
+                "read the prompt review of hub",
             ),
             (
                 "execute:mcp:hub~1:push~2",

@@ -48,7 +48,8 @@ impl Approval {
         };
         let lasts = lifetime.waiting_calls().is_none();
         // A grant for later calls would also allow what was excluded from this call.
-        if !request.fits(patterns) || (exclusion.is_some() && lasts) {
+        let ends_at_once = lifetime == Lifetime::For(Duration::ZERO);
+        if !request.fits(patterns) || (exclusion.is_some() && lasts) || ends_at_once {
             return Err(AuthorityError::DoesNotFit);
         }
         let patterns = request.granted_by(patterns);
@@ -362,6 +363,8 @@ mod tests {
         "execute:command:make:test",
         "execute:command:cargo",
         "read:mcp:hub~1:list~2",
+        "read:mcp:hub~1:resources/read:doc%3A//guide",
+        "read:mcp:hub~1:prompts/get:review",
         "write:mcp:hub~1:push~3",
         "write:mcp:hub~1:drop~4",
         "write:mcp:other~5:push~3",
@@ -409,6 +412,10 @@ mod tests {
                         let (words, tool) = part.split_once(" things with ").unwrap();
                         (words, is_tool(tool, need))
                     }
+                    None if part.contains(" of hub") => {
+                        let (words, place) = part.split_once(' ').unwrap();
+                        (words, is_item(place, need))
+                    }
                     None if part.starts_with("run ") => {
                         let program = part.strip_prefix("run ").unwrap();
                         let program = program.strip_suffix(" with any arguments").unwrap();
@@ -443,7 +450,21 @@ mod tests {
             return false;
         };
         let unmarked = |name: &str| name.split('~').next().unwrap().to_owned();
-        unmarked(of) == server && (tool == "every tool" || unmarked(one) == tool)
+        let all = tool == "every tool, resource and prompt";
+        unmarked(of) == server && (all || unmarked(one) == tool)
+    }
+
+    /// Whether `need` is of this resource or prompt of `hub`, such as `every prompt of hub`.
+    fn is_item(item: &str, need: &Scope) -> bool {
+        let of = match item {
+            "every resource of hub" => "resources/read",
+            "the resource doc://guide of hub" => "resources/read:doc%3A//guide",
+            "every prompt of hub" => "prompts/get",
+            "the prompt review of hub" => "prompts/get:review",
+            other => panic!("{other}"),
+        };
+        need.to_string()
+            .starts_with(&format!("read:mcp:hub~1:{of}"))
     }
 
     /// Whether `need` is of the file or command at `place`, or beneath it.
