@@ -23,11 +23,13 @@ use super::{CliError, durability, http};
 
 const SERVE_ABOUT: &str = "Serves file tools over MCP, confined to the given directories.
 
-Each configuration key is set by its flag, its environment variable, the configuration file, or the client at \
-initialize. For each key, initialize overrides flags, flags override variables, and variables override the file. \
-Restrictions (deny, immutable, deny-scopes, protect) of all sources are combined.
+Each configuration key can be set in the configuration file, by an environment variable, by a flag, and by the client at \
+initialize. A later source in this order never loosens an earlier one: of single values, the strictest applies; lists that \
+restrict are combined, and lists that allow are intersected. Later roots and scope lists replace earlier ones, which still \
+restrict them.
 Nothing outside the given directories is read or changed, unless --grantable covers it and a person allows it. Without \
-a directory, the client's workspace folders are served.
+a directory, a client over stdio can name its workspace folders, unless its trust is agent; with --servers, no file tools \
+are offered then.
 A glob without `/`, such as `*.pem`, matches names at any depth; one with `/` starts at the top of each root.
 A list is given by repeating its flag, by separating items with commas or line breaks, or as JSON. Each ROOT is one \
 directory, even if its name contains commas.";
@@ -60,7 +62,7 @@ pub(super) const SERVE: &str = "serve";
 /// The name of the command `run`.
 pub(super) const RUN: &str = "run";
 
-/// Runs tools of LLM agents under a policy, and asks people to approve other calls
+/// Runs tool calls of LLM agents under a policy, and asks people about calls that need approval
 #[derive(Debug, Parser)]
 #[command(
     name = "bailiwick",
@@ -107,16 +109,16 @@ pub(crate) struct ServeFlags {
     /// need a tunnel or proxy and --allow-host
     #[arg(long, value_name = "ADDR:PORT", value_parser = parse_loopback)]
     pub(crate) http: Option<SocketAddr>,
-    /// The trust in clients: a host (agent framework) may configure and grant; a client (a program of a person)
-    /// can only restrict, and may ask its user by elicitation; an agent can only restrict [default: client;
-    /// with --http agent]
+    /// The trust in clients: a host (agent framework) may configure, and grant (except with --ask page); a client
+    /// (a program of a person) can only restrict, and its user may be asked by elicitation; an agent can only
+    /// restrict [default: client; with --http agent]
     #[arg(long, value_name = "WHO", value_parser = one_of(&TRUST))]
     pub(super) trust: Option<Trust>,
     /// Store permanent grants to agents in a file; no root may contain it; needs --trust host
     #[arg(long, value_name = "FILE")]
     pub(crate) grants: Option<PathBuf>,
     /// Record the changes of file tools in a directory, so that they can be undone: by agents with the tools `undo` and `redo`,
-    /// by people on the approval page or with `bailiwick undo`; no root may contain it
+    /// by people on the approval page or with `bailiwick undo`; no root may contain it. With --servers, this needs a ROOT
     #[arg(long, value_name = "DIR")]
     pub(crate) journal: Option<PathBuf>,
     /// Forward stdio to the socket of a worker's endpoint, and serve nothing else
@@ -171,7 +173,7 @@ pub(crate) struct ServeFlags {
     /// Also offer the tool `run_command`, which runs commands in a sandbox that sees the files a client may read, can change
     /// those it may change without a question, and reaches no network unless --network is set and hosts are allowed, such as
     /// execute:network:crates.io. Commands need approval unless --allow covers them, such as execute:command:make. The
-    /// program exits if this machine cannot confine commands
+    /// program exits if this machine cannot confine commands. With --servers, this needs a ROOT
     #[arg(long)]
     pub(crate) exec: bool,
     #[command(flatten)]

@@ -18,7 +18,7 @@ const MAX_NEAR: usize = 3;
 const LONGEST: usize = 64;
 
 words! {
-    /// Source of a configuration; later ones take precedence.
+    /// Source of a configuration, in this order; a later one never loosens an earlier one.
     pub enum ConfigSource {
         /// A file.
         File = "file",
