@@ -152,7 +152,7 @@ test("questions are grouped by agent and can be filtered", async ({ page, site }
   await page.getByLabel("Filter").fill("docs");
   await expect(page.locator(".row")).toHaveCount(2);
   await page.getByLabel("Filter").fill("nothing like it");
-  await expect(page.getByText("Nothing fits the filter.")).toBeVisible();
+  await expect(page.getByText("No matching questions.")).toBeVisible();
 });
 
 test("the questions of an agent are grouped by folder if there are several", async ({ page, site }) => {

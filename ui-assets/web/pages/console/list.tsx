@@ -116,7 +116,7 @@ function Items() {
   });
   const shown = all.value;
   // If nothing waits, the detail pane says so.
-  if (shown.length === 0) return filter.value ? none("Nothing fits the filter.") : tab.value === "answered" && none("Nothing yet.");
+  if (shown.length === 0) return filter.value ? none("No matching questions.") : tab.value === "answered" && none("Nothing yet.");
   return <List key={tab.value} rows={rows} count={shown.length} height={62} varies keyOf={(index) => shown[index]?.key ?? index} row={(index) => shown[index]?.row} />;
 }
 

@@ -128,7 +128,7 @@ export const draft = computed((): Draft | string => {
   const common = { agent: path, host: sources.value.length > 1 ? (chosen.value?.server ?? "") : "", time: words, isFuture };
   if (kind.value.value === "pattern") {
     const scope = pattern.value.trim();
-    if (!scope) return "Write the pattern, such as execute:cli:git.";
+    if (!scope) return "Enter a pattern, such as execute:command:git.";
     const broad = isWide([scope]) ? "It is not limited to one folder, server or command." : permanent;
     return { ...common, descendants: descendants.value, broad, path: "grant", body: { run, pattern: scope, ...more, ...(descendants.value && { descendants: true }) } };
   }

@@ -114,7 +114,7 @@ function Form() {
         </Group>
       )}
       {kind.value.value === "pattern" ? (
-        <Field label="Pattern" value={pattern} placeholder="execute:cli:git" />
+        <Field label="Pattern" value={pattern} placeholder="execute:command:git" />
       ) : (
         <>
           <label>Folder <Select choice={folder} /></label>

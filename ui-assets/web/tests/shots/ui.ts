@@ -71,7 +71,7 @@ export const questions = {
   },
   async filter(page: Page, words: string): Promise<void> {
     await page.getByRole("searchbox").fill(words);
-    await expect(page.getByText("Nothing fits the filter.")).toBeVisible();
+    await expect(page.getByText("No matching questions.")).toBeVisible();
   },
   /** Pauses the agent of the first group. */
   async pause(page: Page): Promise<void> {
