@@ -147,7 +147,7 @@ fn expected(seed: u64, calls: usize) -> [Tree; 2] {
     })
 }
 
-/// Checks that each interrupted change was completed or rolled back.
+/// Checks that each interrupted change was kept as a whole or rolled back.
 pub(super) fn check_recovered(runtime: &Runtime, case: u64) {
     for recovered in runtime.recovered() {
         let clear = matches!(

@@ -468,8 +468,8 @@ fn has_files(options: &Options, config: &Config) -> bool {
     options.servers.is_none() || !config.roots.is_empty()
 }
 
-/// Checks that the roots, the audit file and the grant store can be opened. Opens the journal, and completes or rolls back what a
-/// crash interrupted.
+/// Checks that the roots, the audit file and the grant store can be opened. Opens the journal, and rolls back incomplete changes
+/// that a crash interrupted.
 async fn preflight(
     options: &Options,
     servers: Option<&ServersFile>,

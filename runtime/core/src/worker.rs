@@ -131,8 +131,8 @@ impl WorkerSpec {
     }
 
     /// Sets the working directory: relative paths are relative to it, and tools such as `find` search it by default.
-    /// The default is the working directory of the parent if the worker may read it, else the only folder that is open
-    /// to the worker, otherwise none.
+    /// The default is the working directory of the parent if the worker may read or change it, otherwise the only outermost
+    /// folder that it may read, or the only folder that is open to it if it may read none; otherwise there is none.
     ///
     /// The worker is not started if its policy does not let it read the folder. Whether the folder exists is not checked,
     /// since it may be created later.

@@ -242,7 +242,8 @@ impl RuntimeBuilder {
     /// Adds the directory `host` as the root `/name`, for reading and writing. Relative paths are relative to the first
     /// root.
     ///
-    /// The runtime uses ambient authority only to open roots.
+    /// The runtime uses ambient authority only to open roots and granted paths outside them; the audit log, the grant store
+    /// and the journal open their own files.
     #[must_use]
     pub fn root(self, name: &str, host: impl AsRef<Path>) -> Self {
         self.mounted(name, host.as_ref(), RootConfig::new)
@@ -272,7 +273,7 @@ impl RuntimeBuilder {
     }
 
     /// Rejects all roots and grants that contain the file or directory `host`, such as a policy file or a key. The
-    /// audit log is always rejected in this way.
+    /// audit log, the grant store, the journal and the pin store of the servers are always kept out.
     #[must_use]
     pub fn keep_out(mut self, host: impl AsRef<Path>) -> Self {
         self.kept_out.push(host.as_ref().to_path_buf());
@@ -416,8 +417,8 @@ impl RuntimeBuilder {
     /// Sets the change journal, so that the changes of file tools can be undone. By default there is none, and nothing can be
     /// undone. No root and no grant may contain its directory.
     ///
-    /// [`RuntimeBuilder::build`] completes or rolls back changes that a crash interrupted, which needs the tool `undo`;
-    /// [`Runtime::recovered`] returns them.
+    /// [`RuntimeBuilder::build`] checks the changes that a crash interrupted, which needs the tool `undo`: it keeps complete ones
+    /// and rolls back the others. [`Runtime::recovered`] returns them.
     #[must_use]
     pub fn journal(mut self, journal: Journal) -> Self {
         self.journal = Some(journal);

@@ -77,7 +77,7 @@ impl Undoing {
     }
 }
 
-/// Completes or rolls back all changes that a crash interrupted, the newest first.
+/// Checks all changes that a crash interrupted, the newest first: keeps complete ones and rolls back the others.
 pub(crate) async fn recover(core: &Arc<Core>) -> Vec<Recovered> {
     let Some(journal) = &core.journal else {
         return Vec::new();
