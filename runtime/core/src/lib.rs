@@ -17,8 +17,8 @@
 //!
 //! # Modules
 //! The crate root is a prelude: it exports the names that most programs need. Each of them is also in the module that it
-//! belongs to, except for [`Runtime`], its builder and its errors, [`CallError`] and [`Code`], which only the root has. No
-//! other item has two paths. The modules are:
+//! belongs to, except for [`Runtime`], its builder and its errors, [`WeakRuntime`], [`CallError`] and [`Code`], which only
+//! the root has. No other item has two paths. The modules are:
 //!
 //! | module | contents |
 //! |---|---|
@@ -33,7 +33,7 @@
 //! | [`activity`] | recent calls and ended questions of a runtime, for people who watch it |
 //! | [`intent`], [`describe`] | sentences that describe calls to people; descriptions of a server for agents |
 //! | [`requests`] | requests that third-party MCP servers send to the host |
-//! | [`json`], [`text`] | JSON without duplicate keys; text from strangers, escaped for display |
+//! | [`json`], [`text`] | JSON without duplicate keys; untrusted text, escaped for display |
 //! | [`root`] | open root directories |
 //! | [`guide`], [`recipes`] | how to embed the library, write policies, manage grants and keep an audit; adapters for agent frameworks |
 //!
@@ -43,6 +43,8 @@
 //! | `bailiwick-fs` | file tools for workers |
 //! | `bailiwick-mcp` | the MCP server for workers, the MCP client for third-party servers, and MCP Apps views |
 //! | `bailiwick-console` | the web page on which people answer questions and manage grants |
+//! | `bailiwick-exec` | commands in a sandbox |
+//! | `bailiwick-ui` | built web pages, such as the review of a change |
 //! | `bailiwick-cli` | the program `bailiwick` |
 //!
 //! # Glossary
@@ -51,8 +53,10 @@
 //! | host | the program that links this crate |
 //! | runtime | the entry point: has the configuration, tools, approver and audit log, and spawns workers |
 //! | worker | the actor that runs the tool calls of one sub-agent task |
+//! | agent | the path of the names of a worker and its ancestors, such as `main/tests` |
 //! | root | a directory that a person configured and that the runtime opened |
 //! | policy | a layer of an authority; it can only restrict |
+//! | issuer | whose authority a policy narrows: the parent of a worker, or the worker that makes a call |
 //! | authority | what a worker may do: the conjunction of the configuration and all policy layers down to its own policy |
 //! | scope | `verb:resource[:detail]`, such as `write:file:/repo/a.rs`; a *pattern* covers scopes |
 //! | need | a scope that a call requires |

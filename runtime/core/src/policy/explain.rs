@@ -15,7 +15,7 @@ use crate::scope::{Coverage, Scope};
 pub enum LayerName {
     /// The configuration.
     Configuration,
-    /// The policy of the session.
+    /// A policy of all workers of the runtime.
     Session,
     /// The policy of the worker at this index of the agent path; 0 is the outermost.
     Agent(usize),
