@@ -220,11 +220,10 @@ const STOPPED: &str =
 const STOP: &str = "stop";
 
 /// Reply to a line that came too soon.
-const EARLY: &str =
-    "That did not count, because the request was shown only just before. Enter it again: ";
+const EARLY: &str = "Too early: the request had just appeared. Enter it again: ";
 
 /// Reply to an answer beyond the call that would grant more than a person can read.
-const TOO_MANY: &str = "So many permissions can be allowed only for this call. It was refused.\n";
+const TOO_MANY: &str = "Too many permissions to allow beyond this call. The call was denied.\n";
 
 /// Reply if the answer is not needed any more.
 const WITHDRAWN: &str = "\nThis request was withdrawn; it needs no answer.\n";
@@ -250,8 +249,8 @@ impl Console {
         };
         let kinds = cut(&question.request.kinds());
         let ask = format!(
-            "\nAllow which? Its number, or Enter to refuse{parts}; `{STOP}` refuses this agent, until the session ends and \
-             without asking, to {kinds}: "
+            "\nEnter the number of a choice to allow, or press Enter to deny{parts}; `{STOP}` denies this for the agent until \
+             the session ends: {kinds}: "
         );
         self.show(prompt + &ask).await?;
         let choice = self.read_first().await?;
@@ -287,7 +286,7 @@ impl Console {
         if choice.needs_confirmation(lifetime) {
             let sentence = choice.sentence(&question.request.roots);
             self.show(format!(
-                "This grants more than this call: {}. Type \"yes\" to allow it, or Enter to refuse: ",
+                "This grants more than this call: {}. Type \"yes\" to allow it, or press Enter to deny: ",
                 escape(&sentence)
             ))
             .await?;
@@ -718,7 +717,7 @@ mod tests {
             assert_eq!(terminal.decide(&question(asked())).await, expected);
             let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
             assert!(
-                shown.contains("to create, change, delete or move any file: "),
+                shown.contains("until the session ends: create, change, delete or move any file: "),
                 "{shown}"
             );
             let told = if expected == Answer::DENY {
