@@ -47,6 +47,11 @@ pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 /// The page on which MCP Apps clients show the folders of a call: the file browser of `bailiwick-mcp`.
 const FILE_BROWSER: &str = "ui://bailiwick/files";
 
+/// A number with its noun, such as `1 byte` or `2 bytes`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 /// The names of [`tools`] and [`undo_tools`], sorted: for
 /// [`ConfigSources::tools`](bailiwick::config::ConfigSources::tools), without making the tools.
 ///

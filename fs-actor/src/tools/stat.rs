@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
-use super::suggest;
+use super::{counted, suggest};
 use crate::change::tree;
 use crate::read_view::ReadView;
 use crate::resolve::{self, Kind, Meta};
@@ -147,12 +147,12 @@ fn facts(view: &dyn ReadView, path: &VirtualPath, meta: &Meta, hash: Option<Hash
         Kind::Special => "special file",
     };
     let mut text = format!(
-        "{}: {kind}, {} bytes, modified {}, mode {}, {} hard links",
+        "{}: {kind}, {}, modified {}, mode {}, {}",
         escape(&facts.path),
-        facts.bytes,
+        counted(facts.bytes, "byte"),
         facts.modified,
         facts.mode,
-        facts.hard_links
+        counted(facts.hard_links, "hard link")
     );
     if let Some(hash) = &facts.hash {
         text.push_str(&format!(", hash {hash}"));

@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::hash::HashPrefix;
-use super::optional;
+use super::{counted, optional};
 use crate::change::put::NewContent;
 use crate::change::stored::undo_record;
 use crate::change::target;
@@ -234,10 +234,10 @@ fn written(put: &NewContent, mode: IfExists, durability: ReachedDurability) -> W
 
 fn reply(written: WriteFileOutput) -> Reply {
     let mut text = format!(
-        "{}: {}, {} bytes",
+        "{}: {}, {}",
         escape(&written.path),
         written.done,
-        written.bytes
+        counted(written.bytes, "byte")
     );
     if let Some(warning) = &written.warning {
         text.push_str(&format!("; warning: {warning}"));

@@ -130,10 +130,18 @@ pub(crate) fn verify(command: &VerifyCommand) -> Result<String, AuditError> {
     if let Some(expected) = expected.filter(|_| !found) {
         return Err(AuditError::Head(expected));
     }
+    let verb = if records == 1 { "is" } else { "are" };
     Ok(format!(
-        "{records} records in {count} files are intact; the last has the hash {}",
+        "{} in {} {verb} intact; the last has the hash {}",
+        counted(records, "record"),
+        counted(count.into(), "file"),
         head.hash
     ))
+}
+
+/// A number with its noun, such as `1 file` or `2 files`.
+fn counted(count: u64, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
 }
 
 fn read_history(audit: &Path) -> Result<History, AuditError> {
