@@ -274,7 +274,7 @@ fn policy_members(policy: &Policy) -> Map<String, Value> {
     members
 }
 
-/// Configuration: the only layer that grants anything. It contains no host paths.
+/// Configuration: the only layer that gives authority. It contains no host paths.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// The roots.

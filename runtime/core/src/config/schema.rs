@@ -30,7 +30,7 @@ impl Serialize for ConfigSchema {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let document = Document {
             title: "Configuration",
-            about: "What people open to workers, and the limits of all of them.",
+            about: "What workers may use, and the limits of all workers.",
             here: KeyScope::Configuration,
         };
         document.serialize(serializer)
@@ -47,7 +47,7 @@ impl Serialize for ConfigSchema {
 pub fn policy_schema() -> Value {
     json!(Document {
         title: "Policy",
-        about: "What a worker or a call is kept to: it can only restrict what its issuer holds.",
+        about: "Restrictions on a worker or a call; a policy can only restrict the authority of its issuer.",
         here: KeyScope::Policy,
     })
 }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::path::VirtualPath;
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
 
-/// The configuration: the only layer that grants anything.
+/// The configuration: the only layer that gives authority.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct Base {

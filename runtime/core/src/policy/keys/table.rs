@@ -30,7 +30,7 @@ keys! {
         "The absolute path of the directory; in a policy, of a subtree",
         r#""/home/me/repo""#;
     "roots/default": Flag, Identity, Configuration, Any,
-        "Relative paths begin in this root; if none is the default, in the only root",
+        "Relative paths are resolved against this root; if no root is the default, against the only root",
         "true";
     "roots/optional": Flag, Identity, Configuration, Any,
         "Skip this root if it cannot be opened",
@@ -57,7 +57,7 @@ keys! {
         "Globs of files that cannot be changed in any root, even if granted",
         r#"["*.lock"]"#;
     "allow_scopes": Patterns, Intersection, Any, Any,
-        "Scopes that are allowed; scopes in no list are then denied",
+        "The only scopes that are allowed without approval; scopes in no list are denied unless `otherwise` is set",
         r#"["read:file", "write:file:/home/me/repo/src"]"#;
     "ask_scopes": Patterns, Intersection, Any, Any,
         "Scopes that need approval",
@@ -156,13 +156,13 @@ keys! {
         "Scopes that a person may grant outside the roots",
         r#"["read:file:/home/me/other"]"#;
     "allow": Patterns, Identity, Configuration, Any,
-        "Scopes of resources other than files that are allowed",
+        "Allowed scopes of resources other than files; others need approval if they are grantable, else they are denied",
         r#"["read:mcp:notes"]"#;
     "protect": Globs, Union, Configuration, Any,
         "Globs of protected files; changing one requires a grant that names it",
         r#"["deploy.toml"]"#;
     "strict": Flag, Or, Configuration, Any,
-        "Reject policies whose allow globs cover more than their issuer's",
+        "Reject policies whose allow globs cover more than those that already apply",
         "true";
     "restrictions": Objects, Union, Configuration, Any,
         "Restrictions on this configuration, such as those of an earlier source",
