@@ -371,7 +371,7 @@ pub struct NarrowedStep {
 pub struct SignedInStep {
     /// The name of the server in the configuration.
     pub server: Arc<str>,
-    /// The authorisation server.
+    /// The authorization server.
     pub issuer: Box<str>,
     /// The requested OAuth scopes.
     pub scopes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Virtual paths: parsed from what a model wrote, normalised.
+//! Virtual paths: parsed from what a model wrote, normalized.
 
 use std::fmt;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ pub enum PathError {
     Wildcard,
 }
 
-/// An absolute, normalised path in the namespace that tools, scopes, globs and people share.
+/// An absolute, normalized path in the namespace that tools, scopes, globs and people share.
 ///
 /// It begins with `/`, has no `.`, `..`, `*`, `**`, empty or trailing component and no control character.
 /// It is not a host path: `/repo/src/x.rs` is `src/x.rs` in the root that is mounted at `/repo`. A root
@@ -226,7 +226,7 @@ impl VirtualPath {
     }
 }
 
-/// `path` relative to `prefix`, both absolute and normalised; `None` if it is not beneath it.
+/// `path` relative to `prefix`, both absolute and normalized; `None` if it is not beneath it.
 pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     if prefix == "/" {
         return path.strip_prefix('/');
@@ -239,7 +239,7 @@ pub(crate) fn beneath<'p>(path: &'p str, prefix: &str) -> Option<&'p str> {
     }
 }
 
-/// Whether `text` is absolute, printable ASCII and already normalised, so that nothing has to be resolved.
+/// Whether `text` is absolute, printable ASCII and already normalized, so that nothing has to be resolved.
 fn is_plain(text: &str) -> bool {
     let Some(relative) = text
         .strip_prefix('/')

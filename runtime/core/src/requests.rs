@@ -251,7 +251,7 @@ pub struct SignIn {
     pub server: String,
     /// The configured address of the server; show it.
     pub address: String,
-    /// The authorisation server, where the person signs in; show it.
+    /// The authorization server, where the person signs in; show it.
     pub issuer: String,
     /// The requested scopes, as the server names them.
     pub scopes: Vec<String>,

@@ -1,4 +1,4 @@
-//! Paths: a parsed path is normalised, and parsing it again changes nothing.
+//! Paths: a parsed path is normalized, and parsing it again changes nothing.
 #![no_main]
 
 use bailiwick::VirtualPath;

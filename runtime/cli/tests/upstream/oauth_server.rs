@@ -1,4 +1,4 @@
-//! A protected MCP server with its authorisation server, which can misbehave.
+//! A protected MCP server with its authorization server, which can misbehave.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,7 +28,7 @@ pub(crate) enum Echo {
 pub(crate) struct Behavior {
     /// Members of the resource's metadata.
     pub(crate) resource: Option<Value>,
-    /// Members of the authorisation server's metadata.
+    /// Members of the authorization server's metadata.
     pub(crate) issuer: Option<Value>,
     /// The advertised URL of the resource metadata.
     pub(crate) pointer: Option<String>,

@@ -11,7 +11,7 @@ const IGNORED_NAME: char = '\u{200b}';
 
 /// Folds the names of `text`: NFC, case folded, without characters that file systems ignore. Slashes are not changed.
 ///
-/// Two spellings that a case-insensitive or normalising file system treats as the same name fold to the same text.
+/// Two spellings that a case-insensitive or normalizing file system treats as the same name fold to the same text.
 /// Letters are converted to lower case, to upper case and to lower case again. The upper case of `ſ`, `ı`, `ß` and ligatures
 /// consists of plain letters; that of `ẞ` is `ẞ`, and its lower case `ß`.
 #[doc(hidden)]

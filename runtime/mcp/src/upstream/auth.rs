@@ -154,26 +154,26 @@ enum SignInError {
     Declined,
     #[error("no person could be asked to sign in, or none answered")]
     Unavailable,
-    #[error("the authorisation server refused the request to sign in")]
+    #[error("the authorization server refused the request to sign in")]
     Rejected,
     #[error("the decision cannot be recorded in the audit, so it has no effect")]
     Unrecorded,
     #[error("the server requires another sign-in although a person signed in")]
     AlreadyAsked,
-    #[error("the authorisation server of this server was not found or cannot be trusted")]
+    #[error("the authorization server of this server was not found or cannot be trusted")]
     Discovery,
-    #[error("the authorisation server does not know this host and does not let it register")]
+    #[error("the authorization server does not know this host and does not let it register")]
     NotRegistered,
     #[error("the server requests too many scopes")]
     TooManyScopes,
-    #[error("the authorisation server does not support PKCE with S256")]
+    #[error("the authorization server does not support PKCE with S256")]
     Pkce,
     #[error("OAuth state mismatch in the redirect")]
     State,
     #[error("issuer mismatch in the redirect")]
     Issuer,
-    #[error("the authorisation server issued no token")]
+    #[error("the authorization server issued no token")]
     Token,
-    #[error("the authorisation server did not answer in time")]
+    #[error("the authorization server did not answer in time")]
     TimedOut,
 }

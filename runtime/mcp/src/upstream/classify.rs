@@ -80,7 +80,7 @@ pub enum WithheldReason {
     /// The name contains invalid characters, or is too long for models.
     #[error("its name is invalid or too long: `SERVER__TOOL` must fit in 64 bytes")]
     Name,
-    /// Another tool of the server has the same name after normalisation.
+    /// Another tool of the server has the same name after normalization.
     #[error("another tool has the same name after normalization")]
     Collision,
     /// A schema of the tool cannot be used.

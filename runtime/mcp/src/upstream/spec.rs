@@ -120,7 +120,7 @@ pub enum SpecError {
     RedirectUri(String),
     /// A client secret has no configured issuer.
     #[error(
-        "the host has a secret for the server `{0}`; name the authorisation server that may receive it"
+        "the host has a secret for the server `{0}`; name the authorization server that may receive it"
     )]
     Issuer(String),
     /// A header is invalid or reserved.

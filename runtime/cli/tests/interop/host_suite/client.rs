@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What the suite's authorisation servers know a host by.
+/// What the suite's authorization servers know a host by.
 const LANDING: &str = "http://localhost:3000/callback";
 const DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
