@@ -28,9 +28,9 @@ pub(crate) struct JournalCommand {
 #[derive(Debug, Args)]
 #[command(
     long_about = "Undoes changes in the directory of `serve --journal`: those of --change, or all of an agent and its sub-agents that are \
-        in effect. All are undone, or none: if something else changed one of the files since, it is named and nothing is \
-        changed. The undoing is a change itself, and can be undone. Changes that a crash interrupted are first completed or \
-        rolled back. Servers that use the journal must be stopped first; while they run, their approval page can undo.",
+        in effect. All are undone, or none: if a file was changed since, the command names it and changes nothing. An undo is \
+        itself a change, and can be undone. Changes that a crash interrupted are first checked: complete ones are kept, others \
+        are rolled back. Servers that use the journal must be stopped first; while they run, their approval page can undo.",
     group(ArgGroup::new("which").args(["change", "agent"]).required(true))
 )]
 pub(super) struct UndoFlags {
@@ -45,7 +45,7 @@ pub(super) struct UndoFlags {
     /// A directory that was served, or a root as JSON; repeatable [default: the current directory]
     #[arg(long, value_name = "DIR")]
     pub(super) root: Vec<String>,
-    /// Show what the undoing would change, and undo nothing
+    /// Show what the undo would change, without doing it
     #[arg(long)]
     pub(super) preview: bool,
 }
