@@ -459,7 +459,7 @@ mod tests {
         for known in [&[][..], &[card]] {
             let view = question_view(&question, &ServerCard::default(), known);
             let view = serde_json::to_value(view).unwrap();
-            let text = "What hub does with this cannot be checked, nor undone here";
+            let text = "What hub does cannot be checked or undone here";
             assert_eq!(
                 view["bailiwick"]["dangers"],
                 json!([{ "kind": "third_party", "level": "severe", "text": text }])

@@ -225,7 +225,7 @@ impl PermitScope {
 pub(crate) fn revoked() -> CallError {
     CallError::new(
         Code::Cancelled,
-        "the authority behind this call was revoked, or its runtime has ended",
+        "the worker or a grant of this call was revoked, or the runtime has ended",
     )
 }
 

@@ -213,7 +213,7 @@ impl<S> Step<S> {
         if self.context.rounds > MAX_ROUNDS {
             return Err(CallError::new(
                 Code::Conflict,
-                "the tool needed more than this call had, or came upon a link, too often; try again",
+                "the tool kept finding new needs or symbolic links; try again",
             ));
         }
         self.context.apply_interrupt(interrupt)?;

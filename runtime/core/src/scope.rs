@@ -51,7 +51,7 @@ impl FromStr for Verb {
     }
 }
 
-/// Kind of resource of a scope: `file`, `cli`, `database`, `mcp`, ...
+/// Kind of resource of a scope: `file`, `command`, `network`, `mcp`, ...
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Resource {
     /// Files and directories; details are paths.
@@ -105,7 +105,7 @@ pub enum ScopeError {
     #[error("`{0}` is not a verb: use read, write or execute")]
     Verb(String),
     /// The second segment is not a lower-case name.
-    #[error("`{0}` is not a resource: use a lower-case name such as file, cli or mcp")]
+    #[error("`{0}` is not a resource: use a lower-case name such as file, command or mcp")]
     Resource(String),
     /// A segment between two colons is empty.
     #[error("`{0}` has an empty segment")]

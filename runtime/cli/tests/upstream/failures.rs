@@ -218,7 +218,7 @@ async fn questions_mark_server_text_as_third_party() {
         let intent = "Use raise of h, a program on this computer";
         assert_eq!((&*request.intent, &*request.sentence), (intent, intent));
         let text = format!(
-            "What h does with this cannot be checked, nor undone here; it describes it as \"{expected}\""
+            "What h does cannot be checked or undone here; it describes it as \"{expected}\""
         );
         let of_server = request.dangers.last().unwrap();
         assert_eq!(of_server.kind, DangerKind::ThirdParty);

@@ -179,7 +179,7 @@ impl ArtifactStore {
         let id = Id::random().map_err(|_| {
             CallError::new(
                 Code::Internal,
-                "the diff is not kept: no random id can be made",
+                "the diff is not kept: cannot get random bytes from the operating system",
             )
         })?;
         let refs = parts.kinds().map(|kind| address(tool, id, kind)).collect();

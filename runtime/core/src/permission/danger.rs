@@ -229,10 +229,10 @@ fn running(programs: &str, request: &Request) -> Danger {
 fn third_party(request: &Request) -> Option<Danger> {
     let server = shortened(request.server.as_deref()?);
     let (level, mut text) = if request.needs.iter().all(|need| need.verb() == Verb::Read) {
-        let text = format!("{server} says that this only reads, which nobody can check");
+        let text = format!("{server} declares this read-only, which cannot be verified");
         (Caution, text)
     } else {
-        let text = format!("What {server} does with this cannot be checked, nor undone here");
+        let text = format!("What {server} does cannot be checked or undone here");
         (Severe, text)
     };
     if let Some(says) = &request.server_says {

@@ -315,7 +315,7 @@ fn into_result(ruling: AskOutcome) -> Result<(UsedGrants, Option<Exclusion>), Ca
     };
     let (code, message) = match (decision, by) {
         (Decision::Cancelled, _) => (Code::Cancelled, "the question was withdrawn"),
-        (Decision::Expired, _) => (Code::PermissionDenied, "nobody allowed this in time"),
+        (Decision::Expired, _) => (Code::PermissionDenied, "nobody answered in time"),
         (Decision::Granted | Decision::Denied, DecidedBy::Person) => {
             (Code::PermissionDenied, "a person refused this")
         }
@@ -385,13 +385,13 @@ mod tests {
                 Decision::Expired,
                 DecidedBy::Nobody,
                 Code::PermissionDenied,
-                "nobody allowed this in time: no",
+                "nobody answered in time: no",
             ),
             (
                 Decision::Expired,
                 DecidedBy::Person,
                 Code::PermissionDenied,
-                "nobody allowed this in time: no",
+                "nobody answered in time: no",
             ),
             (
                 Decision::Cancelled,

@@ -134,7 +134,7 @@ fn get<'a>(meta: &'a RequestMetaObject, key: &str) -> Result<Option<&'a Value>, 
     match (present(key), present(&format!("{PREFIX}{key}"))) {
         (Some(bare), Some(prefixed)) if bare != prefixed => Err(invalid(
             key,
-            "is there twice, bare and prefixed, with two values",
+            "is given twice, with and without the prefix, with different values",
         )),
         (bare, prefixed) => Ok(bare.or(prefixed)),
     }

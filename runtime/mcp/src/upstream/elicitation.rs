@@ -63,7 +63,7 @@ pub(crate) enum FormRejection {
     NotFlat,
     #[error("the form has too many fields or choices")]
     TooMany,
-    #[error("the names and values of a form must be short and show as they are")]
+    #[error("the names and values of a form must be short and contain no invisible characters")]
     Deceptive,
     #[error("a form must not ask for secrets")]
     Secret,

@@ -40,7 +40,7 @@ pub enum ServersError {
         expected: &'static str,
     },
     /// An environment variable is not set.
-    #[error("the variable `{variable}` is not set, which {field} names")]
+    #[error("{field} names the variable `{variable}`, which is not set")]
     Unset {
         /// The variable.
         variable: String,
@@ -48,7 +48,7 @@ pub enum ServersError {
         field: String,
     },
     /// An input has no value.
-    #[error("the input `{input}` has no value, which {field} names")]
+    #[error("{field} names the input `{input}`, which has no value")]
     Input {
         /// The id of the input.
         input: String,
@@ -571,7 +571,7 @@ mod tests {
     fn names_in_errors_are_escaped_and_short() {
         refused(
             "{\"servers\": {\"a/\u{202e}~b\": {\"command\": \"x\", \"env\": {\"\\n\": \"${env:\u{202e}}\"}}}}",
-            "the variable `\\u{202e}` is not set, which /servers/a~1\\u{202e}~0b/env/\\u{a} names",
+            "/servers/a~1\\u{202e}~0b/env/\\u{a} names the variable `\\u{202e}`, which is not set",
         );
         let long = format!(r#"{{"servers": {{"{}": {{}}}}}}"#, "x".repeat(5000));
         let (name, error) = file(&long).unwrap().rejected.remove(0);
@@ -588,11 +588,11 @@ mod tests {
     fn errors_name_the_field_and_never_its_value() {
         refused(
             r#"{"servers": {"a": {"command": "x", "env": {"K": "${env:MISSING}"}}}}"#,
-            "the variable `MISSING` is not set, which /servers/a/env/K names",
+            "/servers/a/env/K names the variable `MISSING`, which is not set",
         );
         refused(
             r#"{"servers": {"a": {"command": "x", "args": ["${env:TOKEN}", "${input:key}"]}}}"#,
-            "the input `key` has no value, which /servers/a/args/1 names",
+            "/servers/a/args/1 names the input `key`, which has no value",
         );
         refused(
             r#"{"servers": {"a": {"command": "x", "url": "http://y"}}}"#,

@@ -20,7 +20,7 @@ fn invalid_entries_are_named_with_the_reason() {
         "{names:?}"
     );
     let stderr = client.end().1;
-    let hint = "the server `asks` is not used: the input `api-key` has no value, which /servers/asks/env/KEY names; set the \
+    let hint = "the server `asks` is not used: /servers/asks/env/KEY names the input `api-key`, which has no value; set the \
                 variable `BAILIWICK_INPUT_API_KEY`";
     assert!(stderr.contains(hint), "{stderr}");
     assert!(
