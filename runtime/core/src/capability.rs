@@ -23,7 +23,7 @@ use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
 pub(crate) use act::ActRecords;
-pub use act::{Act, ActPermit, ActProgress, OutputStream};
+pub use act::{Act, ActPermit, ActProgress, OutputStream, PathsLocked};
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub use meter::{BudgetExceeded, MemoryUse, ProcessReservation};
 pub(crate) use meter::{Charge, Meter};

@@ -59,7 +59,7 @@ pub use confinement::{ConfineFiles, LayerState, LayerStatus};
 pub(crate) use deadline::Deadlines;
 #[doc(hidden)]
 pub use offered::ToolsChanges;
-pub(crate) use path_locks::PathLocks;
+pub(crate) use path_locks::{PathLockGuard, PathLocks};
 #[doc(hidden)]
 pub use pending::{CallEvent, RunningCall};
 pub use pending::{CallProgress, PendingCall};

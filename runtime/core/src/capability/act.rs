@@ -12,6 +12,8 @@ use serde_json::Value;
 use super::{Gate, MemoryUse, Meter, Pass, PermitScope, ProcessReservation, ReadPermit, revoked};
 use crate::budget::Usage;
 use crate::error::{CallError, Code};
+use crate::path::VirtualPath;
+use crate::worker::{PathLockGuard, PathLocks};
 
 /// Maximum size of the details of one record, as JSON in bytes.
 const MAX_DETAILS: usize = 64 << 10;
@@ -39,15 +41,17 @@ pub(crate) struct ActRecords {
     kept: Mutex<Vec<(OutputStream, Bytes)>>,
     meter: Arc<Meter>,
     used: Mutex<Usage>,
+    path_locks: PathLocks,
 }
 
 impl ActRecords {
-    pub(crate) fn new(recorder: Recorder, meter: Arc<Meter>) -> Self {
+    pub(crate) fn new(recorder: Recorder, meter: Arc<Meter>, path_locks: PathLocks) -> Self {
         Self {
             recorder,
             kept: Mutex::default(),
             meter,
             used: Mutex::default(),
+            path_locks,
         }
     }
 
@@ -120,6 +124,17 @@ impl ActPermit {
     /// The gates that are closed when the worker or a grant that the call uses is revoked.
     pub(crate) fn gates(&self) -> Vec<Arc<Gate>> {
         self.read.scope.shared_gates()
+    }
+
+    /// Waits until no call of the runtime changes `paths`, and lets none change them while the lock is held. Several effects
+    /// may hold a lock on the same paths.
+    #[doc(hidden)]
+    pub async fn lock_paths(&self, paths: Vec<VirtualPath>) -> PathsLocked {
+        let records = self.records.as_ref().filter(|_| !paths.is_empty());
+        PathsLocked(match records {
+            Some(records) => Some(records.path_locks.shared(paths).await),
+            None => None,
+        })
     }
 
     /// Marks the effect as begun; call it immediately before the effect. If the call ends without a result after this,
@@ -226,6 +241,16 @@ impl Act {
         if let Some(records) = &self.records {
             records.kept.lock().push((stream, text.into()));
         }
+    }
+}
+
+/// A lock of [`ActPermit::lock_paths`]; released when dropped.
+#[doc(hidden)]
+pub struct PathsLocked(#[expect(dead_code, reason = "it is held")] Option<PathLockGuard>);
+
+impl fmt::Debug for PathsLocked {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PathsLocked").finish_non_exhaustive()
     }
 }
 

@@ -31,7 +31,11 @@ impl Shared {
                 shared.audit(&info, AuditStep::Recorded { details })
             }
         });
-        let records = Arc::new(ActRecords::new(recorder, Arc::clone(&self.meter)));
+        let records = Arc::new(ActRecords::new(
+            recorder,
+            Arc::clone(&self.meter),
+            self.core.path_locks.clone(),
+        ));
         let permit = permit.recording(Arc::clone(&records));
         let gates = permit.gates();
         let _passes = passes(&gates)?;

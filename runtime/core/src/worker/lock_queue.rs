@@ -1,8 +1,8 @@
 //! First-come, first-served queue of path locks.
 //!
 //! A call holds its locks while it is planned and carried out; if a person approved an earlier plan, while it is carried
-//! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other. Locks of conflicting calls
-//! are granted in order, so no call starves. A worker requests locks for as many of its calls as it may run at once,
+//! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other, unless both share their locks.
+//! Locks of conflicting calls are granted in order, so no call starves. A worker requests locks for as many of its calls as it may run at once,
 //! and for two more, so their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,8 +16,18 @@ pub(crate) struct Turn(u64);
 #[derive(Debug)]
 struct LockRequest<W> {
     paths: Vec<VirtualPath>,
+    sharing: Sharing,
     /// Notified when the lock is held; `None` from then on.
     waiting: Option<W>,
+}
+
+/// Whether others may hold a lock on the same paths.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sharing {
+    /// Nobody else.
+    Exclusive,
+    /// Those who share it, too.
+    Shared,
 }
 
 /// Lock requests in order; `W` is what waits for them.
@@ -42,10 +52,15 @@ impl<W> Default for LockQueue<W> {
 impl<W> LockQueue<W> {
     /// Requests a lock on `paths`. Also returns `waiter` if the lock is held at once, else [`LockQueue::release`] returns it
     /// later.
-    pub(crate) fn request(&mut self, paths: Vec<VirtualPath>, waiter: W) -> (Turn, Option<W>) {
+    pub(crate) fn request(
+        &mut self,
+        paths: Vec<VirtualPath>,
+        sharing: Sharing,
+        waiter: W,
+    ) -> (Turn, Option<W>) {
         let turn = self.next;
         self.next.0 += 1;
-        let (held, waiting) = if self.is_blocked(turn, &paths) {
+        let (held, waiting) = if self.is_blocked(turn, &paths, sharing) {
             (None, Some(waiter))
         } else {
             (Some(waiter), None)
@@ -54,7 +69,12 @@ impl<W> LockQueue<W> {
             let turns = self.by_path.entry(path.as_str().into()).or_default();
             turns.insert(turn);
         }
-        self.requests.insert(turn, LockRequest { paths, waiting });
+        let request = LockRequest {
+            paths,
+            sharing,
+            waiting,
+        };
+        self.requests.insert(turn, request);
         (turn, held)
     }
 
@@ -79,7 +99,7 @@ impl<W> LockQueue<W> {
         let mut holders = Vec::new();
         for turn in later {
             let is_next = |lock: &LockRequest<W>| {
-                lock.waiting.is_some() && !self.is_blocked(turn, &lock.paths)
+                lock.waiting.is_some() && !self.is_blocked(turn, &lock.paths, lock.sharing)
             };
             if self.requests.get(&turn).is_some_and(is_next)
                 && let Some(lock) = self.requests.get_mut(&turn)
@@ -90,10 +110,14 @@ impl<W> LockQueue<W> {
         holders
     }
 
-    /// Whether a request before `turn` conflicts with `paths`.
-    fn is_blocked(&self, turn: Turn, paths: &[VirtualPath]) -> bool {
+    /// Whether a request before `turn` conflicts with one for `paths`.
+    fn is_blocked(&self, turn: Turn, paths: &[VirtualPath], sharing: Sharing) -> bool {
+        let is_shared = |other| {
+            let other = self.requests.get(&other);
+            sharing == Sharing::Shared && other.is_some_and(|it| it.sharing == Sharing::Shared)
+        };
         let mut others = paths.iter().flat_map(|path| self.conflicting(path));
-        others.any(|other| other < turn)
+        others.any(|other| other < turn && !is_shared(other))
     }
 
     /// The requests of `path`, its ancestors and what is beneath it.
@@ -121,7 +145,7 @@ mod tests {
 
     /// Requests a lock on `text`; also returns whether it is held at once.
     fn lock(locks: &mut LockQueue<u64>, n: u64, text: &str) -> (Turn, bool) {
-        let (turn, held) = locks.request(vec![path(text)], n);
+        let (turn, held) = locks.request(vec![path(text)], Sharing::Exclusive, n);
         (turn, held.is_some())
     }
 
@@ -160,7 +184,7 @@ mod tests {
     /// What a test does with a queue.
     #[derive(Clone, Debug)]
     enum Action {
-        Request(Vec<VirtualPath>),
+        Request(Vec<VirtualPath>, Sharing),
         Release(prop::sample::Index),
     }
 
@@ -168,25 +192,27 @@ mod tests {
         let path =
             prop::sample::select(vec!["/", "/r", "/r/a", "/r/a/b", "/r/a-", "/r/a0", "/r/b"]);
         let paths = prop::collection::vec(path.prop_map(self::path), 0..3);
+        let sharing = prop::sample::select(vec![Sharing::Exclusive, Sharing::Shared]);
         let action = prop_oneof![
-            paths.prop_map(Action::Request),
+            (paths, sharing).prop_map(|(paths, sharing)| Action::Request(paths, sharing)),
             any::<prop::sample::Index>().prop_map(Action::Release),
         ];
         prop::collection::vec(action, 0..40)
     }
 
     /// A request of the model, with its number and whether it is held.
-    type Requested = (u64, Vec<VirtualPath>, bool);
+    type Requested = (u64, Vec<VirtualPath>, Sharing, bool);
 
     /// Holds the locks of all requests that conflict with no earlier one, and returns their numbers.
     fn grant(model: &mut [Requested]) -> Vec<u64> {
         let mut granted = Vec::new();
         for index in 0..model.len() {
             let (earlier, rest) = model.split_at_mut(index);
-            let (number, paths, held) = rest.first_mut().unwrap();
+            let (number, paths, sharing, held) = rest.first_mut().unwrap();
             let is_free = earlier
                 .iter()
-                .flat_map(|(_, theirs, _)| theirs)
+                .filter(|(_, _, theirs, _)| [*theirs, *sharing] != [Sharing::Shared; 2])
+                .flat_map(|(_, theirs, ..)| theirs)
                 .all(|theirs| !paths.iter().any(|path| path.touches(theirs)));
             if is_free && !std::mem::replace(held, true) {
                 granted.push(*number);
@@ -203,9 +229,9 @@ mod tests {
             let (mut locks, mut model, mut turns) = (LockQueue::default(), Vec::new(), Vec::new());
             for (number, action) in (0..).zip(actions) {
                 match action {
-                    Action::Request(paths) => {
-                        let (turn, held) = locks.request(paths.clone(), number);
-                        model.push((number, paths, false));
+                    Action::Request(paths, sharing) => {
+                        let (turn, held) = locks.request(paths.clone(), sharing, number);
+                        model.push((number, paths, sharing, false));
                         turns.push((number, turn));
                         prop_assert_eq!(held.into_iter().collect::<Vec<_>>(), grant(&mut model));
                     }

@@ -1,23 +1,31 @@
-//! Locks on the paths that calls change, shared by all workers of a runtime.
+//! Locks on the paths that calls change, and on those that running commands must not change or see. All workers of a runtime
+//! use them.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use tokio::sync::oneshot;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::lock_queue::{LockQueue, Turn};
+use super::lock_queue::{LockQueue, Sharing, Turn};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 
-struct LockWaiter {
-    worker: Arc<Shared>,
-    call: CallId,
+enum LockWaiter {
+    Call(Arc<Shared>, CallId),
+    Command(oneshot::Sender<()>),
 }
 
 impl LockWaiter {
     fn notify(self) {
-        self.worker.post(WorkerMsg::PathsLocked(self.call));
+        match self {
+            Self::Call(worker, call) => {
+                worker.post(WorkerMsg::PathsLocked(call));
+            }
+            // The command may have been cancelled.
+            Self::Command(held_tx) => drop(held_tx.send(())),
+        }
     }
 }
 
@@ -41,11 +49,26 @@ impl PathLocks {
         paths: Vec<VirtualPath>,
         worker: &Arc<Shared>,
     ) -> PathLockGuard {
-        let waiter = LockWaiter {
-            worker: Arc::clone(worker),
-            call,
-        };
-        let (turn, holder) = self.queue.lock().request(paths, waiter);
+        let waiter = LockWaiter::Call(Arc::clone(worker), call);
+        self.queue(paths, Sharing::Exclusive, waiter)
+    }
+
+    /// Waits until no call changes `paths`. As long as the lock is held, none does, and other commands may hold one, too.
+    pub(crate) async fn shared(&self, paths: Vec<VirtualPath>) -> PathLockGuard {
+        let (held_tx, held) = oneshot::channel();
+        let lock = self.queue(paths, Sharing::Shared, LockWaiter::Command(held_tx));
+        // The sender is in the queue as long as the lock is requested.
+        let _ = held.await;
+        lock
+    }
+
+    fn queue(
+        &self,
+        paths: Vec<VirtualPath>,
+        sharing: Sharing,
+        waiter: LockWaiter,
+    ) -> PathLockGuard {
+        let (turn, holder) = self.queue.lock().request(paths, sharing, waiter);
         if let Some(holder) = holder {
             holder.notify();
         }

@@ -5,13 +5,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bailiwick::effect::ContentHash;
 use bailiwick::path::PathError;
-use bailiwick::tool::{Act, MemoryUse, OutputStream, ProcessReservation};
+use bailiwick::tool::{Act, MemoryUse, OutputStream, PathsLocked, ProcessReservation};
 use bailiwick::worker::Usage;
 use bailiwick::{CallError, Code, VirtualPath};
 use tokio::sync::oneshot;
@@ -57,6 +57,8 @@ pub(super) struct Run {
     pub(super) streams: Streams,
     pub(super) timeout: Duration,
     pub(super) act: Arc<Act>,
+    /// The paths that it must not change or see, if its changes are live.
+    pub(super) locked: PathsLocked,
     /// The processes that it may have, as long as it runs.
     pub(super) processes: Option<ProcessReservation>,
     /// Its memory, if a budget limits it.
@@ -81,6 +83,7 @@ impl Run {
             streams,
             timeout,
             act,
+            locked: _locked,
             processes: _processes,
             memory,
             private,
@@ -245,16 +248,28 @@ async fn changed(
     changed.map_err(|_| internal("the roots were not read"))?
 }
 
-fn changed_roots(before: &[Mount], began: Duration, act: &Act) -> Result<Changed, CallError> {
-    let restricted = |mount: &Mount| match mount {
+/// The path of a mount that hides an entry, or makes one read only in a directory that is not.
+fn restricted(mount: &Mount) -> Option<&Path> {
+    match mount {
         Mount::Hidden { at }
         | Mount::Within {
             at,
             writable: false,
-        } => Some(at.clone()),
+        } => Some(at),
         _ => None,
-    };
-    let before: BTreeSet<PathBuf> = before.iter().filter_map(restricted).collect();
+    }
+}
+
+/// The paths that a command with these mounts must not change or see. Another file that was renamed to such a path would have
+/// no mount.
+pub(super) fn restricted_paths(mounts: &[Mount]) -> Vec<VirtualPath> {
+    let paths = mounts.iter().filter_map(restricted);
+    let paths = paths.filter_map(|at| VirtualPath::parse(at.to_str()?, None).ok());
+    paths.collect()
+}
+
+fn changed_roots(before: &[Mount], began: Duration, act: &Act) -> Result<Changed, CallError> {
+    let before: BTreeSet<&Path> = before.iter().filter_map(restricted).collect();
     let (after, changed) = view::files_and_changes(act.reading(), began)?;
     let new = after.iter().filter_map(restricted);
     let new = new.filter(|at| !before.contains(at));

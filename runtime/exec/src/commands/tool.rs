@@ -18,7 +18,7 @@ use tokio::sync::oneshot;
 use super::Commands;
 use super::output::{CommandOutput, text};
 use super::program::Program;
-use super::run::{Apart, Run, internal, io_error};
+use super::run::{Apart, Run, internal, io_error, restricted_paths};
 use super::streams::Streams;
 use super::{network, preview};
 use crate::spec::{FileIdentity, Layer};
@@ -217,6 +217,11 @@ impl ActTool for Commands {
             (Changes::Apart, Some(store)) => Some(Apart::begin(store, &files)?),
             (Changes::Live | Changes::Apart, _) => None,
         };
+        let restricted = match changes {
+            Changes::Live => restricted_paths(&files),
+            Changes::Apart => Vec::new(),
+        };
+        let locked = permit.lock_paths(restricted).await;
         let act = Arc::new(permit.begin()?);
         let memory = act.memory_use();
         if memory.is_some() {
@@ -240,6 +245,7 @@ impl ActTool for Commands {
                 .map_err(|error| io_error(&error))?,
             timeout,
             act,
+            locked,
             processes,
             memory,
             private: self.private.clone(),

@@ -202,6 +202,48 @@ async fn command_cannot_leave_files_that_run_with_the_rights_of_their_owner() {
 }
 
 #[tokio::test]
+async fn file_that_a_running_command_must_not_see_is_not_replaced() {
+    let root = tempfile::tempdir().unwrap();
+    fs::write(root.path().join("secret.key"), "old secret").unwrap();
+    let with_file_tools = |builder: RuntimeBuilder| builder.tools(bailiwick_fs::tools());
+    let runtime = runtime_with(root.path(), commands(), with_file_tools).await;
+    let reader = worker(&runtime, everything().deny_glob("*.key")).await;
+    let beside = worker(&runtime, everything().deny_glob("*.key")).await;
+    let other = worker(&runtime, everything()).await;
+    let (up, go) = (root.path().join("up"), root.path().join("go"));
+    fifo(&up);
+    fifo(&go);
+    let write = async |name: &str, content: &str| {
+        let arguments =
+            json!({ "path": format!("/repo/{name}"), "content": content, "mode": "overwrite" });
+        let call = Call::new("write_file", arguments).meta(CallMeta {
+            deadline: Some(Duration::from_millis(100)),
+            ..CallMeta::default()
+        });
+        other.submit(call).await.map_err(|error| error.code())
+    };
+    let running = shell(&reader, "echo up > up; read -r line < go; cat secret.key");
+    let meanwhile = async {
+        let read = tokio::task::spawn_blocking(move || fs::read_to_string(up));
+        assert_eq!(read.await.unwrap().unwrap(), "up\n");
+        assert_eq!(
+            write("secret.key", "new").await.unwrap_err(),
+            Code::Deadline
+        );
+        assert!(write("other.txt", "new").await.is_ok());
+        // Another command may run beside it.
+        assert_eq!(
+            shell(&beside, "cat secret.key; echo beside").await.stdout,
+            "beside\n"
+        );
+        tokio::task::spawn_blocking(move || fs::write(go, "go\n"));
+    };
+    let (output, ()) = tokio::join!(running, meanwhile);
+    assert!(!output.stdout.contains("new"), "{output:?}");
+    assert!(write("secret.key", "new").await.is_ok());
+}
+
+#[tokio::test]
 async fn protected_names_that_a_command_creates_are_reported() {
     let root = tempfile::tempdir().unwrap();
     let runtime = runtime(root.path()).await;
