@@ -1047,3 +1047,35 @@ async fn preview_whose_write_a_policy_denies_is_denied_not_stale() {
     let denied = stage.worker.submit(call).await.unwrap_err();
     assert_eq!(denied.code(), Code::PermissionDenied);
 }
+
+#[tokio::test]
+async fn file_with_several_links_is_not_moved_to_a_protected_name() {
+    let files = [("f", "text"), ("plain", "text"), ("d/tasks.json", "{}")];
+    let stage = Stage::new(&files, Policy::new()).await;
+    for (name, link) in [("f", "other"), ("d/tasks.json", "tasks")] {
+        fs::hard_link(stage.host("root").join(name), stage.host("root").join(link)).unwrap();
+    }
+    for path in ["/r/AGENTS.md", "/r/.vscode", "/r/.vscode/tasks.json"] {
+        stage.grant(path).await;
+    }
+    let moved =
+        |from: &str, to: &str| json!({"from": format!("/r/{from}"), "to": format!("/r/{to}")});
+    for (from, to) in [("f", "AGENTS.md"), ("d", ".vscode")] {
+        stage
+            .refused("move", moved(from, to), Code::PermissionDenied)
+            .await;
+    }
+    let batch = json!({"operations": [{"tool": "move", "from": "/r/f", "to": "/r/AGENTS.md"}]});
+    stage
+        .refused("apply_batch", batch, Code::PermissionDenied)
+        .await;
+    stage
+        .call("move", moved("plain", "AGENTS.md"))
+        .await
+        .unwrap();
+    stage.call("move", moved("f", "g")).await.unwrap();
+    assert_eq!(
+        (stage.read("AGENTS.md"), stage.read("g")),
+        ("text".into(), "text".into())
+    );
+}

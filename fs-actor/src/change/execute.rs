@@ -6,6 +6,7 @@ use bailiwick::tool::Interrupt;
 use bailiwick::{CallError, Code, VirtualPath};
 
 use super::state::{Inspected, State, inspect_in};
+use super::target::relocated;
 use super::tree::{self, TemporaryFiles};
 use super::{Step, StepExecutor, TransferMode, repository, stale};
 use crate::read_view::ReadView;
@@ -13,7 +14,7 @@ use crate::replace::{
     DirLock, Durability, ReplaceError, StagedFile, check_unchanged, discard, hold_live_lock,
     sync_dir, temporary_name,
 };
-use crate::resolve::{self, AtPath as _, OpenDir, OpenFile};
+use crate::resolve::{self, AtPath as _, Kind, OpenDir, OpenFile};
 use crate::sys::{self, Errno, Mode, RenameFlags};
 use remove::{remove_directory, remove_file};
 
@@ -334,7 +335,8 @@ fn move_entry<P>(
     let old = to.existing(existing, None, context.view)?;
     let _locks = lock_both(from, to)?;
     // All writers of this crate take the lock, so the source that is compared is the one that is moved.
-    from.expect(state, TemporaryFiles::Included, context.view)?;
+    let moved = from.expect(state, TemporaryFiles::Included, context.view)?;
+    reject_linked(&moved, (from.path, to.path), context.view)?;
     to.check_repository(context.view)?;
     let _commit = (context.begin)()?;
     let (from_dir, to_dir) = (from.dir.as_fd(), to.dir.as_fd());
@@ -354,6 +356,30 @@ fn move_entry<P>(
     }?;
     let sync = |dir| sync_dir(dir, context.durability);
     Ok(sync(from_dir).min(sync(to_dir)))
+}
+
+/// Rejects a move that gives the name of a protected file to a file with several hard links: a write to another link would
+/// change the protected file.
+fn reject_linked(
+    moved: &Inspected,
+    (from, to): (&VirtualPath, &VirtualPath),
+    view: &dyn ReadView,
+) -> Result<(), CallError> {
+    let entries = moved.items.iter().map(|item| (&item.path, &item.meta));
+    for (old, meta) in moved.meta.iter().map(|meta| (from, meta)).chain(entries) {
+        let is_linked = meta.kind == Kind::File && meta.links > 1;
+        if !is_linked || view.may_change_protected(old) {
+            continue;
+        }
+        let new = relocated(old, from, to)?;
+        if view.may_change_protected(&new) {
+            let message = format!(
+                "`{old}` has several hard links, so `{new}` could be changed by another name; copy it, then delete it"
+            );
+            return Err(CallError::new(Code::PermissionDenied, message));
+        }
+    }
+    Ok(())
 }
 
 /// The error for a move between file systems, which would be a copy and a deletion.
