@@ -521,7 +521,7 @@ impl Journal {
         })
     }
 
-    /// Reads the changes of the journal in `directory`, the newest first, while another process may write it.
+    /// Reads the changes of the journal in `directory`, those first that took effect last, while another process may write it.
     ///
     /// # Errors
     /// As [`Journal::open_with`]; [`JournalError::Corrupt`] if it is damaged.

@@ -112,7 +112,8 @@ pub enum ScopeError {
     Empty(String),
     /// `*` is only valid as the whole last segment.
     #[error(
-        "`{0}` has `*` inside; only a whole segment at the end may be `*`, use globs for names"
+        "`{0}` has a `*` that is not allowed: a path covers everything beneath it without `/*`, in other scopes only the whole \
+         last segment may be `*`, and globs match names"
     )]
     Star(String),
     /// The path of a file scope is not absolute and plain.

@@ -12,8 +12,8 @@ use bailiwick::permission::GrantStore;
 use bailiwick::policy::Authority;
 use bailiwick::root::RootError;
 use bailiwick::{
-    BuildError, BuildFault, Call, CallError, Code, Config, JsonLines, Outcome, Policy, Reply,
-    Runtime, RuntimeBuilder, ToolSet, ToolSpec, Verdict, VirtualPath, WorkerSpec,
+    BuildError, BuildFault, Call, CallError, CallMeta, Code, Config, JsonLines, Outcome, Policy,
+    Reply, Runtime, RuntimeBuilder, ToolSet, ToolSpec, Verdict, VirtualPath, WorkerSpec,
 };
 use serde_json::{Value, json};
 
@@ -593,6 +593,20 @@ async fn policies_with_unknown_tools_are_rejected() {
     );
     // A server may offer it later.
     assert!(spawn("github__create_issue").await.is_ok());
+    let spec = WorkerSpec::new("b").policy(Policy::inherit());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let call = async |tools: Value| {
+        let call = Call::new("absent", json!({})).meta(CallMeta {
+            policy: Some(json!({ "tools": tools })),
+            ..CallMeta::default()
+        });
+        worker.submit(call).await.unwrap_err()
+    };
+    let refused = call(json!(["typo"])).await;
+    assert_eq!(refused.code(), Code::PolicyInvalid, "{refused}");
+    assert_eq!(refused.details()["field"], "/tools");
+    let unknown = call(json!(["github__create_issue"])).await;
+    assert_eq!(unknown.code(), Code::UnknownTool, "{unknown}");
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use bailiwick::journal::ChangeId;
 /// List the changes in a journal
 #[derive(Debug, Args)]
 #[command(
-    long_about = "Lists the changes in the directory of `serve --journal`, the newest first: their numbers, when and by which agent they \
+    long_about = "Lists the changes in the directory of `serve --journal`, those first that took effect last: their numbers, when and by which agent they \
         were made, whether they are in effect, and what they are. A server may use the journal meanwhile. Prints columns, or \
         JSON lines with --json."
 )]

@@ -271,8 +271,8 @@ impl Console {
             format!(", 5 only the {calls} equal calls that wait")
         });
         self.show(format!(
-            "For how long? 1 only this call{several}; or without asking again, until the session ends or the host of \
-             the agent takes it back: 2 ten calls, 3 one hour, 4 the whole session; or Enter to refuse: ",
+            "How long? 1 only this call{several}; or without asking again, at most until the session ends: 2 ten calls, \
+             3 one hour, 4 the whole session. Enter to deny: ",
         ))
         .await?;
         let time = self.read().await?.1;

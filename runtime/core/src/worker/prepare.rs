@@ -171,6 +171,7 @@ pub(super) fn narrowed(
     let (mut left, roots) = (shared.authority.clone(), &shared.core.roots);
     for fragment in fragments {
         let policy = Policy::parse(fragment)?.through_links(&left, |path| roots.real(path));
+        shared.core.tools.check_names(policy.named_tools())?;
         let layer = left.admit_once(&policy, origin)?;
         left = left.overlay(&layer);
     }

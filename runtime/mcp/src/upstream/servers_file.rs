@@ -31,6 +31,9 @@ pub enum ServersError {
     /// The file is too long.
     #[error("the servers file is too long; it may have {MAX_FILE_BYTES} bytes")]
     TooLong,
+    /// The file has no key for servers.
+    #[error("the servers file has neither the key `mcpServers` nor `servers`")]
+    NoServers,
     /// A field has the wrong type.
     #[error("{field} has the wrong type; expected {expected}")]
     Type {
@@ -139,6 +142,9 @@ struct Entry {
     headers: BTreeMap<String, String>,
 }
 
+/// The keys for servers.
+const KEYS: [&str; 2] = ["servers", "mcpServers"];
+
 /// The keys for an address.
 const ADDRESSES: [&str; 3] = ["url", "serverUrl", "httpUrl"];
 
@@ -164,8 +170,11 @@ impl ServerSpec {
             return Err(ServersError::TooLong);
         }
         let mut file = parse(text)?;
+        if !file.is_empty() && !KEYS.iter().any(|key| file.contains_key(*key)) {
+            return Err(ServersError::NoServers);
+        }
         let (mut read, mut seen) = (ServersFile::default(), BTreeSet::new());
-        for key in ["servers", "mcpServers"] {
+        for key in KEYS {
             let servers: Option<Map<String, Value>> = take_field(&mut file, "", key, "an object")?;
             for (name, entry) in servers.unwrap_or_default() {
                 let field = format!("/{key}/{}", pointer_segment(&name));
@@ -618,6 +627,10 @@ mod tests {
             r#"{"servers": {"a__b": {"command": "x"}}}"#,
             &SpecError::Name("a__b".to_owned()).to_string(),
         );
+        let error = file(r#"{"notes": {"command": "s3cr3t"}}"#).unwrap_err();
+        let expected = "the servers file has neither the key `mcpServers` nor `servers`";
+        assert_eq!(error.to_string(), expected);
+        assert!(file(r#"{"mcpServers": {}}"#).unwrap().servers.is_empty());
         let error = file(r#"{"servers": {"a": {"command": "s3cr3t", "#).unwrap_err();
         let expected = "invalid JSON at line 1, column 19";
         assert_eq!(error.to_string(), expected);
