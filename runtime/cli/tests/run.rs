@@ -314,7 +314,7 @@ fn on_terminal(dir: &Path, script: &str, answer: &str) -> (ExitStatus, String) {
     loop {
         let is_still =
             poll(&mut [PollFd::new(&screen, PollFlags::IN)], Some(&moment)).unwrap() == 0;
-        let ends: [&[u8]; 3] = [b" any file: ", b" to refuse: ", b" to deny: "];
+        let ends: [&[u8]; 2] = [b" any file: ", b" to deny: "];
         if is_still && ends.iter().any(|end| shown.ends_with(end)) {
             writeln!(keyboard, "{answer}").unwrap();
         }

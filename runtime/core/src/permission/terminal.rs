@@ -210,11 +210,14 @@ fn nobody() -> Answer {
 
 /// Reply to a denial or an unclear answer.
 const REFUSED: &str =
-    "Denied: the agent gets PERMISSION_DENIED. To allow it, answer yes when it asks again.\n";
+    "Denied: the agent gets PERMISSION_DENIED. If it asks again, you can allow it.\n";
 
 /// Reply to a denial of all calls of the kind.
 const STOPPED: &str =
     "Denied until the session ends: the agent gets PERMISSION_DENIED without a question.\n";
+
+/// Input that allows exactly what is asked, for one call.
+const YES: &str = "yes";
 
 /// Input that denies all calls of the kind until the session ends.
 const STOP: &str = "stop";
@@ -249,11 +252,21 @@ impl Console {
         };
         let kinds = cut(&question.request.kinds());
         let ask = format!(
-            "\nEnter the number of a choice to allow, or press Enter to deny{parts}; `{STOP}` denies this for the agent until \
-             the session ends: {kinds}: "
+            "\nType `{YES}` to allow only this call, the number of a choice to allow more than this call, or press Enter to \
+             deny{parts}; `{STOP}` denies this for the agent until the session ends: {kinds}: "
         );
         self.show(prompt + &ask).await?;
         let choice = self.read_first().await?;
+        if choice == YES
+            && let Some(exact) = question.request.choices.first()
+        {
+            return Ok(Answer::Allow {
+                patterns: exact.patterns.clone(),
+                lifetime: Lifetime::Once,
+                descendants: false,
+                left_out: Vec::new(),
+            });
+        }
         if choice == STOP {
             return Ok(Answer::DENY_KIND);
         }
@@ -286,11 +299,11 @@ impl Console {
         if choice.needs_confirmation(lifetime) {
             let sentence = choice.sentence(&question.request.roots);
             self.show(format!(
-                "This grants more than this call: {}. Type \"yes\" to allow it, or press Enter to deny: ",
+                "This grants more than this call: {}. Type `{YES}` to allow it, or press Enter to deny: ",
                 escape(&sentence)
             ))
             .await?;
-            if self.read().await?.1 != "yes" {
+            if self.read().await?.1 != YES {
                 return Ok(Answer::DENY);
             }
         }
@@ -732,13 +745,19 @@ mod tests {
     #[tokio::test]
     async fn any_other_input_denies() {
         for input in [
-            "\n", "n\n1\n", "0\n1\n", "6\n1\n", "-1\n1\n", "y\n", "1\n\n", "1\n5\n", "1 1\n1\n",
+            "\n", "n\n1\n", "0\n1\n", "6\n1\n", "-1\n1\n", "y\n", "Yes\n", "1\n\n", "1\n5\n",
+            "1 1\n1\n",
         ] {
             assert_eq!(typed(input).await, Answer::DENY, "{input:?}");
         }
         for ended in ["", "1\n"] {
             assert_eq!(typed(ended).await, nobody(), "{ended:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn yes_allows_exactly_what_is_asked_for_one_call() {
+        assert_eq!(typed("yes\n").await, allow(1, Lifetime::Once));
     }
 
     #[tokio::test]
