@@ -86,7 +86,7 @@ pub enum JournalError {
         reason: String,
     },
     /// Another runtime writes the journal.
-    #[error("the journal `{}` is in use", .directory.display())]
+    #[error("the journal `{}` is in use by another process: end it, or undo there", .directory.display())]
     InUse {
         /// The directory.
         directory: PathBuf,

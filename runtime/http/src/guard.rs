@@ -40,8 +40,16 @@ impl IntoResponse for Rejection {
             Self::NoHost => {
                 (StatusCode::BAD_REQUEST, "exactly one Host is required").into_response()
             }
-            Self::Host => (StatusCode::FORBIDDEN, "this Host is not served").into_response(),
-            Self::Origin => (StatusCode::FORBIDDEN, "this Origin is not served").into_response(),
+            Self::Host => (
+                StatusCode::FORBIDDEN,
+                "this Host is not served; the server can allow it (`--allow-host`)",
+            )
+                .into_response(),
+            Self::Origin => (
+                StatusCode::FORBIDDEN,
+                "this Origin is not served; the server can allow it (`--allow-origin`)",
+            )
+                .into_response(),
             Self::Token => (
                 StatusCode::UNAUTHORIZED,
                 // Connections without a token are closed.

@@ -66,7 +66,10 @@ async fn judges_hosts(server: &Served, token: Option<&str>) {
     ] {
         let reply = under(server, &[("Host", &host)], token).await;
         assert_eq!(reply.status, 403, "{host}: {reply:?}");
-        assert_eq!(reply.body, "this Host is not served");
+        assert_eq!(
+            reply.body,
+            "this Host is not served; the server can allow it (`--allow-host`)"
+        );
     }
 }
 
@@ -90,7 +93,10 @@ async fn judges_origins(server: &Served, token: Option<&str>) {
     ] {
         let reply = under(server, &[("Host", &own), ("Origin", &origin)], token).await;
         assert_eq!(reply.status, 403, "{origin}: {reply:?}");
-        assert_eq!(reply.body, "this Origin is not served");
+        assert_eq!(
+            reply.body,
+            "this Origin is not served; the server can allow it (`--allow-origin`)"
+        );
     }
     for second in [page.as_str(), "http://evil.example"] {
         let lines = [

@@ -207,7 +207,7 @@ pub enum AuditFileFault {
     #[error("is not a regular file")]
     NotRegular,
     /// Another process has it open for writing.
-    #[error("is in use")]
+    #[error("is in use by another process")]
     InUse,
     /// Its records are not an unbroken chain.
     #[error("is damaged")]

@@ -77,7 +77,7 @@ pub enum GrantStoreError {
         reason: String,
     },
     /// Another runtime uses the file.
-    #[error("the grant store `{}` is in use", .file.display())]
+    #[error("the grant store `{}` is in use by another process: end it", .file.display())]
     InUse {
         /// The file.
         file: PathBuf,

@@ -57,10 +57,9 @@ pub(super) struct Run {
     pub(super) streams: Streams,
     pub(super) timeout: Duration,
     pub(super) act: Arc<Act>,
-    /// The paths that it must not change or see, if its changes are live.
-    pub(super) locked: PathsLocked,
-    /// The processes that it may have, as long as it runs.
-    pub(super) processes: Option<ProcessReservation>,
+    /// What it holds as long as it runs: the processes that it may have and, if its changes are live, the paths that it must
+    /// not change or see.
+    pub(super) held: (Option<ProcessReservation>, PathsLocked),
     /// Its memory, if a budget limits it.
     pub(super) memory: Option<MemoryUse>,
     /// Addresses that it may connect to although they are not public.
@@ -83,8 +82,7 @@ impl Run {
             streams,
             timeout,
             act,
-            locked: _locked,
-            processes: _processes,
+            held: _held,
             memory,
             private,
         } = self;

@@ -245,8 +245,7 @@ impl ActTool for Commands {
                 .map_err(|error| io_error(&error))?,
             timeout,
             act,
-            locked,
-            processes,
+            held: (processes, locked),
             memory,
             private: self.private.clone(),
         };

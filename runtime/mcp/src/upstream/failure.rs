@@ -16,12 +16,19 @@ const MAX_TLS_TEXT: usize = 256;
 /// The largest number of reported protocol versions.
 const MAX_VERSIONS: usize = 16;
 
+fn why_not_started(kind: io::ErrorKind) -> String {
+    match kind {
+        io::ErrorKind::NotFound => "its program was not found".to_owned(),
+        other => other.to_string(),
+    }
+}
+
 /// Why the last connection to a server failed or ended. It contains no text of the server, which may repeat secrets.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServerFailure {
     /// The server process, or the HTTP thread, cannot be started.
-    #[error("it cannot be started: {0}")]
+    #[error("it cannot be started: {}", why_not_started(*.0))]
     Start(io::ErrorKind),
     /// The process exited.
     #[error("the program ended with exit status {0}")]
