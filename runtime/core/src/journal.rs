@@ -647,10 +647,12 @@ impl Journal {
 
     fn record(&self, record: Record) {
         let payload = Payload::of(&record, &[]);
-        let room = self.make_room(wall_clock());
+        if let Err(error) = self.make_room(wall_clock()) {
+            tracing::warn!(%error, "cannot begin another segment of the journal, so the newest one grows");
+        }
         let mut store = self.inner.store.lock();
-        let written = room
-            .and_then(|()| payload.ok_or(JournalError::TooLarge))
+        let written = payload
+            .ok_or(JournalError::TooLarge)
             .and_then(|payload| store.append(record.clone(), &payload));
         if let Err(error) = written {
             // The change has happened. After a restart its end is determined by the state of the files.
@@ -804,9 +806,98 @@ fn create_directory(directory: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     use serde_json::json;
 
     use super::*;
+
+    const FOLDER: &str = "BAILIWICK_FULL_JOURNAL_IN";
+
+    /// Opens a journal whose segments are full after the beginning of one change.
+    fn rotating(directory: &Path) -> Journal {
+        let limits = JournalLimits {
+            bytes: 1_600,
+            durable: true,
+            ..JournalLimits::default()
+        };
+        Journal::open_with(directory.join("journal"), limits).unwrap()
+    }
+
+    fn begin(journal: &Journal) -> Result<OpenChange, JournalError> {
+        journal.begin(NewChange {
+            call: CallId(1),
+            worker: WorkerId(1),
+            lineage: [].into(),
+            agent: "main".into(),
+            tool: "write_file",
+            intent: "",
+            changes: Vec::new(),
+            undo: UndoRecord::default(),
+        })
+    }
+
+    /// Lets files of this process grow to `most` bytes.
+    fn limit_files(most: Option<u64>) {
+        let Rlimit { maximum, .. } = getrlimit(Resource::Fsize);
+        let current = most.or(maximum);
+        setrlimit(Resource::Fsize, Rlimit { current, maximum }).unwrap();
+    }
+
+    #[test]
+    #[ignore = "the child of the test below, in which files cannot grow"]
+    fn journal_whose_files_cannot_grow() {
+        let folder = std::env::var_os(FOLDER).unwrap();
+        let journal = rotating(Path::new(&folder));
+        let first = begin(&journal).unwrap();
+        // A part of the first line of a segment fits.
+        limit_files(Some(10));
+        for _ in 0..2 {
+            let error = begin(&journal).unwrap_err();
+            assert!(matches!(error, JournalError::Write { .. }), "{error:?}");
+        }
+        limit_files(None);
+        begin(&journal).unwrap().applied();
+        first.applied();
+    }
+
+    #[test]
+    fn segment_that_did_not_fit_on_the_disk_is_begun_again() {
+        let folder = tempfile::tempdir().unwrap();
+        // A write beyond the limit is an error where its signal is ignored.
+        let mut child = std::process::Command::new("sh");
+        let child = child
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(std::env::current_exe().unwrap())
+            .args(["--ignored", "--exact"])
+            .arg("journal::tests::journal_whose_files_cannot_grow")
+            .env(FOLDER, folder.path());
+        let child = child.output().unwrap();
+        let stdout = String::from_utf8_lossy(&child.stdout).into_owned();
+        assert!(child.status.success(), "{stdout}");
+        assert!(stdout.contains("1 passed"), "{stdout}");
+    }
+
+    #[test]
+    fn end_is_recorded_if_no_other_segment_can_be_begun() {
+        for blocked in [true, false] {
+            let temp = tempfile::tempdir().unwrap();
+            let next = temp.path().join("journal/changes.00000002");
+            let journal = rotating(temp.path());
+            let change = begin(&journal).unwrap();
+            if blocked {
+                std::fs::create_dir(&next).unwrap();
+            }
+            change.applied();
+            drop(journal);
+            assert_eq!(next.is_file(), !blocked);
+            if blocked {
+                std::fs::remove_dir(&next).unwrap();
+            }
+            let entries = rotating(temp.path()).entries();
+            let states: Vec<_> = entries.iter().map(|entry| &entry.state).collect();
+            assert_eq!(states, [&ChangeState::Applied], "{blocked}");
+        }
+    }
 
     #[test]
     fn change_is_rolled_back_only_if_no_step_remains() {

@@ -230,7 +230,7 @@ impl Store {
                 file
             }
             None => {
-                let (segment, file) = create(folder, 1)?;
+                let (segment, file) = create(folder, 1, limits.durable)?;
                 segments.push_back(segment);
                 file
             }
@@ -328,7 +328,7 @@ impl Store {
         if self.broken {
             return Err(JournalError::Broken);
         }
-        let (segment, file) = create(self.lock.folder(), last.number + 1)?;
+        let (segment, file) = create(self.lock.folder(), last.number + 1, self.limits.durable)?;
         self.file = file;
         self.segments.push_back(segment);
         self.drop_old(now_ms);
@@ -381,10 +381,20 @@ impl Store {
     }
 }
 
-fn create(folder: &Folder, number: u32) -> Result<(Segment, File), JournalError> {
+fn create(folder: &Folder, number: u32, durable: bool) -> Result<(Segment, File), JournalError> {
     let mut file = open(folder, number, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
-    file.write_all(MAGIC)
-        .map_err(|source| JournalError::Write { source })?;
+    let dir = folder.directory();
+    let written = file.write_all(MAGIC).and_then(|()| {
+        if durable {
+            fsync(dir)?;
+        }
+        Ok(())
+    });
+    if let Err(source) = written {
+        // An empty segment would prevent the next attempt.
+        let _ = unlinkat(dir, name_of(number), AtFlags::empty());
+        return Err(JournalError::Write { source });
+    }
     let segment = Segment {
         number,
         bytes: MAGIC.len() as u64,
