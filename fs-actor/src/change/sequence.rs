@@ -32,6 +32,10 @@ pub(crate) struct Sequence<'s> {
     planned: Vec<Option<PlannedStep>>,
     checks: Vec<Result<(), Interrupt>>,
     conflicts: Vec<VirtualPath>,
+    /// The bytes of old contents that the inverses of the planned steps keep.
+    kept: u64,
+    /// The most that are kept. Larger steps are planned without an inverse.
+    most_kept: u64,
     /// Whether directories are inspected with the temporary files of writers.
     temporaries: TemporaryFiles,
 }
@@ -42,6 +46,8 @@ pub(crate) struct Known {
     pub(crate) state: State,
     /// The content of a file, or the target of a symbolic link, if it can be kept.
     pub(crate) content: Option<Bytes>,
+    /// Whether it is a file on the disk, whose content can be read again.
+    is_on_disk: bool,
     /// `None` if an earlier step makes it.
     pub(crate) meta: Option<Meta>,
     /// The mode with which an earlier step makes it, if not the default.
@@ -57,6 +63,7 @@ impl Known {
         Self {
             state,
             content: None,
+            is_on_disk: false,
             meta,
             mode: None,
             made_by: None,
@@ -74,6 +81,12 @@ impl Known {
             made_by: None,
             ..self
         }
+    }
+
+    /// The same entry without a content that can be read again.
+    fn without_content(self) -> Self {
+        let content = self.content.filter(|_| !self.is_on_disk);
+        Self { content, ..self }
     }
 
     pub(crate) fn is_directory(&self) -> bool {
@@ -108,6 +121,12 @@ struct PlannedStep {
 }
 
 impl PlannedStep {
+    /// The bytes of old contents that its inverse keeps.
+    fn kept(&self) -> u64 {
+        let contents = self.inverse.iter().flatten().filter_map(Step::content);
+        contents.map(|content| content.len() as u64).sum()
+    }
+
     /// Whether it rewrites a file that only grows.
     fn appends(&self) -> bool {
         match (&self.step, &self.before.content) {
@@ -151,6 +170,8 @@ impl<'s> Sequence<'s> {
             planned: Vec::new(),
             checks: Vec::new(),
             conflicts: Vec::new(),
+            kept: 0,
+            most_kept: u64::MAX,
             temporaries: TemporaryFiles::Included,
         }
     }
@@ -161,6 +182,31 @@ impl<'s> Sequence<'s> {
             temporaries: TemporaryFiles::Excluded,
             ..Self::new(executor, permit)
         }
+    }
+
+    /// Sets how many bytes of old contents are kept. Steps that exceed this are planned without an inverse.
+    pub(crate) fn keep_at_most(&mut self, bytes: u64) {
+        self.most_kept = bytes;
+    }
+
+    /// The bytes of old contents that are kept to undo the steps so far.
+    pub(crate) fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// The bytes of all contents of files that it has in memory.
+    #[cfg(test)]
+    pub(super) fn held(&self) -> u64 {
+        let planned = || self.planned.iter().flatten();
+        let known = self.known.values();
+        let before = known.chain(planned().map(|planned| &planned.before));
+        let before = before.filter_map(|known| known.content.as_ref());
+        let inverse = planned().flat_map(|planned| planned.inverse.iter().flatten());
+        let contents = before.chain(inverse.filter_map(Step::content));
+        let contents: BTreeMap<_, _> = contents
+            .map(|content| (content.as_ptr(), content.len() as u64))
+            .collect();
+        contents.values().sum()
     }
 
     /// Adds a step. If what it would make is there already, nothing is added. If its path is in another state than it
@@ -437,7 +483,12 @@ impl<'s> Sequence<'s> {
 
     pub(crate) fn current(&self, path: &VirtualPath) -> Result<Known, Interrupt> {
         if let Some(known) = self.simulated(path) {
-            return Ok(known);
+            if !known.is_on_disk || known.content.is_some() {
+                return Ok(known);
+            }
+            let content = target::restorable(self.permit, &self.on_disk(path)?, Kind::File);
+            let content = content.filter(|content| State::of_file(content) == known.state);
+            return Ok(Known { content, ..known });
         }
         let disk = self.on_disk(path)?;
         let inspected = match self.inspect(path) {
@@ -462,6 +513,7 @@ impl<'s> Sequence<'s> {
         };
         Ok(Known {
             content: old.bytes.clone(),
+            is_on_disk: true,
             ..Known::of(old.state(), Some(old.meta))
         })
     }
@@ -532,10 +584,9 @@ impl<'s> Sequence<'s> {
             return Err(CallError::new(Code::TooLarge, message).into());
         }
         // An earlier write of the same file is replaced.
-        let earlier = current.made_by.and_then(|index| {
-            let planned = self.planned.get_mut(index)?.take()?;
-            Some((index, planned))
-        });
+        let earlier = current
+            .made_by
+            .and_then(|index| Some((index, self.take(index)?)));
         let (index, before, mode) = match earlier {
             Some((index, planned)) => {
                 let mode = mode.or(match planned.step {
@@ -551,7 +602,7 @@ impl<'s> Sequence<'s> {
         };
         let is_same_mode = mode.is_none() || mode == before.file_mode();
         if before.state == after && is_same_mode {
-            self.known.insert(path, before);
+            self.known.insert(path, before.without_content());
             return Ok(());
         }
         let mode = mode.or(before.mode);
@@ -628,14 +679,30 @@ impl<'s> Sequence<'s> {
 
     /// Adds a step. Returns its index.
     fn plan(&mut self, planned: PlannedStep) -> usize {
-        self.planned.push(Some(planned));
-        self.planned.len() - 1
+        self.planned.push(None);
+        let index = self.planned.len() - 1;
+        self.set(index, planned);
+        index
     }
 
-    fn set(&mut self, index: usize, planned: PlannedStep) {
+    fn set(&mut self, index: usize, mut planned: PlannedStep) {
+        let kept = self.kept.saturating_add(planned.kept());
+        if kept > self.most_kept {
+            planned.inverse = None;
+            planned.before.content = None;
+        } else {
+            self.kept = kept;
+        }
         if let Some(place) = self.planned.get_mut(index) {
             *place = Some(planned);
         }
+    }
+
+    /// Removes a step that is unnecessary.
+    fn take(&mut self, index: usize) -> Option<PlannedStep> {
+        let planned = self.planned.get_mut(index)?.take()?;
+        self.kept = self.kept.saturating_sub(planned.kept());
+        Some(planned)
     }
 
     fn set_mode(
@@ -659,7 +726,7 @@ impl<'s> Sequence<'s> {
         let known = Known {
             meta: current.meta.map(|meta| with_mode(meta, Some(to))),
             mode: Some(to),
-            ..current.clone().of_other_steps()
+            ..current.clone().without_content().of_other_steps()
         };
         self.plan(PlannedStep {
             changes: vec![permissions::change(path.clone(), entry)],
@@ -668,7 +735,7 @@ impl<'s> Sequence<'s> {
                 .collect(),
             inverse: Some(vec![permissions::step(&path, state, to, from)]),
             step: permissions::step(&path, state, from, to),
-            before: current,
+            before: current.without_content(),
             files: 1,
             bytes: 0,
         });
@@ -818,10 +885,7 @@ impl<'s> Sequence<'s> {
         let earlier = current
             .made_by
             .filter(|_| !current.is_directory() || all_known.is_some() && self.is_made_here(&path));
-        let earlier = earlier.and_then(|index| {
-            let planned = self.planned.get_mut(index)?.take()?;
-            Some(planned.before)
-        });
+        let earlier = earlier.and_then(|index| Some(self.take(index)?.before));
         let before = earlier.unwrap_or(current);
         if before.state != State::Absent {
             // What is on the disk now is not what will be deleted.
@@ -936,20 +1000,20 @@ impl<'s> Sequence<'s> {
     /// The steps that restore a directory as it is after the steps so far, unless it is too large to keep.
     fn restore(&self, path: &VirtualPath, known: &Known) -> Result<Option<Vec<Step>>, Interrupt> {
         let contents = self.contents(path)?;
-        let bytes: usize = contents
-            .values()
-            .filter_map(|known| known.content.as_ref())
-            .map(Bytes::len)
-            .sum();
-        if contents.len() > delete::MAX_RESTORABLE_ENTRIES
-            || bytes as u64 > delete::MAX_RESTORABLE_BYTES
-        {
+        let bytes = contents.values();
+        let bytes = bytes.filter_map(|known| known.state.entry().bytes());
+        let bytes = bytes.fold(0, u64::saturating_add);
+        if contents.len() > delete::MAX_RESTORABLE_ENTRIES || bytes > delete::MAX_RESTORABLE_BYTES {
             return Ok(None);
         }
         let steps = std::iter::once((path, known)).chain(&contents);
         let steps = steps.map(|(path, known)| {
+            let content = match known.is_on_disk {
+                true => self.content(path),
+                false => known.content.clone(),
+            };
             let (path, mode) = (path.clone(), known.file_mode());
-            Some(match (&known.state, &known.content) {
+            Some(match (&known.state, &content) {
                 (State::Directory { .. }, _) => Step::MakeDirectory {
                     path,
                     mode: mode.map(|mode| mode | 0o700),
@@ -993,10 +1057,9 @@ impl<'s> Sequence<'s> {
     fn unmake_contents(&mut self, path: &VirtualPath) {
         let known = self.known.iter();
         let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
-        for index in known.filter_map(|(_, known)| known.made_by) {
-            if let Some(planned) = self.planned.get_mut(index) {
-                *planned = None;
-            }
+        let made: Vec<usize> = known.filter_map(|(_, known)| known.made_by).collect();
+        for index in made {
+            self.take(index);
         }
     }
 
@@ -1079,7 +1142,7 @@ impl<'s> Sequence<'s> {
                 state: state.clone(),
                 existing: existing.clone(),
             },
-            before: current.clone(),
+            before: current.clone().without_content(),
             inverse: transferred_back(mode, &from, &to, state)
                 .zip(restore)
                 .map(|(back, restore)| [vec![back], restore].concat()),
@@ -1203,7 +1266,8 @@ impl<'s> Sequence<'s> {
             }
         }
         self.known.insert(from.clone(), Known::absent());
-        self.known.insert(to.clone(), moved.of_other_steps());
+        let moved = moved.without_content().of_other_steps();
+        self.known.insert(to.clone(), moved);
         self.moves.push((from, to));
         Ok(())
     }
@@ -1224,12 +1288,13 @@ impl<'s> Sequence<'s> {
         }
         self.known.extend(copies);
         // Until something changes it, its content is that of its source.
-        self.known.insert(to.clone(), copied.of_other_steps());
+        let copied = copied.without_content().of_other_steps();
+        self.known.insert(to.clone(), copied);
         self.moves.push((from, to));
         Ok(())
     }
 
-    /// The entries of a directory, and of the directories in it, after the steps so far.
+    /// The entries of a directory, and of the directories in it, after the steps so far, without contents that can be read.
     ///
     /// # Errors
     /// As [`Sequence::push`].
@@ -1241,7 +1306,9 @@ impl<'s> Sequence<'s> {
         for item in self.inspect(path)?.items {
             let known = match item.meta.kind {
                 Kind::Directory => Known::of(State::empty_directory(), Some(item.meta)),
-                Kind::File | Kind::Link | Kind::Special => self.current(&item.path)?,
+                Kind::File | Kind::Link | Kind::Special => {
+                    self.current(&item.path)?.without_content()
+                }
             };
             contents.insert(item.path, known);
         }

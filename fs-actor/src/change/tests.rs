@@ -857,3 +857,139 @@ fn concurrent_update_is_not_moved_or_removed() {
 fn concurrent_update_survives_directory_removal() {
     race_with_a_writer(|state| remove("/r/d", state), "d");
 }
+
+/// What a sequence of steps keeps in memory.
+#[derive(Debug, PartialEq, Eq, serde::Serialize, schemars::JsonSchema)]
+struct Held {
+    kept: u64,
+    held: u64,
+    /// Whether all steps can be undone.
+    undoable: bool,
+}
+
+/// A tool that plans steps, of which old contents of at most so many bytes are kept.
+struct Plans(u64, Vec<Step>);
+
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct NoArgs {}
+
+impl bailiwick::ReadTool for Plans {
+    type Args = NoArgs;
+    type Output = Held;
+    type Job = ();
+
+    fn spec(&self) -> bailiwick::ToolSpec {
+        bailiwick::ToolSpec::new("plans", "Plan", "Plans steps.")
+    }
+
+    fn prepare(
+        &self,
+        _: NoArgs,
+        _: &bailiwick::config::Namespace,
+    ) -> Result<bailiwick::tool::Prepared<()>, CallError> {
+        Ok(bailiwick::tool::Prepared {
+            needs: Vec::new(),
+            job: (),
+        })
+    }
+
+    fn read(
+        &self,
+        (): &(),
+        permit: &bailiwick::tool::ReadPermit,
+    ) -> Result<bailiwick::Reply, bailiwick::tool::Interrupt> {
+        let executor = StepExecutor::default();
+        let mut sequence = sequence::Sequence::new(&executor, permit);
+        sequence.keep_at_most(self.0);
+        for step in &self.1 {
+            sequence.push(step.clone())?;
+        }
+        let (kept, held) = (sequence.kept(), sequence.held());
+        let undoable = sequence.finish()?.inverse.is_some();
+        let held = Held {
+            kept,
+            held,
+            undoable,
+        };
+        Ok(bailiwick::Reply::text("planned", held))
+    }
+}
+
+/// What is kept of these steps on the files `a`, `b` and `d/c` of 100 bytes each.
+async fn held(most: u64, steps: Vec<Step>) -> Held {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir(temp.path().join("d")).unwrap();
+    for name in ["a", "b", "d/c"] {
+        fs::write(temp.path().join(name), content(name)).unwrap();
+    }
+    let (runtime, _grants) = bailiwick::Runtime::builder()
+        .root("r", temp.path())
+        .tools(crate::tools().reader(Plans(most, steps)))
+        .build()
+        .await
+        .unwrap();
+    let spec = bailiwick::WorkerSpec::new("main").policy(bailiwick::Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let outcome = worker.call("plans", json!({})).await.unwrap();
+    let value = outcome.structured().unwrap();
+    let number = |name: &str| value[name].as_u64().unwrap();
+    Held {
+        kept: number("kept"),
+        held: number("held"),
+        undoable: value["undoable"] == true,
+    }
+}
+
+fn content(name: &str) -> String {
+    name.repeat(100).split_at(100).0.to_owned()
+}
+
+#[tokio::test]
+async fn sequence_keeps_old_contents_up_to_its_limit() {
+    let steps = || {
+        let removed = ["a", "b"].map(|name| remove(&format!("/r/{name}"), file(&content(name))));
+        removed.to_vec()
+    };
+    let held = async |most| held(most, steps()).await;
+    let all = Held {
+        kept: 200,
+        held: 200,
+        undoable: true,
+    };
+    assert_eq!(held(200).await, all);
+    let first = Held {
+        kept: 100,
+        held: 100,
+        undoable: false,
+    };
+    assert_eq!(held(199).await, first);
+    let none = Held {
+        kept: 0,
+        held: 0,
+        undoable: false,
+    };
+    assert_eq!(held(99).await, none);
+}
+
+#[tokio::test]
+async fn sequence_keeps_no_contents_of_moved_and_copied_files() {
+    let (a, b) = (file(&content("a")), file(&content("b")));
+    let steps = vec![
+        relocate("/r/a", "/r/x", a.clone(), State::Absent),
+        copy("/r/b", "/r/y", b, State::Absent),
+    ];
+    let nothing = Held {
+        kept: 0,
+        held: 0,
+        undoable: true,
+    };
+    assert_eq!(held(1_000, steps.clone()).await, nothing);
+    // What is changed afterwards is read where it is.
+    let changed = [steps, vec![write("/r/x", "new", a)]].concat();
+    let old = Held {
+        kept: 100,
+        held: 103,
+        undoable: true,
+    };
+    assert_eq!(held(1_000, changed).await, old);
+}

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bailiwick::effect::{Cost, ResourceChange};
-use bailiwick::journal::UndoRecord;
+use bailiwick::journal::{JournalView, UndoRecord};
 use bailiwick::scope::Operation;
 use bailiwick::text::escape;
 use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
@@ -17,6 +17,9 @@ use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, perm
 use crate::replace::Durability;
 use crate::resolve::{self, Meta};
 use crate::tools::delete;
+
+/// Maximum size of the old contents that a plan keeps, without a journal.
+const MAX_KEPT: u64 = 16 << 20;
 
 /// What a path is to become.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,7 +178,7 @@ impl FilesWriter {
         entries: Vec<NewEntry>,
         reply: Reply,
     ) -> Result<Plan<PlannedWrites>, Interrupt> {
-        let mut whole = Whole::default();
+        let mut whole = Whole::keeping(most_kept(permit));
         let mut needs = Vec::new();
         let mut checks = Vec::new();
         for entry in entries {
@@ -356,32 +359,39 @@ fn give_mode(plan: &mut Plan<ChangeSet>, old: Option<u32>, new: u32) {
     }
 }
 
+/// The most bytes of old contents that a plan keeps: what the journal keeps of one change.
+fn most_kept(permit: &ReadPermit) -> u64 {
+    permit.journal().map_or(MAX_KEPT, JournalView::change_bytes)
+}
+
 /// The plans of all entries as one.
 struct Whole {
     changes: Vec<bailiwick::Change>,
     resources: Vec<ResourceChange>,
     cost: Cost,
     steps: Vec<Step>,
-    /// `None` if one of them cannot be undone.
+    /// `None` if one of them cannot be undone, or if it would have more than `most_kept` bytes of old contents.
     inverse: Option<Vec<Step>>,
+    kept: u64,
+    most_kept: u64,
     /// Directories that are created, each once.
     made: BTreeSet<VirtualPath>,
 }
 
-impl Default for Whole {
-    fn default() -> Self {
+impl Whole {
+    fn keeping(most_kept: u64) -> Self {
         Self {
             changes: Vec::new(),
             resources: Vec::new(),
             cost: Cost::default(),
             steps: Vec::new(),
             inverse: Some(Vec::new()),
+            kept: 0,
+            most_kept,
             made: BTreeSet::new(),
         }
     }
-}
 
-impl Whole {
     /// Adds the plan of an entry, without the directories that an earlier entry creates.
     fn add(&mut self, plan: Plan<ChangeSet>) {
         let Plan {
@@ -420,9 +430,71 @@ impl Whole {
         self.resources.extend(resources);
         self.cost.bytes += cost.bytes;
         self.cost.files += cost.files - repeated.len() as u64;
+        let contents = inverse.iter().flat_map(|inverse| &inverse.steps);
+        let contents = contents.filter_map(Step::content);
+        self.kept += contents.map(|content| content.len() as u64).sum::<u64>();
+        let inverse = inverse.filter(|_| self.kept <= self.most_kept);
         self.inverse = self.inverse.take().zip(inverse).map(|(later, first)| {
             let first = first.steps.into_iter().filter(|step| !is_repeated(step));
             first.chain(later).collect()
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::change::State;
+    use crate::testing::path;
+
+    /// The plan of deleting the file `name` of this many bytes.
+    fn deletion(name: &str, bytes: usize) -> Plan<ChangeSet> {
+        let state = State::of_file(&vec![0; bytes]);
+        let inverse = vec![Step::Write {
+            path: path(name),
+            content: vec![0; bytes].into(),
+            existing: State::Absent,
+            mode: None,
+        }];
+        let change = bailiwick::Change {
+            path: path(name),
+            op: bailiwick::effect::Op::Delete,
+            to: None,
+            before: state.entry(),
+            after: bailiwick::effect::Entry::Absent,
+            diff: bailiwick::effect::FileDiff::default(),
+        };
+        let step = Step::Remove {
+            path: path(name),
+            state,
+        };
+        Plan {
+            changes: vec![change],
+            resources: Vec::new(),
+            reply: Reply::text("", ()),
+            cost: Cost::default(),
+            steps: vec![step].into(),
+            inverse: Some(inverse.into()),
+        }
+    }
+
+    /// The bytes of old contents that the plan of these deletions keeps.
+    fn kept(sizes: &[usize]) -> Option<usize> {
+        let mut whole = Whole::keeping(100);
+        for (index, bytes) in sizes.iter().enumerate() {
+            whole.add(deletion(&format!("/r/{index}"), *bytes));
+        }
+        assert_eq!(whole.steps.len(), sizes.len());
+        let inverse = whole.inverse?;
+        let contents = inverse.iter().filter_map(Step::content);
+        Some(contents.map(bytes::Bytes::len).sum())
+    }
+
+    #[test]
+    fn plan_keeps_no_old_contents_beyond_the_limit() {
+        assert_eq!(kept(&[40, 60]), Some(100));
+        assert_eq!(kept(&[40, 61]), None);
+        assert_eq!(kept(&[101]), None);
+        assert_eq!(kept(&[101, 1]), None);
     }
 }

@@ -362,16 +362,29 @@ fn check_size(
             "the batch has an operation that cannot be rolled back",
         )
     })?;
+    if written > MAX_BYTES {
+        let message = format!(
+            "the batch writes {written} bytes, more than the {MAX_BYTES} allowed; split it"
+        );
+        return Err(CallError::new(Code::TooLarge, message));
+    }
+    let most_kept = most_kept(permit);
+    if kept > most_kept {
+        return Err(not_kept(most_kept));
+    }
+    Ok(())
+}
+
+/// The most bytes that can be kept to roll a batch back.
+fn most_kept(permit: &ReadPermit) -> u64 {
     let journal = permit.journal().map(|journal| journal.change_bytes());
-    let most_kept = journal.unwrap_or(MAX_BYTES).min(MAX_BYTES);
-    let message = if written > MAX_BYTES {
-        format!("the batch writes {written} bytes, more than the {MAX_BYTES} allowed; split it")
-    } else if kept > most_kept {
-        format!(
-            "the batch replaces or deletes {kept} bytes, more than the {most_kept} that can be kept to roll it back; split it"
-        )
-    } else {
-        return Ok(());
-    };
-    Err(CallError::new(Code::TooLarge, message))
+    journal.unwrap_or(MAX_BYTES).min(MAX_BYTES)
+}
+
+/// The error for a batch of whose old contents more than `most` bytes must be kept.
+fn not_kept(most: u64) -> CallError {
+    let message = format!(
+        "the batch replaces or deletes more than the {most} bytes that can be kept to roll it back; split it"
+    );
+    CallError::new(Code::TooLarge, message)
 }

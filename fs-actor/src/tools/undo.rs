@@ -19,6 +19,8 @@ use crate::change::{ChangeSet, Step, StepExecutor, stored};
 
 /// Maximum number of changes that one call undoes.
 const MAX_CHANGES: usize = 10_000;
+/// Maximum size of the old contents that are kept to roll an undo back, if the journal does not keep more of a change.
+const MAX_KEPT: u64 = 64 << 20;
 
 /// Undoes changes of this worker and its descendants.
 #[derive(Debug)]
@@ -100,6 +102,11 @@ const FAILURES: &[Failure] = &[
         code: Code::Conflict,
         when: "a file was changed since, or its old content was not kept",
         resolution: "Undo later changes of the file first, or edit it",
+    },
+    Failure {
+        code: Code::TooLarge,
+        when: "the files that the changes wrote are too large together",
+        resolution: "Undo fewer changes at once",
     },
 ];
 
@@ -416,6 +423,11 @@ impl<'s> Chosen<'s> {
             Some(_) => Sequence::after_crash(executor, permit),
             None => Sequence::new(executor, permit),
         };
+        // A single change cannot be divided: a part of what it wrote cannot be written again.
+        let most_kept = view.change_bytes().max(MAX_KEPT);
+        if chosen.len() == 1 {
+            sequence.keep_at_most(most_kept);
+        }
         for change in chosen {
             let mut steps = stored::decode(view.inverse(*change)?)?;
             if let Some(entry) = partial {
@@ -432,6 +444,9 @@ impl<'s> Chosen<'s> {
             }
             for step in steps {
                 sequence.push(step)?;
+                if sequence.kept() > most_kept {
+                    return Err(too_large(most_kept).into());
+                }
             }
         }
         let touched = partial.iter().flat_map(|entry| &*entry.changes);
@@ -453,6 +468,13 @@ fn apply(
         executor.sweep_beside(path, permit.reading());
     }
     executor.apply_all(&steps.change_set, &steps.rollback, permit)
+}
+
+fn too_large(most_kept: u64) -> CallError {
+    let message = format!(
+        "the changes wrote more than the {most_kept} bytes that can be kept while they are undone; undo fewer changes at once"
+    );
+    CallError::new(Code::TooLarge, message)
 }
 
 fn nothing(job: &Job, view: &JournalView) -> CallError {

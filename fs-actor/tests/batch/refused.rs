@@ -209,6 +209,34 @@ async fn batch_that_the_journal_cannot_keep_is_refused() {
 }
 
 #[tokio::test]
+async fn batch_is_refused_at_the_first_operation_that_exceeds_what_can_be_kept() {
+    let limits = JournalLimits {
+        change_bytes: 5_000,
+        ..JournalLimits::default()
+    };
+    let world = World::with(limits, Policy::new(), |builder| builder).await;
+    for name in ["r/x", "r/y"] {
+        fs::write(world.at(name), name.repeat(1_000)).unwrap();
+    }
+    let delete = |path: &str| json!({"tool": "delete", "path": path});
+    let unread = delete("/r/none");
+    let error = world
+        .refused(json!([delete("/r/x"), delete("/r/y"), unread]))
+        .await;
+    assert_eq!(error.code(), Code::TooLarge, "{error}");
+    assert!(error.message().contains("more than the 5000"), "{error}");
+    let error = world.refused(json!([delete("/r/x"), unread])).await;
+    assert_eq!(error.code(), Code::NotFound, "{error}");
+    // What a later operation makes unnecessary is kept once.
+    let write = write("/r/x", "x");
+    world
+        .batch(json!([write, delete("/r/x"), write, delete("/r/x")]))
+        .await
+        .unwrap();
+    world.batch(json!([delete("/r/y")])).await.unwrap();
+}
+
+#[tokio::test]
 async fn operation_that_cannot_be_rolled_back_is_refused() {
     let world = World::new().await;
     let _socket = std::os::unix::net::UnixListener::bind(world.at("r/d/socket")).unwrap();

@@ -394,6 +394,26 @@ async fn content_that_is_too_large_is_not_kept_and_people_are_told() {
 }
 
 #[tokio::test]
+async fn undo_of_more_than_can_be_kept_meanwhile_is_refused_and_of_fewer_changes_made() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    let large = fs::File::create(world.root().join("large")).unwrap();
+    large.set_len(15 << 20).unwrap();
+    for name in 0..5 {
+        let copy = json!({"from": "/r/large", "to": format!("/r/{name}")});
+        worker.call("copy", copy).await.unwrap();
+    }
+    let before = fs::read_dir(world.root()).unwrap().count();
+    let error = undo(&worker, json!({"last": 5})).await.unwrap_err();
+    assert_eq!(error.code(), Code::TooLarge, "{error}");
+    assert!(error.message().contains("undo fewer changes"), "{error}");
+    assert_eq!(fs::read_dir(world.root()).unwrap().count(), before);
+    undo(&worker, json!({"last": 4})).await.unwrap();
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(fs::read_dir(world.root()).unwrap().count(), 1);
+}
+
+#[tokio::test]
 async fn oldest_changes_are_dropped_at_the_limit_and_that_is_said() {
     let world = World::with(JournalLimits {
         bytes: 8_000,

@@ -43,6 +43,8 @@ pub(super) struct Planner<'p> {
     /// Files that `write_file` writes as a whole.
     whole: BTreeSet<VirtualPath>,
     warning: Option<String>,
+    /// The most bytes of old contents that can be kept to roll the batch back.
+    most_kept: u64,
 }
 
 impl<'p> Planner<'p> {
@@ -54,6 +56,7 @@ impl<'p> Planner<'p> {
             unfollowed: BTreeSet::new(),
             whole: BTreeSet::new(),
             warning: None,
+            most_kept: super::most_kept(permit),
         }
     }
 
@@ -75,7 +78,12 @@ impl<'p> Planner<'p> {
                 failed.extend(paths.iter().map(|(path, _)| *path));
                 continue;
             }
-            match self.add(operation) {
+            let added = self.add(operation);
+            if self.sequence.kept() > self.most_kept {
+                // Further operations would read more.
+                return Err(super::not_kept(self.most_kept).into());
+            }
+            match added {
                 Ok(true) => {}
                 Ok(false) => unchanged.push(index),
                 Err(Interrupt::Failed(error)) if is_of_operation(error.code()) => {
