@@ -443,6 +443,8 @@ impl<'s> Chosen<'s> {
                 }
             }
             for step in steps {
+                // Earlier steps may have restored a part of a repository.
+                sequence.require_protected(&step)?;
                 sequence.push(step)?;
                 if sequence.kept() > most_kept {
                     return Err(too_large(most_kept).into());

@@ -343,6 +343,60 @@ async fn undo_needs_the_rights_of_its_changes() {
     assert_eq!(world.read("a"), None);
 }
 
+/// Makes the bare repository `old.git`.
+fn plant_repository(root: &Path) {
+    for (name, content) in [
+        ("HEAD", "ref: refs/heads/main\n"),
+        ("config", "[core]\n"),
+        ("hooks/h", "#!/bin/sh\n"),
+        ("objects/x", "x"),
+        ("refs/x", "x"),
+    ] {
+        let path = root.join("old.git").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    }
+}
+
+/// Deletes the bare repository with the grants that this needs.
+async fn delete_repository(world: &World, worker: &Worker) {
+    let delete = json!({"path": "/r/old.git", "recursive": true});
+    let names = ["config", "hooks", "hooks/h"];
+    let granted = names.map(|name| format!("write:file:/r/old.git/{name}").parse().unwrap());
+    let call = Call::new("delete", delete);
+    let submitted = world.grants.submit(worker, call, granted.to_vec());
+    submitted.await.unwrap();
+}
+
+#[tokio::test]
+async fn deleted_bare_repository_is_restored_with_a_grant_for_what_completes_it() {
+    let world = World::new().await;
+    let (root, worker) = (world.root(), world.worker().await);
+    plant_repository(&root);
+    let before = tree(&root);
+    delete_repository(&world, &worker).await;
+    let error = undo(&worker, json!({})).await.unwrap_err();
+    assert_eq!(error.code(), Code::ScopeRequired, "{error}");
+    let needed: Vec<String> = error
+        .requested_scopes()
+        .iter()
+        .map(ToString::to_string)
+        .collect();
+    assert!(needed.concat().contains("/r/old.git/refs"), "{needed:?}");
+    assert_eq!(tree(&root), Tree::new());
+    let changes = world.runtime.journal().unwrap().changes_of(worker.id());
+    world.grants.undo(&changes).await.unwrap();
+    assert_eq!(tree(&root), before);
+
+    // A directory that is no repository needs none.
+    fs::remove_file(root.join("old.git/HEAD")).unwrap();
+    let before = tree(&root);
+    let delete = json!({"path": "/r/old.git", "recursive": true});
+    worker.call("delete", delete).await.unwrap();
+    undo(&worker, json!({})).await.unwrap();
+    assert_eq!(tree(&root), before);
+}
+
 #[tokio::test]
 async fn undo_does_not_show_content_that_the_worker_may_not_read() {
     let world = World::new().await;

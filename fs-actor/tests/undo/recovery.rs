@@ -7,7 +7,7 @@ use bailiwick::journal::{ChangeState, Journal, JournalLimits, Recovery};
 use bailiwick::{Call, Runtime};
 use serde_json::json;
 
-use super::{World, plant, run, runtime, tree, undo};
+use super::{World, delete_repository, plant, plant_repository, run, runtime, tree, undo};
 
 /// Makes one call, and removes the record of its end from the journal, as if the program had been killed. `spoil` changes
 /// the files between the crash and the next start.
@@ -187,6 +187,44 @@ fn interrupted_batch_of_protected_names_is_recovered() {
             runtime.shutdown().await;
         });
         assert_eq!(state(&temp), expected);
+    }
+}
+
+#[test]
+fn interrupted_deletion_of_a_bare_repository_is_rolled_back() {
+    let reference = tempfile::tempdir().unwrap();
+    plant_repository(reference.path());
+    let before = tree(reference.path());
+    for missing in [
+        &["refs/x"][..],
+        &["refs/x", "refs"],
+        &["refs/x", "refs", "config", "HEAD"],
+    ] {
+        let temp = run(async {
+            let world = World::new().await;
+            plant_repository(&world.root());
+            delete_repository(&world, &world.worker().await).await;
+            let spoil = |root: &Path| {
+                plant_repository(root);
+                for name in missing {
+                    let path = root.join("old.git").join(name);
+                    fs::remove_file(&path)
+                        .or_else(|_| fs::remove_dir(&path))
+                        .unwrap();
+                }
+            };
+            crash(world, spoil).await
+        });
+        run(async {
+            let (runtime, outcome) = restarted(&temp).await;
+            assert!(
+                matches!(outcome, Recovery::RolledBack { .. }),
+                "{missing:?}: {outcome:?}"
+            );
+            assert_eq!(tree(&temp.path().join("r")), before);
+            runtime.shutdown().await;
+        });
+        assert_eq!(state(&temp), ChangeState::RolledBack);
     }
 }
 
