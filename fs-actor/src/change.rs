@@ -114,7 +114,7 @@ impl Step {
     }
 
     /// The path that it changes; for a transfer, the new path.
-    fn path(&self) -> &VirtualPath {
+    pub(crate) fn path(&self) -> &VirtualPath {
         match self {
             Self::Write { path, .. }
             | Self::SetMode { path, .. }

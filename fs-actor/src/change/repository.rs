@@ -4,7 +4,7 @@
 //! configuration and hooks name. So these files are protected in such a directory, and so is every entry that would
 //! complete it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bailiwick::policy::fold;
 use bailiwick::tool::{Interrupt, ReadPermit};
@@ -115,6 +115,59 @@ pub(super) fn require_after(
     let mut found = Vec::new();
     protected_by(step, items, markers, &mut found)?;
     permit_all(permit, found)
+}
+
+/// The protected files among entries that are created, changed or deleted one after the other.
+#[derive(Default)]
+pub(crate) struct ProtectedEntries {
+    /// Whether the paths so far exist afterwards. What is beneath them is not as on the disk.
+    exists: BTreeMap<VirtualPath, bool>,
+    found: Vec<VirtualPath>,
+}
+
+impl ProtectedEntries {
+    /// Adds the entry `path`, which exists afterwards or does not.
+    ///
+    /// # Errors
+    /// As [`resolve::parent`].
+    pub(crate) fn add(
+        &mut self,
+        view: &dyn ReadView,
+        path: &VirtualPath,
+        exists: bool,
+    ) -> Result<(), Interrupt> {
+        let markers = |dir: &VirtualPath| {
+            let on_disk = read_markers(view, dir)?;
+            Ok(on_disk.after(|name| self.exists(&dir.join(name).ok()?)))
+        };
+        let mut found = Vec::new();
+        EntryChange::new(&markers, path, path, &[], exists).protected(&mut found)?;
+        self.found.extend(found);
+        if !exists {
+            self.exists.retain(|other, _| !other.starts_with(path));
+        }
+        self.exists.insert(path.clone(), exists);
+        Ok(())
+    }
+
+    /// Whether `path` exists after the entries so far; `None` if it is as on the disk.
+    fn exists(&self, path: &VirtualPath) -> Option<bool> {
+        if let Some(exists) = self.exists.get(path) {
+            return Some(*exists);
+        }
+        let mut above = std::iter::successors(path.parent(), VirtualPath::parent);
+        above
+            .any(|dir| self.exists.contains_key(&dir))
+            .then_some(false)
+    }
+
+    /// Requires a grant for each of the protected files.
+    ///
+    /// # Errors
+    /// As [`require`].
+    pub(crate) fn require(self, permit: &ReadPermit) -> Result<(), Interrupt> {
+        permit_all(permit, self.found)
+    }
 }
 
 fn permit_all(permit: &ReadPermit, found: Vec<VirtualPath>) -> Result<(), Interrupt> {
@@ -301,5 +354,34 @@ impl<'c> EntryChange<'c> {
         let markers = (self.markers)(dir)?;
         self.outside.insert(dir.clone(), markers);
         Ok(markers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, path};
+
+    #[test]
+    fn entries_are_protected_if_they_complete_a_repository_together() {
+        let found = |entries: &[(&str, bool)]| {
+            let world = World::new(&["dir root/b/objects", "file root/b/hooks/h x"]);
+            let mut protected = ProtectedEntries::default();
+            for (name, exists) in entries {
+                protected.add(&world.view(), &path(name), *exists).unwrap();
+            }
+            let found = protected.found.iter().map(ToString::to_string);
+            found.collect::<Vec<_>>()
+        };
+        let (head, refs) = (("/r/b/HEAD", true), ("/r/b/refs", true));
+        assert_eq!(found(&[head, refs]), ["/r/b/refs"]);
+        let hook = ("/r/b/hooks/h", true);
+        assert_eq!(found(&[head, refs, hook]), ["/r/b/refs", "/r/b/hooks/h"]);
+        assert_eq!(found(&[hook, head]), [""; 0]);
+        assert_eq!(found(&[("/r/b/objects", false), head, refs]), [""; 0]);
+        assert_eq!(
+            found(&[("/r/b", false), ("/r/b", true), head, refs]),
+            [""; 0]
+        );
     }
 }

@@ -11,6 +11,7 @@ use bailiwick::tool::{Interrupt, ReadPermit, WritePermit};
 use bailiwick::{CallError, Code, Plan, Reply, Scope, Verdict, VirtualPath};
 
 use crate::change::put::NewContent;
+use crate::change::repository::ProtectedEntries;
 use crate::change::state::Inspected;
 use crate::change::stored::undo_record;
 use crate::change::{ChangeSet, Step, StepExecutor, TemporaryFiles, inspect, permissions, target};
@@ -181,6 +182,8 @@ impl FilesWriter {
         let mut whole = Whole::keeping(most_kept(permit));
         let mut needs = Vec::new();
         let mut checks = Vec::new();
+        // Several entries together may complete a repository.
+        let mut protected = ProtectedEntries::default();
         for entry in entries {
             permit.checkpoint()?;
             let need = entry.need();
@@ -190,12 +193,26 @@ impl FilesWriter {
                 Verdict::Deny => Err(denied(&entry.path).into()),
             });
             needs.push(need);
+            let path = entry.path.clone();
+            let exists = !matches!(entry.state, NewState::Absent { .. });
             match self.plan_one(permit, entry) {
-                Ok(plan) => whole.add(plan),
+                Ok(plan) => {
+                    for step in &plan.steps.steps {
+                        let exists = !matches!(step, Step::Remove { .. });
+                        checks.push(protected.add(permit, step.path(), exists));
+                    }
+                    whole.add(plan);
+                }
                 Err(Interrupt::Moved { from, .. }) => return Err(changed(&from).into()),
-                Err(interrupt) => checks.push(Err(interrupt)),
+                Err(interrupt @ Interrupt::Failed(_)) => checks.push(Err(interrupt)),
+                // It is planned when it is allowed.
+                Err(interrupt) => {
+                    checks.push(Err(interrupt));
+                    checks.push(protected.add(permit, &path, exists));
+                }
             }
         }
+        checks.push(protected.require(permit));
         target::require_all(checks)?;
         let reached = self.0.reached();
         Ok(Plan {

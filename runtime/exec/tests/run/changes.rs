@@ -402,6 +402,28 @@ async fn hook_that_a_build_plants_is_shown_in_the_question() {
 }
 
 #[tokio::test]
+async fn new_bare_repository_of_a_command_is_applied_after_one_question_that_names_it() {
+    let stage = Stage::new().await;
+    let worker = stage.worker(asks()).await;
+    let apply = async |script: &str| {
+        let changes = apart(&worker, script).await;
+        apply(&worker, json!({ "id": changes.id })).await.unwrap();
+        let protected = std::mem::take(&mut *stage.person.protected.lock().unwrap());
+        (stage.person.take().len(), protected)
+    };
+    let new = "mkdir -p new/objects new/refs new/hooks; echo x > new/config; echo x > new/hooks/h";
+    assert_eq!(apply(new).await, (1, Vec::new()));
+    let bare = format!("{}; echo 'ref: x' > bare/HEAD", new.replace("new", "bare"));
+    let asked = vec!["/repo/bare/refs".to_owned()];
+    assert_eq!(apply(&bare).await, (1, asked));
+    assert_eq!(stage.text("bare/HEAD"), "ref: x\n");
+    assert!(stage.path("bare/refs").exists());
+    // A file completes one that was there before.
+    let asked = vec!["/repo/new/HEAD".to_owned()];
+    assert_eq!(apply("echo 'ref: x' > new/HEAD").await, (1, asked));
+}
+
+#[tokio::test]
 async fn symbolic_links_of_a_command_are_dropped_and_fifos_cannot_be_created() {
     let stage = Stage::new().await;
     let worker = stage.worker(asks()).await;
