@@ -147,7 +147,12 @@ impl WriteTool for Undo {
         let choice = match (args.agent, args.last) {
             (Some(agent), _) => Choice::Agent(agent),
             (None, last) if args.changes.is_empty() => Choice::Last(count(last)?),
-            (None, _) => Choice::Changes(args.changes.into_iter().map(ChangeId).collect()),
+            (None, _) => {
+                let mut changes: Vec<_> = args.changes.into_iter().map(ChangeId).collect();
+                changes.sort_unstable();
+                changes.dedup();
+                Choice::Changes(changes)
+            }
         };
         Ok(prepared(choice))
     }

@@ -569,6 +569,30 @@ async fn changed_files_of_a_subtree_are_reported_after_its_end() {
 }
 
 #[tokio::test]
+async fn changes_of_a_file_are_named_once_and_can_be_named_twice() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    write(&worker, "/r/a", "a").await;
+    write(&worker, "/r/b", "b").await;
+    let moved = json!({"from": "/r/a", "to": "/r/b", "overwrite": true});
+    worker.call("move", moved).await.unwrap();
+    let files = world.runtime.changes(worker.id());
+    let changes = |path: &str| {
+        let mut files = files.iter();
+        let file = files.find(|file| file.path.to_string() == path).unwrap();
+        file.changes.iter().map(|id| id.0).collect::<Vec<_>>()
+    };
+    assert_eq!(changes("/r/b"), [3, 5]);
+    undo(&worker, json!({"changes": [5, 5, 3]})).await.unwrap();
+    assert_eq!(world.read("a").unwrap(), "a");
+    assert_eq!(world.read("b"), None);
+    // One that is unknown is not undone with others.
+    let error = undo(&worker, json!({"changes": [1, 1, 99]})).await;
+    assert_eq!(error.unwrap_err().code(), Code::NotFound);
+    assert_eq!(world.read("a").unwrap(), "a");
+}
+
+#[tokio::test]
 async fn changes_are_known_after_a_restart_but_not_to_the_workers_then() {
     let world = World::new().await;
     write(&world.worker().await, "/r/a", "a").await;

@@ -133,7 +133,10 @@ pub(crate) fn changed_files(entries: &[JournalEntry]) -> Vec<ChangedFile> {
                     changes: Vec::new(),
                 });
                 file.after = after;
-                file.changes.push(entry.id);
+                // A move that replaces a file has two changes of its path.
+                if file.changes.last() != Some(&entry.id) {
+                    file.changes.push(entry.id);
+                }
             };
             match (&change.to, change.op) {
                 (Some(to), Op::Move) => {
