@@ -371,7 +371,8 @@ fn plan(
         ..
     } = sequenced;
     let others = entries.iter().filter(|entry| !chosen.contains(&entry.id));
-    let remaining = others.filter(|entry| is_in_effect(entry) && entry.undoes.is_empty());
+    let remaining = others
+        .filter(|entry| is_in_effect(entry) && entry.undoes.is_empty() && entry.can_be_undone);
     let output = UndoOutput {
         undone: undoes.iter().map(|change| change.0).collect(),
         files: changes.len(),

@@ -448,6 +448,26 @@ async fn content_that_is_too_large_is_not_kept_and_people_are_told() {
 }
 
 #[tokio::test]
+async fn only_changes_that_can_be_undone_are_counted_as_remaining() {
+    for large in [false, true] {
+        let world = World::with(JournalLimits {
+            change_bytes: 1_000,
+            ..JournalLimits::default()
+        })
+        .await;
+        let worker = world.worker().await;
+        let old = if large { 5_000 } else { 50 };
+        fs::write(world.root().join("file"), "l".repeat(old)).unwrap();
+        write(&worker, "/r/a", "a").await;
+        write(&worker, "/r/file", "x").await;
+        write(&worker, "/r/b", "b").await;
+        let undone = undo(&worker, json!({})).await.unwrap();
+        let remaining = if large { 1 } else { 2 };
+        assert_eq!(undone["remaining"], remaining, "{undone}");
+    }
+}
+
+#[tokio::test]
 async fn undo_of_more_than_can_be_kept_meanwhile_is_refused_and_of_fewer_changes_made() {
     let world = World::new().await;
     let worker = world.worker().await;
