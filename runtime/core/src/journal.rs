@@ -47,7 +47,9 @@ pub struct JournalLimits {
     /// Maximum size in bytes of the old contents of one change. A larger change is recorded, but cannot be undone; 16 MiB by
     /// default.
     pub change_bytes: u64,
-    /// How long changes are kept; 30 days by default.
+    /// How long changes are kept; 30 days by default. Older ones are dropped, several at a time, when the journal is opened and
+    /// when a change is recorded; with changes now and then, they are kept up to an eighth longer. A change that a crash
+    /// interrupted is kept until it is recovered.
     pub age: Duration,
     /// Whether each record is synced to the disk before its change begins. Without this, a crash of the machine may lose
     /// the newest records; a crash of the program loses none. Off by default.
@@ -635,13 +637,13 @@ impl Journal {
         })
     }
 
-    /// Begins another segment if the newest one is full.
+    /// Begins another segment if the newest one is full, and drops the oldest changes as the limits require.
     fn make_room(&self, now_ms: u64) -> Result<(), JournalError> {
-        if !self.inner.store.lock().is_full() {
+        if !self.inner.store.lock().needs_rotation(now_ms) {
             return Ok(());
         }
         let inner = Arc::clone(&self.inner);
-        let rotate = move || inner.store.lock().rotate_if_full(now_ms);
+        let rotate = move || inner.store.lock().rotate(now_ms);
         self.inner.opener.run(rotate)?
     }
 

@@ -67,11 +67,12 @@ impl Index {
         self.items.get(&change).map(|item| item.location)
     }
 
-    /// When the newest change of a segment began.
-    pub(super) fn newest_in(&self, segment: u32) -> Option<u64> {
-        let items = self.items.values();
-        let times = items.filter(|item| item.location.segment == segment);
-        times.map(|item| item.begin.at_ms).max()
+    /// Whether a change of a segment has not ended.
+    pub(super) fn is_open_in(&self, segment: u32) -> bool {
+        let mut items = self.items.values();
+        items.any(|item| {
+            item.location.segment == segment && matches!(item.progress, Progress::Begun)
+        })
     }
 
     /// All changes that `wanted` selects, those first that took effect last. A change that was undone and made again took

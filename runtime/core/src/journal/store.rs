@@ -9,19 +9,21 @@ use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, openat, renameat_with, unlinkat};
 
-use super::format::{Damage, Frame, Frames, MAGIC, Payload, Record};
+use super::format::{Damage, End, Frame, Frames, MAGIC, Payload, Record};
 use super::index::{Index, Location};
 use super::{ChangeId, JournalError, JournalLimits};
 use crate::private_file::{Folder, StoreFile, check_owner};
 
 /// Name of the journal in its directory, to which the number of a segment is added.
 pub(super) const NAME: &str = "changes";
-/// A segment has at most this part of the bytes and of the changes of a journal.
+/// A segment has at most this part of the bytes, of the changes and of the age of a journal.
 const SEGMENTS: u64 = 8;
 /// Maximum number of changes in a journal.
 const MAX_CHANGES: u64 = 16_000;
 /// Largest number of a record, since common JSON readers round greater numbers.
 const MAX_NUMBER: u64 = 1 << 53;
+/// The number of no record.
+const NO_CHANGE: ChangeId = ChangeId(0);
 /// Maximum number of damaged segments of one number that are kept.
 const MAX_ASIDE: u32 = 100;
 
@@ -31,6 +33,18 @@ struct Segment {
     number: u32,
     bytes: u64,
     changes: u64,
+    /// When its first and its newest change began.
+    times_ms: Option<(u64, u64)>,
+}
+
+impl Segment {
+    fn note(&mut self, record: &Record) {
+        if let Record::Begin(begin) = record {
+            self.changes += 1;
+            let (first, newest) = self.times_ms.unwrap_or((begin.at_ms, 0));
+            self.times_ms = Some((first, newest.max(begin.at_ms)));
+        }
+    }
 }
 
 /// An open journal.
@@ -130,7 +144,12 @@ impl Found {
         (first, last): (bool, bool),
     ) -> Result<(), Damage> {
         let mut frames = Frames::of(bytes)?;
-        let mut changes = 0;
+        let mut read = Segment {
+            number: segment,
+            bytes: bytes.len() as u64,
+            changes: 0,
+            times_ms: None,
+        };
         let mut begun = !first;
         loop {
             let frame = match frames.next() {
@@ -158,7 +177,7 @@ impl Found {
             }
             begun = true;
             self.next = number + 1;
-            changes += u64::from(matches!(frame.record, Record::Begin(_)));
+            read.note(&frame.record);
             let location = Location {
                 segment,
                 at,
@@ -166,12 +185,8 @@ impl Found {
             };
             self.index.add(number, location, frame.record);
         }
-        let bytes = self.cut_at.unwrap_or(bytes.len() as u64);
-        self.segments.push_back(Segment {
-            number: segment,
-            bytes,
-            changes,
-        });
+        read.bytes = self.cut_at.unwrap_or(read.bytes);
+        self.segments.push_back(read);
         Ok(())
     }
 }
@@ -246,8 +261,27 @@ impl Store {
             dropped: 0,
             broken: false,
         };
-        store.drop_old(now_ms);
+        if let Err(error) = store.renew(now_ms) {
+            tracing::warn!(%error, "cannot drop the oldest changes of the journal");
+        }
         Ok(store)
+    }
+
+    /// Drops what the limits require, also the changes of the newest segment.
+    fn renew(&mut self, now_ms: u64) -> Result<(), JournalError> {
+        let last = self.segments.back();
+        if last.is_some_and(|last| last.changes > 0 && self.is_expired(last, now_ms)) {
+            self.begin_segment()?;
+            // Without a record, the numbers of changes would begin again.
+            let record = Record::End {
+                change: NO_CHANGE,
+                end: End::NotApplied,
+            };
+            let payload = Payload::of(&record, &[]).ok_or(JournalError::TooLarge)?;
+            self.append(record, &payload)?;
+        }
+        self.drop_old(now_ms);
+        Ok(())
     }
 
     /// Releases the lock; nothing is written any more.
@@ -297,7 +331,7 @@ impl Store {
             },
         );
         last.bytes += length;
-        last.changes += u64::from(matches!(record, Record::Begin(_)));
+        last.note(&record);
         self.next += 1;
         self.index.add(number, location, record);
         Ok(ChangeId(number))
@@ -313,39 +347,60 @@ impl Store {
         self.index.add(0, nowhere, record);
     }
 
-    /// Whether the next record needs another segment.
-    pub(super) fn is_full(&self) -> bool {
+    /// Whether the next record needs another segment, or changes are to be dropped because of their age.
+    pub(super) fn needs_rotation(&self, now_ms: u64) -> bool {
+        let first = self.segments.front();
+        self.is_full(now_ms)
+            || self.segments.len() > 1 && first.is_some_and(|first| self.is_expired(first, now_ms))
+    }
+
+    fn is_full(&self, now_ms: u64) -> bool {
         self.segments.back().is_some_and(|last| {
-            last.bytes >= self.limits.bytes / SEGMENTS || last.changes >= MAX_CHANGES / SEGMENTS
+            let begun = last.times_ms.map_or(now_ms, |(first, _)| first);
+            last.bytes >= self.limits.bytes / SEGMENTS
+                || last.changes >= MAX_CHANGES / SEGMENTS
+                || now_ms.saturating_sub(begun) > self.age_ms() / SEGMENTS
         })
     }
 
-    /// Begins another segment if the newest one is full.
-    pub(super) fn rotate_if_full(&mut self, now_ms: u64) -> Result<(), JournalError> {
-        let Some(last) = self.segments.back().filter(|_| self.is_full()) else {
-            return Ok(());
-        };
-        if self.broken {
-            return Err(JournalError::Broken);
+    /// How long changes are kept.
+    fn age_ms(&self) -> u64 {
+        u64::try_from(self.limits.age.as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Whether all changes of a segment are too old. Those that have not ended are kept, since they are to be recovered.
+    fn is_expired(&self, segment: &Segment, now_ms: u64) -> bool {
+        let newest = segment.times_ms.map_or(0, |(_, newest)| newest);
+        now_ms.saturating_sub(newest) > self.age_ms() && !self.index.is_open_in(segment.number)
+    }
+
+    /// Begins another segment if the newest one is full, and drops the oldest ones as the limits require.
+    pub(super) fn rotate(&mut self, now_ms: u64) -> Result<(), JournalError> {
+        if self.is_full(now_ms) {
+            self.begin_segment()?;
         }
+        self.drop_old(now_ms);
+        Ok(())
+    }
+
+    fn begin_segment(&mut self) -> Result<(), JournalError> {
+        let last = self.segments.back().filter(|_| !self.broken);
+        let last = last.ok_or(JournalError::Broken)?;
         let (segment, file) = create(self.lock.folder(), last.number + 1, self.limits.durable)?;
         self.file = file;
         self.segments.push_back(segment);
-        self.drop_old(now_ms);
         Ok(())
     }
 
     /// Drops the oldest segments, as the limits require.
     fn drop_old(&mut self, now_ms: u64) {
-        let oldest_ms = u64::try_from(self.limits.age.as_millis()).unwrap_or(u64::MAX);
         while self.segments.len() > 1
             && let Some(first) = self.segments.front().copied()
         {
             let bytes: u64 = self.segments.iter().map(|segment| segment.bytes).sum();
             let changes: u64 = self.segments.iter().map(|segment| segment.changes).sum();
-            let newest = self.index.newest_in(first.number).unwrap_or_default();
-            let expired = now_ms.saturating_sub(newest) > oldest_ms;
-            if bytes <= self.limits.bytes && changes <= MAX_CHANGES && !expired {
+            let fits = bytes <= self.limits.bytes && changes <= MAX_CHANGES;
+            if fits && !self.is_expired(&first, now_ms) {
                 break;
             }
             let dir = self.lock.folder().directory();
@@ -399,6 +454,7 @@ fn create(folder: &Folder, number: u32, durable: bool) -> Result<(Segment, File)
         number,
         bytes: MAGIC.len() as u64,
         changes: 0,
+        times_ms: None,
     };
     Ok((segment, file))
 }
@@ -414,8 +470,13 @@ pub(super) fn display(paths: &[PathBuf]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::format::End;
+    use std::path::Path;
+    use std::time::Duration;
+
+    use super::super::ChangeState;
+    use super::super::format::Begin;
     use super::*;
+    use crate::id::{CallId, WorkerId};
 
     fn segment(number: u64) -> Vec<u8> {
         let end = Record::End {
@@ -437,6 +498,132 @@ mod tests {
         let at = MAGIC.len() as u64;
         for number in [MAX_NUMBER + 1, u64::MAX] {
             assert_eq!(read(number), Err(Damage::Header(at)), "{number}");
+        }
+    }
+
+    const DAY: u64 = 24 * 60 * 60 * 1_000;
+
+    /// Opens the journal in `directory`, which keeps changes for 30 days, on this day.
+    fn open_on(directory: &Path, day: u64) -> Store {
+        let lock = Folder::of(&directory.join(NAME)).unwrap().locked().unwrap();
+        let found = read(lock.folder()).unwrap().unwrap();
+        let limits = JournalLimits {
+            age: Duration::from_millis(30 * DAY),
+            ..JournalLimits::default()
+        };
+        Store::new(lock, limits, found, day * DAY).unwrap()
+    }
+
+    /// Records a change that begins on this day.
+    fn begin(store: &mut Store, day: u64) -> ChangeId {
+        let record = Record::Begin(Begin {
+            run: 1,
+            call: CallId(1),
+            worker: WorkerId(1),
+            lineage: [].into(),
+            agent: "main".into(),
+            tool: "write_file".into(),
+            intent: "".into(),
+            at_ms: day * DAY,
+            changes: [].into(),
+            undoes: Vec::new(),
+            can_be_undone: true,
+        });
+        let payload = Payload::of(&record, b"old content").unwrap();
+        if store.needs_rotation(day * DAY) {
+            store.rotate(day * DAY).unwrap();
+        }
+        store.append(record, &payload).unwrap()
+    }
+
+    fn change(store: &mut Store, day: u64) -> ChangeId {
+        let change = begin(store, day);
+        let record = Record::End {
+            change,
+            end: End::Applied,
+        };
+        let payload = Payload::of(&record, &[]).unwrap();
+        store.append(record, &payload).unwrap();
+        change
+    }
+
+    /// The days on which the changes that are kept began, the newest first.
+    fn days(store: &Store) -> Vec<u64> {
+        let entries = store.index.entries(Some(store.first), |_, _| true);
+        entries.iter().map(|entry| entry.at_ms / DAY).collect()
+    }
+
+    /// The number of files that contain old content.
+    fn contents(directory: &Path) -> usize {
+        let folder = Folder::of(&directory.join(NAME)).unwrap();
+        let numbers = numbers(&folder).unwrap().into_iter();
+        let files = numbers.map(|number| {
+            let mut bytes = Vec::new();
+            let mut file = open(&folder, number, OFlags::RDONLY).unwrap();
+            file.read_to_end(&mut bytes).unwrap();
+            let mut at = bytes.windows(11);
+            usize::from(at.any(|part| part == b"old content"))
+        });
+        files.sum()
+    }
+
+    #[test]
+    fn changes_older_than_the_age_are_dropped_when_the_journal_is_opened() {
+        let temp = tempfile::tempdir().unwrap();
+        let last = change(&mut open_on(temp.path(), 0), 0);
+        assert_eq!(days(&open_on(temp.path(), 30)), [0]);
+        assert_eq!(contents(temp.path()), 1);
+        assert_eq!(days(&open_on(temp.path(), 31)), [0; 0]);
+        assert_eq!(contents(temp.path()), 0);
+        // The numbers of dropped changes are not used again.
+        let mut store = open_on(temp.path(), 31);
+        assert!(change(&mut store, 31) > last);
+        assert_eq!(days(&store), [31]);
+    }
+
+    #[test]
+    fn interrupted_change_is_kept_beyond_the_age_until_it_has_ended() {
+        let temp = tempfile::tempdir().unwrap();
+        let interrupted = begin(&mut open_on(temp.path(), 0), 0);
+        let mut store = open_on(temp.path(), 99);
+        let entries = store.index.entries(Some(store.first), |_, _| true);
+        assert_eq!(entries[0].state, ChangeState::Interrupted);
+        let record = Record::End {
+            change: interrupted,
+            end: End::RolledBack,
+        };
+        let payload = Payload::of(&record, &[]).unwrap();
+        store.append(record, &payload).unwrap();
+        drop(store);
+        assert_eq!(days(&open_on(temp.path(), 99)), [0; 0]);
+        assert_eq!(contents(temp.path()), 0);
+    }
+
+    #[test]
+    fn changes_older_than_the_age_are_dropped_when_the_next_one_is_recorded() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut store = open_on(temp.path(), 0);
+        change(&mut store, 0);
+        change(&mut store, 30);
+        assert_eq!(days(&store), [30, 0]);
+        change(&mut store, 31);
+        assert_eq!(days(&store), [31, 30]);
+        change(&mut store, 90);
+        assert_eq!(days(&store), [90]);
+        assert_eq!(contents(temp.path()), 1);
+    }
+
+    #[test]
+    fn change_is_kept_at_most_an_eighth_longer_than_the_age() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut store = open_on(temp.path(), 0);
+        for day in 0..200 {
+            change(&mut store, day);
+            let oldest = *days(&store).last().unwrap();
+            assert!(
+                (30..=34).contains(&(day - oldest)) || oldest == 0 && day <= 34,
+                "{day}"
+            );
         }
     }
 }
