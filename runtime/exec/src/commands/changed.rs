@@ -14,12 +14,12 @@ use crate::view;
 
 /// Maximum number of bytes that are hashed after a command.
 const MAX_HASHED: u64 = 16 << 20;
-/// Maximum number of bytes of all recorded paths.
+/// Maximum size of all recorded paths, as JSON in bytes.
 const MAX_PATH_BYTES: usize = 16 << 10;
 
 /// The files whose times say that they were changed while a command ran, by it or by others. Deleted files, and files in
 /// directories that were moved, are not among them.
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub(super) struct ChangedFiles {
     /// The first ones.
     files: Vec<ChangedFile>,
@@ -27,7 +27,7 @@ pub(super) struct ChangedFiles {
     total: u64,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct ChangedFile {
     path: String,
     /// Absent if it cannot be read, or if too much was hashed before.
@@ -41,7 +41,8 @@ impl ChangedFiles {
         let mut path_bytes = MAX_PATH_BYTES;
         let mut bytes = MAX_HASHED;
         let files = changed.first.iter().map_while(|path| {
-            path_bytes = path_bytes.checked_sub(path.as_str().len())?;
+            let length = serde_json::to_vec(path.as_str()).ok()?.len();
+            path_bytes = path_bytes.checked_sub(length)?;
             let hashed = open(path, permit).and_then(|file| hash(&file, bytes)).ok();
             bytes -= hashed.map_or(0, |hashed| hashed.identity.bytes);
             Some(ChangedFile {
@@ -52,6 +53,14 @@ impl ChangedFiles {
         Self {
             files: files.collect(),
             total: changed.total,
+        }
+    }
+
+    /// The number alone.
+    pub(super) fn without_list(self) -> Self {
+        Self {
+            files: Vec::new(),
+            ..self
         }
     }
 }

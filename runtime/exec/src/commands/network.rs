@@ -11,6 +11,7 @@ use bailiwick::tool::Act;
 use bailiwick::{CallError, Code, Scope};
 use serde::Serialize;
 
+use super::record::fitting;
 use crate::proxy::{ConnectionReport, Deciding, Decision, Outcome, ProxyPolicy, Target};
 
 /// The kind of scope that a connection needs.
@@ -70,6 +71,17 @@ pub(super) struct Connections {
     first: Vec<Connection>,
     /// The number of connections.
     total: u64,
+}
+
+impl Connections {
+    /// The first of each list that fit into this many bytes as JSON, with the number of all connections.
+    pub(super) fn first(&self, bytes: usize) -> Self {
+        Self {
+            denied: fitting(&self.denied, bytes).into_iter().collect(),
+            first: fitting(&self.first, bytes),
+            total: self.total,
+        }
+    }
 }
 
 /// A connection, as it is audited.

@@ -1,6 +1,8 @@
 //! What the audit records about a command.
 
 use bailiwick::effect::ContentHash;
+use bailiwick::tool::Act;
+use bailiwick::{CallError, Code};
 use serde::Serialize;
 
 use super::changed::ChangedFiles;
@@ -8,9 +10,13 @@ use super::network::Connections;
 use super::output::{CommandChanges, CommandOutput};
 use crate::spec::{Layer, Mount, SandboxSpec};
 
-/// Maximum number and total bytes of arguments that are recorded, and of names of environment variables.
+/// Maximum number and total bytes of the words that [`first`] returns.
 const MAX_WORDS: usize = 100;
 const MAX_WORD_BYTES: usize = 16 << 10;
+/// Maximum sizes of lists in a record, as JSON in bytes. A record has at most 64 KiB in all, see [`Act::record`].
+const MAX_ARGUMENT_BYTES: usize = 24 << 10;
+const MAX_NAME_BYTES: usize = 12 << 10;
+const MAX_ENDED_BYTES: usize = 8 << 10;
 
 /// Details of the effect of a command.
 #[derive(Debug, Serialize)]
@@ -19,7 +25,7 @@ pub(super) enum Record<'r> {
     /// The command is started once this is recorded.
     Started(Started<'r>),
     /// Nothing of the command runs any more.
-    Ended(Ended<'r>),
+    Ended(&'r Ended),
 }
 
 #[derive(Debug, Serialize)]
@@ -52,12 +58,12 @@ impl<'r> Started<'r> {
     ) -> Self {
         let writable: Vec<String> = files.iter().filter_map(writable).collect();
         Self {
-            argv: first(spec.argv.iter()),
+            argv: fitting(&spec.argv, MAX_ARGUMENT_BYTES),
             arguments: spec.argv.len(),
             program_sha256,
             cwd: spec.cwd.to_string_lossy().into_owned(),
-            environment: first(spec.env.iter().map(|(name, _)| name)),
-            writable: first(writable.iter()),
+            environment: fitting(spec.env.iter().map(|(name, _)| name), MAX_NAME_BYTES),
+            writable: fitting(&writable, MAX_NAME_BYTES),
             overlay: spec.has_overlay(),
             layers,
             missing,
@@ -80,7 +86,7 @@ fn writable(mount: &Mount) -> Option<String> {
 }
 
 #[derive(Debug, Default, Serialize)]
-pub(super) struct Ended<'r> {
+pub(super) struct Ended {
     exit_code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
@@ -89,26 +95,29 @@ pub(super) struct Ended<'r> {
     duration_ms: u64,
     stdout_bytes: u64,
     stderr_bytes: u64,
-    created_protected: &'r [String],
+    /// The first names that it created and that the worker may not change.
+    created_protected: Vec<String>,
+    /// The number of these names, at most 100.
+    created_protected_total: usize,
     /// What it changed, if the changes are kept apart.
-    changes: Option<&'r CommandChanges>,
+    changes: Option<CommandChanges>,
     /// What it changed in the roots.
-    changed_files: Option<&'r ChangedFiles>,
-    connections: Option<&'r Connections>,
+    changed_files: Option<ChangedFiles>,
+    connections: Option<Connections>,
 }
 
-impl<'r> Ended<'r> {
+impl Ended {
     pub(super) fn new(
-        output: Option<&'r CommandOutput>,
-        changed_files: Option<&'r ChangedFiles>,
+        output: Option<&CommandOutput>,
+        changed_files: Option<&ChangedFiles>,
         duration_ms: u64,
-        connections: Option<&'r Connections>,
+        connections: Option<&Connections>,
     ) -> Self {
         let ended = Self {
             without_result: output.is_none(),
             duration_ms,
-            changed_files,
-            connections,
+            changed_files: changed_files.cloned(),
+            connections: connections.map(|all| all.first(MAX_ENDED_BYTES)),
             ..Self::default()
         };
         match output {
@@ -119,12 +128,58 @@ impl<'r> Ended<'r> {
                 timed_out: output.timed_out,
                 stdout_bytes: output.stdout_bytes,
                 stderr_bytes: output.stderr_bytes,
-                created_protected: &output.created_protected,
-                changes: output.changes.as_ref(),
+                created_protected: fitting(&output.created_protected, MAX_ENDED_BYTES),
+                created_protected_total: output.created_protected.len(),
+                changes: output.changes.as_ref().map(first_changes),
                 ..ended
             },
         }
     }
+
+    /// Records the end of a command, without its lists if they do not fit.
+    ///
+    /// # Errors
+    /// Those of [`Act::record`].
+    pub(super) fn record(mut self, act: &Act) -> Result<(), CallError> {
+        let record = Record::Ended(&self);
+        match act.record(&record) {
+            Err(error) if error.code() == Code::TooLarge => {}
+            recorded => return recorded,
+        }
+        self.created_protected.clear();
+        self.changes = self.changes.map(|changes| CommandChanges {
+            files: Vec::new(),
+            dropped: Vec::new(),
+            ..changes
+        });
+        self.changed_files = self.changed_files.map(ChangedFiles::without_list);
+        self.connections = self.connections.map(|all| all.first(0));
+        act.record(&Record::Ended(&self))
+    }
+}
+
+/// The first changes, with the number of all.
+fn first_changes(changes: &CommandChanges) -> CommandChanges {
+    CommandChanges {
+        files: fitting(&changes.files, MAX_ENDED_BYTES),
+        dropped: fitting(&changes.dropped, MAX_ENDED_BYTES),
+        ..changes.clone()
+    }
+}
+
+/// The first of `items` that fit into this many bytes as JSON.
+pub(super) fn fitting<'i, T: Clone + Serialize + 'i>(
+    items: impl IntoIterator<Item = &'i T>,
+    bytes: usize,
+) -> Vec<T> {
+    let mut left = bytes;
+    let fitting = items.into_iter().take(MAX_WORDS).map_while(|item| {
+        let comma = 1;
+        let length = serde_json::to_vec(item).ok()?.len() + comma;
+        left = left.checked_sub(length)?;
+        Some(item.clone())
+    });
+    fitting.collect()
 }
 
 /// The first of `words`, as far as they fit.

@@ -146,7 +146,7 @@ impl Run {
         let files = changed.as_ref().ok().and_then(|it| it.live.as_ref());
         let ended = Ended::new(output.as_ref().ok(), files, duration_ms, connections);
         // The command has run, so a full audit does not fail the call.
-        let _ = act.record(&Record::Ended(ended));
+        let _ = ended.record(&act);
         output
     }
 

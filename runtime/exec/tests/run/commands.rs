@@ -807,6 +807,72 @@ async fn audit_records_what_a_killed_command_changed() {
     assert_eq!(ended["changed_files"]["files"], files);
 }
 
+/// A script that creates 120 files with long paths, whose names end with `suffix`.
+fn many_long_paths(suffix: &str) -> String {
+    let name = "n".repeat(200);
+    format!(
+        "d={name}/{name}/{name}; mkdir -p $d; \
+         i=0; while [ $i -lt 120 ]; do echo x > $d/$i{suffix}; i=$((i+1)); done; "
+    )
+}
+
+#[tokio::test]
+async fn end_of_a_command_is_recorded_however_long_the_paths_are_that_it_created() {
+    let root = tempfile::tempdir().unwrap();
+    let audit = MemoryAudit::new(100);
+    let sink = audit.clone();
+    let tools = commands().tools();
+    let builder = Runtime::builder().root("repo", root.path()).tools(tools);
+    let builder = builder.allow("execute:command").approver(DenyAll);
+    let runtime = builder.audit(sink).build().await.unwrap().0;
+    let worker = worker(&runtime, everything().deny_glob("*.key")).await;
+    let (denied, allowed) = (many_long_paths(".key"), many_long_paths(".txt"));
+    let both = denied.clone() + &allowed;
+    let mut ends = Vec::new();
+    for (mode, script) in [("overlay", denied), ("overlay", allowed), ("live", both)] {
+        let argv = ["sh", "-c", &(script + "exit 3")];
+        let arguments = json!({ "argv": argv, "cwd": "/repo", "mode": mode });
+        run(&worker, arguments).await.unwrap();
+        let ended = records(&runtime, &audit).await.last().unwrap()["ended"].clone();
+        assert_eq!(ended["exit_code"], 3, "{mode}");
+        ends.push(ended);
+    }
+    let [dropped, kept, live] = ends.as_slice() else {
+        panic!("{ends:?}");
+    };
+    let length = |list: &Value| list.as_array().unwrap().len();
+    let is_cut = |list: &Value| (1..100).contains(&length(list));
+    assert_eq!(dropped["changes"]["dropped_total"], 120);
+    assert!(is_cut(&dropped["changes"]["dropped"]));
+    assert_eq!(kept["changes"]["total"], 123);
+    assert!(is_cut(&kept["changes"]["files"]));
+    assert_eq!(live["created_protected_total"], 100);
+    assert!(is_cut(&live["created_protected"]));
+    assert!(is_cut(&live["changed_files"]["files"]));
+    // Short lists are whole.
+    shell(&worker, "echo x > a.key").await;
+    let ended = records(&runtime, &audit).await.last().unwrap()["ended"].clone();
+    assert_eq!(ended["created_protected"], json!(["/repo/a.key"]));
+}
+
+#[tokio::test]
+async fn command_with_arguments_that_are_long_as_json_runs_and_is_recorded() {
+    let root = tempfile::tempdir().unwrap();
+    let audit = MemoryAudit::new(100);
+    let sink = audit.clone();
+    let configure = |builder: RuntimeBuilder| builder.audit(sink);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let worker = worker(&runtime, everything()).await;
+    for (argument, recorded) in [("\u{1}".repeat(15 << 10), 1), ("\u{1}".repeat(1 << 10), 2)] {
+        let output = run(&worker, json!({ "argv": ["true", argument] })).await;
+        assert_eq!(output.unwrap().exit_code, Some(0));
+        let records = records(&runtime, &audit).await;
+        let started = &records[records.len() - 2]["started"];
+        assert_eq!(started["arguments"], 2);
+        assert_eq!(started["argv"].as_array().unwrap().len(), recorded);
+    }
+}
+
 /// Waits until files that change get a later time than those that have changed, which takes milliseconds.
 fn wait_for_the_next_time_of_files() {
     let coarse = || rustix::time::clock_gettime(rustix::time::ClockId::RealtimeCoarse);
