@@ -205,6 +205,9 @@ pub(super) fn seccomp(network: Network, files: Files) -> Result<(), String> {
         (libc::SYS_clone3, Vec::new()),
         (libc::SYS_openat2, Vec::new()),
     ]);
+    let apply = |program: &BpfProgram| {
+        seccompiler::apply_filter(program).map_err(|error| error.to_string())
+    };
     for (rules, errno) in [
         (unknown, libc::ENOSYS),
         (
@@ -212,10 +215,35 @@ pub(super) fn seccomp(network: Network, files: Files) -> Result<(), String> {
             libc::EPERM,
         ),
     ] {
-        let program = compile(rules, errno).map_err(|error| error.to_string())?;
-        seccompiler::apply_filter(&program).map_err(|error| error.to_string())?;
+        apply(&compile(rules, errno).map_err(|error| error.to_string())?)?;
     }
+    #[cfg(target_arch = "x86_64")]
+    apply(&without_x32())?;
     Ok(())
+}
+
+/// A filter that forbids the system calls of the x32 ABI, whose architecture is that of all other calls: rules that name
+/// calls do not match their numbers.
+#[cfg(target_arch = "x86_64")]
+fn without_x32() -> BpfProgram {
+    /// The bit that distinguishes the numbers.
+    const X32: u32 = 0x4000_0000;
+    /// Where `seccomp_data` has the number.
+    const NUMBER: u32 = 0;
+    /// `BPF_LD | BPF_W | BPF_ABS`.
+    const LOAD: u16 = 0x20;
+    /// `BPF_JMP | BPF_JSET | BPF_K`.
+    const SKIP_UNLESS_SET: u16 = 0x45;
+    /// `BPF_RET | BPF_K`.
+    const RETURN: u16 = 0x06;
+    let instruction = |code, jf, k| seccompiler::sock_filter { code, jt: 0, jf, k };
+    let forbid = libc::SECCOMP_RET_ERRNO | libc::EPERM.unsigned_abs();
+    vec![
+        instruction(LOAD, 0, NUMBER),
+        instruction(SKIP_UNLESS_SET, 1, X32),
+        instruction(RETURN, 0, forbid),
+        instruction(RETURN, 0, libc::SECCOMP_RET_ALLOW),
+    ]
 }
 
 fn compile(

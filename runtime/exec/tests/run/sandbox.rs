@@ -429,3 +429,25 @@ async fn directory_that_the_command_deletes_and_long_arguments_do_no_harm() {
         "{error:?}"
     );
 }
+
+/// A kernel with the x32 ABI runs each system call under a second number, with the same architecture. Without it, these
+/// calls fail with `ENOSYS`.
+#[cfg(target_arch = "x86_64")]
+#[tokio::test]
+async fn system_calls_of_the_x32_abi_are_forbidden() {
+    let work = tempfile::tempdir().unwrap();
+    let script = "
+import ctypes
+libc = ctypes.CDLL(None, use_errno=True)
+GETPID, UNSHARE, X32 = 39, 272, 0x40000000
+for number in [GETPID, GETPID | X32, UNSHARE | X32]:
+    ctypes.set_errno(0)
+    libc.syscall(number, 0)
+    print(ctypes.get_errno())
+";
+    fs::write(work.path().join("probe.py"), script).unwrap();
+    let spec = shell("python3 probe.py", work.path());
+    let (allowed, forbidden) = (0, libc::EPERM);
+    let expected = format!("{allowed}\n{forbidden}\n{forbidden}\n");
+    assert_eq!(run(&spec).await, (Some(0), expected));
+}
