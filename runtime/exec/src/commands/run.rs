@@ -323,6 +323,13 @@ impl Apart {
     }
 }
 
+impl Drop for Apart {
+    /// Ends the recording also if the command does not start: the recording keeps the call in progress.
+    fn drop(&mut self) {
+        self.directories.end();
+    }
+}
+
 /// The paths of the overlays, with the directories that they show.
 fn overlays(files: &[Mount]) -> Result<Vec<(VirtualPath, Identity)>, CallError> {
     let overlays = files.iter().filter_map(|mount| match mount {
@@ -407,5 +414,19 @@ fn not_started(error: &ExecError) -> CallError {
             CallError::new(Code::Io, message).with("stage", stage.name())
         }
         _ => CallError::new(Code::Io, message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn recording_of_directories_ends_when_the_command_does_not_start() {
+        let apart = Apart::begin(&Store::default(), &[]).unwrap();
+        let directories = Arc::clone(&apart.directories);
+        assert!(!directories.has_ended());
+        drop(apart);
+        assert!(directories.has_ended());
     }
 }

@@ -71,6 +71,9 @@ impl Directories {
         }
         for entry in Dir::read_from(directory)? {
             let entry = entry?;
+            if self.has_ended() {
+                return Ok(false);
+            }
             let is_other = !matches!(entry.file_type(), FileType::Directory | FileType::Unknown);
             let name = entry.file_name().to_str().ok();
             let name = name.filter(|name| !is_other && !matches!(*name, "." | ".."));
@@ -93,19 +96,24 @@ impl Directories {
                 return Ok(false);
             }
         }
-        Ok(!self.ended.load(Ordering::Relaxed))
+        Ok(!self.has_ended())
     }
 
     /// Adds a directory; false if there are too many.
     fn add(&self, path: VirtualPath, stat: &Stat) -> bool {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.insert(path, identity(stat));
-        known.len() < MAX_DIRECTORIES && !self.ended.load(Ordering::Relaxed)
+        known.len() < MAX_DIRECTORIES && !self.has_ended()
     }
 
     /// Ends the recording.
     pub(crate) fn end(&self) {
         self.ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether [`Directories::end`] was called.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Ordering::Relaxed)
     }
 
     /// Whether the command saw this directory at `path`; `above` is the directory that contains it, which the command saw.
