@@ -169,6 +169,9 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
         let names = output.created_protected.join(", ");
         notes.push(format!("the command created protected files: {names}"));
     }
+    if let Some(why) = &output.incomplete {
+        notes.push(format!("the changed files are not known completely: {why}"));
+    }
     let status = match (output.exit_code, output.signal) {
         (Some(code), _) => u8::try_from(code).unwrap_or(NOT_RUN),
         (None, Some(signal)) => by_signal(signal),

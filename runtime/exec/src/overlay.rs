@@ -202,6 +202,15 @@ pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)]) -> DroppedChange {
     }
 }
 
+/// The result if changes cannot be read.
+pub(crate) fn unread(overlays: &[(VirtualPath, Identity)]) -> Vec<DroppedChange> {
+    let dropped = overlays.iter().map(|(path, _)| DroppedChange {
+        path: path.to_string(),
+        reason: "its changes cannot be read, so nothing is kept",
+    });
+    dropped.collect()
+}
+
 /// Waits until everything that changes has a later time of change than `began`, which takes milliseconds after that time.
 pub(crate) async fn start_of_changes(began: Duration) {
     while !clock::is_later(began) {

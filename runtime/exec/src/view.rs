@@ -2,10 +2,11 @@
 //!
 //! An entry of the roots gets a mount of its own if its rights differ from those of the directory that contains it. The
 //! entries of a directory are read only if a rule of the policy may match something beneath it, since no mount hides names
-//! that are not known. If changes are kept apart, files whose names no rule is about are not looked at. Names that are created
+//! that are not known. Entries that no rule can judge are hidden. If changes are kept apart, files whose names no rule is about are not looked at. Names that are created
 //! while the command runs get the rights of their directory. A directory that contains an entry with other rights gets a mount,
 //! too: nobody can rename it then.
 
+use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -18,6 +19,7 @@ use bailiwick::text::escape;
 use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, Code};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::io::Errno;
 
 use crate::clock;
 use crate::mount_table::mounts_beneath;
@@ -27,8 +29,8 @@ use crate::spec::Mount;
 const MAX_MOUNTS: usize = 4096;
 /// Maximum number of paths in [`ChangedFiles`].
 const MAX_CHANGED: usize = 100;
-/// Maximum depth of directories.
-const MAX_DEPTH: usize = 256;
+/// Maximum length of the path of a mount, in bytes.
+const MAX_MOUNT_PATH: usize = 4000;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
@@ -50,6 +52,10 @@ pub(crate) struct ChangedFiles {
     pub(crate) first: Vec<VirtualPath>,
     /// Their number.
     pub(crate) total: u64,
+    /// The number of entries and directories that could not be listed.
+    skipped: u64,
+    /// Why the first of them could not.
+    first_skipped: Option<String>,
 }
 
 impl ChangedFiles {
@@ -58,6 +64,21 @@ impl ChangedFiles {
             self.first.push(path.clone());
         }
         self.total += 1;
+    }
+
+    fn skip(&mut self, error: &CallError) {
+        self.skipped += 1;
+        self.first_skipped
+            .get_or_insert_with(|| error.message().to_owned());
+    }
+
+    /// Why not all files are known; `None` if they are.
+    pub(crate) fn incomplete(&self) -> Option<String> {
+        let first = self.first_skipped.as_ref()?;
+        Some(match self.skipped {
+            1 => first.clone(),
+            skipped => format!("{first} (and {} more)", skipped - 1),
+        })
     }
 }
 
@@ -73,22 +94,32 @@ enum Rights {
 /// if the call may also change them in every way, or, if changes are kept apart, unless every change is denied. Blocks.
 ///
 /// # Errors
-/// `TOO_LARGE` if the rights differ at too many places; `INTERNAL` if a root cannot be read.
+/// `TOO_LARGE` if the rights differ at too many places; `NOT_TEXT` if no rule can judge a name, and nothing can hide it; `IO`
+/// if a root cannot be read.
 pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>, CallError> {
     let view = View::of(permit, changes, None)?;
     Ok(view.mounts)
 }
 
-/// Returns these mounts after a command that changed the roots, and the files that were changed since a time. Blocks.
+/// Returns these mounts after a command that changed the roots, and the files that were changed since a time. What cannot be
+/// listed is skipped. Blocks.
 ///
 /// # Errors
-/// Those of [`files`].
+/// None of a command can cause one.
 pub(crate) fn files_and_changes(
     permit: &ReadPermit,
     since: Duration,
 ) -> Result<(Vec<Mount>, ChangedFiles), CallError> {
-    let view = View::of(permit, Changes::Live, Some(since))?;
+    let after = After { since };
+    let view = View::of(permit, Changes::Live, Some(after))?;
     Ok((view.mounts, view.changed))
+}
+
+/// How entries are listed after a command.
+#[derive(Clone, Copy, Debug)]
+struct After {
+    /// The time since which changed files are noted.
+    since: Duration,
 }
 
 struct View<'p> {
@@ -99,8 +130,8 @@ struct View<'p> {
     may_write: bool,
     open: Vec<VirtualPath>,
     mounts: Vec<Mount>,
-    /// The time since which changed files are noted, if they are.
-    since: Option<Duration>,
+    /// Set after the command.
+    after: Option<After>,
     changed: ChangedFiles,
 }
 
@@ -119,7 +150,7 @@ impl<'p> View<'p> {
     fn of(
         permit: &'p ReadPermit,
         changes: Changes,
-        since: Option<Duration>,
+        after: Option<After>,
     ) -> Result<Self, CallError> {
         let mut modes = WriteMode::ALL.into_iter();
         let allows = |mode| permit.allows_write_mode(mode);
@@ -136,7 +167,7 @@ impl<'p> View<'p> {
                 .map(|folder| folder.path.clone())
                 .collect(),
             mounts: Vec::new(),
-            since,
+            after,
             changed: ChangedFiles::default(),
         };
         let mut roots: Vec<&Root> = permit.roots().collect();
@@ -147,7 +178,9 @@ impl<'p> View<'p> {
                 .map(|inner| inner.mount())
                 .filter(|inner| *inner != root.mount())
                 .collect();
-            view.add_root(root, &inner)?;
+            if let Err(error) = view.add_root(root, &inner) {
+                view.skip(error)?;
+            }
         }
         Ok(view)
     }
@@ -197,7 +230,16 @@ impl<'p> View<'p> {
             );
             return Err(CallError::new(Code::Io, message));
         }
-        self.add_entries(&place, directory.as_fd(), path, rights, 0)
+        self.add_entries(&place, directory.as_fd(), path, rights)
+    }
+
+    /// Returns `error`, or counts it if the command has ended.
+    fn skip(&mut self, error: CallError) -> Result<(), CallError> {
+        if self.after.is_none() {
+            return Err(error);
+        }
+        self.changed.skip(&error);
+        Ok(())
     }
 
     /// Adds mounts for the entries of a directory that has `rights`.
@@ -207,11 +249,7 @@ impl<'p> View<'p> {
         directory: BorrowedFd<'_>,
         path: &VirtualPath,
         rights: Rights,
-        depth: usize,
     ) -> Result<(), CallError> {
-        if depth > MAX_DEPTH {
-            return Err(too_large("directories are nested too deeply"));
-        }
         if rights == Rights::None && !self.open.iter().any(|open| open.starts_with(path)) {
             return Ok(());
         }
@@ -219,21 +257,28 @@ impl<'p> View<'p> {
         if self.is_uniform(path) {
             return self.hide_mounts(place, path, rights);
         }
-        let entries = Dir::read_from(directory).map_err(|error| unreadable(path, error))?;
+        let entries = match Dir::read_from(directory) {
+            Ok(entries) => entries,
+            Err(Errno::ACCESS) => return self.add_closed(place, path, rights),
+            Err(error) => return self.skip(unreadable(path, error)),
+        };
         let named = self.permit.entries(path);
         let (by_name, mut ordinary) = (self.judges_by_name(place, path), None);
         for entry in entries {
-            let entry = entry.map_err(|error| unreadable(path, error))?;
+            self.permit.checkpoint()?;
+            let entry = match entry {
+                Ok(entry) => entry,
+                Err(error) => return self.skip(unreadable(path, error)),
+            };
             let name = entry.file_name();
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let Ok(text) = name.to_str() else {
-                let message = format!(
-                    "`{}` contains a name that is not UTF-8, which no rule can judge",
-                    escape(path.as_str())
-                );
-                return Err(CallError::new(Code::NotText, message));
+            let judged = name.to_str().ok();
+            let Some((text, inner)) = judged.and_then(|text| Some((text, path.join(text).ok()?)))
+            else {
+                self.add_unjudged(path, name, entry.file_type(), rights)?;
+                continue;
             };
             let is_ordinary = by_name && named.is_ordinary(text);
             let may_be_directory =
@@ -241,9 +286,6 @@ impl<'p> View<'p> {
             if is_ordinary && !may_be_directory && ordinary == Some(rights) {
                 continue;
             }
-            let Ok(inner) = path.join(text) else {
-                return Err(too_large("a path is too long"));
-            };
             let judged = match ordinary {
                 Some(judged) if is_ordinary => judged,
                 _ => self.rights(&inner),
@@ -251,9 +293,44 @@ impl<'p> View<'p> {
             if is_ordinary {
                 ordinary = Some(judged);
             }
-            self.add_entry(place, directory, &inner, text, (rights, judged), depth)?;
+            self.add_entry(place, directory, &inner, text, (rights, judged))?;
         }
         Ok(())
+    }
+
+    /// Hides an entry that no rule can judge because of its name, in the directory `path` that has `rights`. The name of a mount
+    /// is text, so only its directory's rights can hold for an entry whose name is none.
+    fn add_unjudged(
+        &mut self,
+        path: &VirtualPath,
+        name: &CStr,
+        kind: FileType,
+        rights: Rights,
+    ) -> Result<(), CallError> {
+        if kind.is_symlink() || rights == Rights::None {
+            return Ok(());
+        }
+        let at = name
+            .to_str()
+            .ok()
+            .map(|name| Path::new(path.as_str()).join(name));
+        let at = at.filter(|at| at.as_os_str().len() <= MAX_MOUNT_PATH);
+        if let (None, Some(at)) = (self.after, at) {
+            return self.push(Mount::Hidden { at });
+        }
+        let may_be_judged = matches!(kind, FileType::Directory | FileType::Unknown)
+            || self.permit.has_name_rules()
+            || self.permit.strict_hardlinks();
+        if self.after.is_none() && !may_be_judged {
+            return Ok(());
+        }
+        let message = format!(
+            "`{}` in `{}` has a name that is not UTF-8 or has control characters, or a path that is too long, so no rule \
+             can judge it; rename or remove it",
+            escape(&name.to_string_lossy()),
+            escape(path.as_str())
+        );
+        self.skip(CallError::new(Code::NotText, message))
     }
 
     /// Whether the names of the entries of a directory that no rule is about are enough to judge them.
@@ -263,7 +340,7 @@ impl<'p> View<'p> {
         let host = host_path(place.root, path);
         let mut mounted = place.mounted.iter();
         !is_written
-            && self.since.is_none()
+            && self.after.is_none()
             && !self.permit.strict_hardlinks()
             && !mounted.any(|mounted| mounted.parent() == Some(&host))
     }
@@ -276,7 +353,6 @@ impl<'p> View<'p> {
         path: &VirtualPath,
         name: &str,
         (outer, judged): (Rights, Rights),
-        depth: usize,
     ) -> Result<(), CallError> {
         if place.others.contains(&path) {
             return Ok(());
@@ -284,8 +360,8 @@ impl<'p> View<'p> {
         let stat = match statat(directory, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
             // It was removed meanwhile.
-            Err(rustix::io::Errno::NOENT) => return Ok(()),
-            Err(error) => return Err(unreadable(path, error)),
+            Err(Errno::NOENT) => return Ok(()),
+            Err(error) => return self.skip(unreadable(path, error)),
         };
         let kind = FileType::from_raw_mode(stat.st_mode);
         // What a link leads to is judged where it is.
@@ -306,8 +382,8 @@ impl<'p> View<'p> {
         if kind.is_file()
             && may_be_changed
             && self
-                .since
-                .is_some_and(|since| clock::changed_at(&stat) >= since)
+                .after
+                .is_some_and(|after| clock::changed_at(&stat) >= after.since)
         {
             self.changed.add(path);
         }
@@ -330,18 +406,35 @@ impl<'p> View<'p> {
         if kind.is_dir() && !foreign {
             let inner: OwnedFd = match openat(directory, name, DIRECTORY, Mode::empty()) {
                 Ok(inner) => inner,
-                Err(rustix::io::Errno::NOENT | rustix::io::Errno::NOTDIR) => return Ok(()),
-                // The command cannot read it either.
-                Err(rustix::io::Errno::ACCESS) => return Ok(()),
-                Err(error) => return Err(unreadable(path, error)),
+                Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
+                Err(Errno::ACCESS) => {
+                    return self.add_closed(place, path, rights);
+                }
+                Err(error) => return self.skip(unreadable(path, error)),
             };
-            self.add_entries(place, inner.as_fd(), path, rights, depth + 1)?;
+            self.add_entries(place, inner.as_fd(), path, rights)?;
             let could_be_renamed = outer == Rights::Write && rights == Rights::Write;
             let is_above_root = || place.others.iter().any(|other| other.starts_with(path));
             let holds_others = self.mounts.len() > first || is_above_root();
             if could_be_renamed && self.changes == Changes::Live && holds_others {
                 self.pin(first, at())?;
             }
+        }
+        Ok(())
+    }
+
+    /// Leaves a directory that this process cannot read. The command cannot read it either.
+    fn add_closed(
+        &mut self,
+        place: &Place<'_>,
+        path: &VirtualPath,
+        rights: Rights,
+    ) -> Result<(), CallError> {
+        if rights == Rights::None || self.is_uniform(path) {
+            return Ok(());
+        }
+        if self.after.is_some() || path == place.root.mount() {
+            return self.skip(unreadable(path, Errno::ACCESS));
         }
         Ok(())
     }
@@ -430,9 +523,8 @@ impl<'p> View<'p> {
 
     fn push(&mut self, mount: Mount) -> Result<(), CallError> {
         if self.mounts.len() >= MAX_MOUNTS {
-            return Err(too_large(
-                "the rights differ at too many places for a sandbox",
-            ));
+            let message = "the rights differ at too many places for a sandbox";
+            return self.skip(CallError::new(Code::TooLarge, message));
         }
         self.mounts.push(mount);
         Ok(())
@@ -460,23 +552,20 @@ fn is_remote(directory: BorrowedFd<'_>) -> bool {
 }
 
 /// The mounts of this process.
-fn mount_table() -> Result<String, rustix::io::Errno> {
+fn mount_table() -> Result<String, Errno> {
     use std::io::Read as _;
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     let table = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty())?;
     let mut text = String::new();
     let read = std::fs::File::from(table).read_to_string(&mut text);
-    read.map_err(|error| {
-        rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
-    })?;
+    read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     Ok(text)
 }
 
-fn too_large(message: &str) -> CallError {
-    CallError::new(Code::TooLarge, message)
-}
-
-fn unreadable(path: &VirtualPath, error: rustix::io::Errno) -> CallError {
-    let message = format!("`{}` cannot be read: {error}", escape(path.as_str()));
+fn unreadable(path: &VirtualPath, error: Errno) -> CallError {
+    let mut message = format!("`{}` cannot be read: {error}", escape(path.as_str()));
+    if error == Errno::ACCESS {
+        message.push_str("; change its permissions or remove it");
+    }
     CallError::new(Code::Io, message)
 }

@@ -25,6 +25,9 @@ pub(super) struct ChangedFiles {
     files: Vec<ChangedFile>,
     /// Their number.
     total: u64,
+    /// Why not all are known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) incomplete: Option<String>,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -53,10 +56,11 @@ impl ChangedFiles {
         Self {
             files: files.collect(),
             total: changed.total,
+            incomplete: changed.incomplete(),
         }
     }
 
-    /// The number alone.
+    /// These without the list.
     pub(super) fn without_list(self) -> Self {
         Self {
             files: Vec::new(),

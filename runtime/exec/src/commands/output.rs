@@ -28,6 +28,9 @@ pub struct CommandOutput {
     /// that do not exist when the command starts. At most 100.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub created_protected: Vec<String>,
+    /// Why changes may be missing here: the files could not be listed completely after the command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub incomplete: Option<String>,
     /// The changes that were kept apart; absent if the command changed the files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub changes: Option<CommandChanges>,
@@ -157,6 +160,10 @@ pub(super) fn text(output: &CommandOutput) -> String {
     if !output.created_protected.is_empty() {
         text.push_str("\n\nIt created names that you may not change: ");
         text.push_str(&output.created_protected.join(", "));
+    }
+    if let Some(why) = &output.incomplete {
+        text.push_str("\n\nIts changes are not known completely: ");
+        text.push_str(why);
     }
     if let Some(changes) = &output.changes {
         text.push_str("\n\n");

@@ -1,5 +1,7 @@
 //! What the audit records about a command.
 
+use std::os::unix::process::ExitStatusExt as _;
+
 use bailiwick::effect::ContentHash;
 use bailiwick::tool::Act;
 use bailiwick::{CallError, Code};
@@ -8,6 +10,8 @@ use serde::Serialize;
 use super::changed::ChangedFiles;
 use super::network::Connections;
 use super::output::{CommandChanges, CommandOutput};
+use super::run::Changed;
+use crate::process::Exit;
 use crate::spec::{Layer, Mount, SandboxSpec};
 
 /// Maximum number and total bytes of the words that [`first`] returns.
@@ -85,7 +89,7 @@ fn writable(mount: &Mount) -> Option<String> {
     }
 }
 
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Serialize)]
 pub(super) struct Ended {
     exit_code: Option<i32>,
     signal: Option<i32>,
@@ -107,32 +111,28 @@ pub(super) struct Ended {
 }
 
 impl Ended {
+    /// The end of a command that ended with `exit`: `Some(None)` at its time limit, `None` if it was killed for another reason.
     pub(super) fn new(
+        exit: Option<Option<Exit>>,
         output: Option<&CommandOutput>,
-        changed_files: Option<&ChangedFiles>,
+        changed: &Changed,
         duration_ms: u64,
         connections: Option<&Connections>,
     ) -> Self {
-        let ended = Self {
+        let status = exit.flatten().map(|exit| exit.status);
+        Self {
+            exit_code: status.and_then(|status| status.code()),
+            signal: status.and_then(|status| status.signal()),
+            timed_out: exit == Some(None),
             without_result: output.is_none(),
             duration_ms,
-            changed_files: changed_files.cloned(),
+            stdout_bytes: output.map_or(0, |output| output.stdout_bytes),
+            stderr_bytes: output.map_or(0, |output| output.stderr_bytes),
+            created_protected: fitting(&changed.protected, MAX_ENDED_BYTES),
+            created_protected_total: changed.protected.len(),
+            changes: changed.apart.as_ref().map(first_changes),
+            changed_files: changed.live.clone(),
             connections: connections.map(|all| all.first(MAX_ENDED_BYTES)),
-            ..Self::default()
-        };
-        match output {
-            None => ended,
-            Some(output) => Self {
-                exit_code: output.exit_code,
-                signal: output.signal,
-                timed_out: output.timed_out,
-                stdout_bytes: output.stdout_bytes,
-                stderr_bytes: output.stderr_bytes,
-                created_protected: fitting(&output.created_protected, MAX_ENDED_BYTES),
-                created_protected_total: output.created_protected.len(),
-                changes: output.changes.as_ref().map(first_changes),
-                ..ended
-            },
         }
     }
 

@@ -134,17 +134,16 @@ impl Run {
         let after = Arc::clone(&act);
         // Nobody would learn of the changes of a command without a result.
         let changed = changed(files, live, apart.filter(|_| exit.is_ok()), after).await;
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let connections = connections.as_ref();
-        let output = exit.and_then(|exit| {
-            let output = ended(&act, exit, streams, &changed, connections)?;
-            Ok(CommandOutput {
-                duration_ms,
-                ..output
-            })
+        let output = exit.clone();
+        let output = output.and_then(|exit| ended(&act, exit, streams, &changed, connections));
+        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let output = output.map(|output| CommandOutput {
+            duration_ms,
+            ..output
         });
-        let files = changed.as_ref().ok().and_then(|it| it.live.as_ref());
-        let ended = Ended::new(output.as_ref().ok(), files, duration_ms, connections);
+        let (exit, known) = (exit.ok(), output.as_ref().ok());
+        let ended = Ended::new(exit, known, &changed, duration_ms, connections);
         // The command has run, so a full audit does not fail the call.
         let _ = ended.record(&act);
         output
@@ -218,32 +217,42 @@ impl Bill {
 
 /// What a command changed.
 #[derive(Default)]
-struct Changed {
+pub(super) struct Changed {
     /// The entries that the worker may not change, and that did not exist before the command ran.
-    protected: Vec<String>,
+    pub(super) protected: Vec<String>,
     /// The files in the roots, in the mode `live`.
-    live: Option<ChangedFiles>,
+    pub(super) live: Option<ChangedFiles>,
     /// The changes that are kept apart.
-    apart: Option<CommandChanges>,
+    pub(super) apart: Option<CommandChanges>,
+    /// Why not all changes are known.
+    incomplete: Option<String>,
 }
 
-/// What the command changed, in the roots if `live` is the time of its start.
+impl Changed {
+    /// Nothing is known for this reason.
+    fn unknown(reason: &str) -> Self {
+        Self {
+            incomplete: Some(reason.to_owned()),
+            ..Self::default()
+        }
+    }
+}
+
+/// What the command changed, in the roots if `live` is the time of its start. An error does not hide how it ended.
 async fn changed(
     before: Vec<Mount>,
     live: Option<Duration>,
     apart: Option<(Apart, OwnedFd)>,
     act: Arc<Act>,
-) -> Result<Changed, CallError> {
+) -> Changed {
     let changed = tokio::task::spawn_blocking(move || match (live, apart) {
-        (Some(began), _) => changed_roots(&before, began, &act),
-        (None, Some((apart, directory))) => Ok(Changed {
-            apart: Some(apart.keep(directory, &act)?),
-            ..Changed::default()
-        }),
-        (None, None) => Ok(Changed::default()),
+        (Some(began), _) => changed_roots(&before, began, &act)
+            .unwrap_or_else(|error| Changed::unknown(error.message())),
+        (None, Some((apart, directory))) => apart.changed(directory, &act),
+        (None, None) => Changed::default(),
     });
     let changed = changed.await;
-    changed.map_err(|_| internal("the roots were not read"))?
+    changed.unwrap_or_else(|_| Changed::unknown("the roots were not read"))
 }
 
 /// The path of a mount that hides an entry, or makes one read only in a directory that is not.
@@ -276,6 +285,7 @@ fn changed_roots(before: &[Mount], began: Duration, act: &Act) -> Result<Changed
         protected: names.take(MAX_CREATED).collect(),
         live: Some(ChangedFiles::new(&changed, act.reading())),
         apart: None,
+        incomplete: changed.incomplete(),
     })
 }
 
@@ -308,8 +318,22 @@ impl Apart {
         })
     }
 
+    /// Keeps the changes in `directory`, or none if they cannot be read, and describes them.
+    fn changed(&self, directory: OwnedFd, act: &Act) -> Changed {
+        match self.keep(directory, act) {
+            Ok(changes) => Changed {
+                apart: Some(changes),
+                ..Changed::default()
+            },
+            Err(error) => Changed {
+                apart: Some(CommandChanges::new(None, overlay::unread(&self.overlays))),
+                ..Changed::unknown(error.message())
+            },
+        }
+    }
+
     /// Keeps the changes in `directory`, and describes them.
-    fn keep(self, directory: OwnedFd, act: &Act) -> Result<CommandChanges, CallError> {
+    fn keep(&self, directory: OwnedFd, act: &Act) -> Result<CommandChanges, CallError> {
         let collected =
             overlay::collect(directory, &self.overlays, &self.directories, act.reading());
         let (kept, mut dropped) = collected?;
@@ -346,10 +370,9 @@ fn ended(
     act: &Act,
     exit: Option<Exit>,
     streams: [Result<Output, JoinError>; 2],
-    changed: &Result<Changed, CallError>,
+    changed: &Changed,
     connections: Option<&Connections>,
 ) -> Result<CommandOutput, CallError> {
-    let changed = changed.as_ref().map_err(Clone::clone)?;
     let denied = connections.iter().flat_map(|all| &all.denied);
     let status = exit.map(|exit| exit.status);
     let [stdout, stderr] = streams;
@@ -364,6 +387,7 @@ fn ended(
         stdout_bytes,
         stderr_bytes,
         created_protected: changed.protected.clone(),
+        incomplete: changed.incomplete.clone(),
         changes: changed.apart.clone(),
         denied_hosts: denied.cloned().collect(),
         duration_ms: 0,

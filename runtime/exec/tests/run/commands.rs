@@ -807,6 +807,64 @@ async fn audit_records_what_a_killed_command_changed() {
     assert_eq!(ended["changed_files"]["files"], files);
 }
 
+#[tokio::test]
+async fn command_that_leaves_entries_that_cannot_be_listed_keeps_its_result() {
+    let is_root = rustix::process::getuid().is_root();
+    let deep = "i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done";
+    for (script, is_incomplete, is_refused_by_globs) in [
+        ("touch $(printf 'b\\377')", true, true),
+        ("touch \"$(printf 'a\\nb')\"", true, false),
+        (deep, true, false),
+        ("mkdir d; touch d/f; chmod 444 d", !is_root, false),
+        ("mkdir d; touch d/f; chmod 0 d", !is_root, false),
+        ("touch ordinary", false, false),
+    ] {
+        let root = tempfile::tempdir().unwrap();
+        let audit = MemoryAudit::new(100);
+        let sink = audit.clone();
+        let configure = |builder: RuntimeBuilder| builder.audit(sink);
+        let runtime = runtime_with(root.path(), commands(), configure).await;
+        let worker = worker(&runtime, everything()).await;
+        let script = format!("({script}); echo out; touch last; exit 3");
+        let output = shell(&worker, &script).await;
+        assert_eq!(output.stdout, "out\n", "{script}: {output:?}");
+        assert_eq!(output.exit_code, Some(3), "{script}: {output:?}");
+        let incomplete = &output.incomplete;
+        assert_eq!(incomplete.is_some(), is_incomplete, "{script}: {output:?}");
+        let ended = &records(&runtime, &audit).await[1]["ended"];
+        assert_eq!(ended["exit_code"], 3, "{script}");
+        let changed = &ended["changed_files"];
+        assert!(
+            changed.to_string().contains("/repo/last"),
+            "{script}: {ended}"
+        );
+        assert_eq!(changed["incomplete"], json!(incomplete), "{script}");
+        // Later commands run, unless a glob may match what cannot be judged.
+        let output = shell(&worker, "echo again").await;
+        assert_eq!(output.stdout, "again\n", "{script}: {output:?}");
+        let other = self::worker(&runtime, everything().deny_glob("*.key")).await;
+        let arguments = json!({ "argv": ["echo", "again"], "cwd": "/repo" });
+        match run(&other, arguments).await {
+            Ok(_) => assert!(!is_refused_by_globs, "{script}"),
+            Err(error) => {
+                assert!(is_refused_by_globs, "{script}: {error}");
+                assert_eq!(error.code(), Code::NotText);
+                assert!(error.message().contains("rename or remove it"), "{error}");
+            }
+        }
+        make_removable(root.path());
+    }
+}
+
+/// Makes a directory that a command closed removable.
+fn make_removable(root: &Path) {
+    use std::os::unix::fs::PermissionsExt as _;
+    for name in ["d", ".git", "s"] {
+        // Not all tests have all of them.
+        let _ = fs::set_permissions(root.join(name), fs::Permissions::from_mode(0o755));
+    }
+}
+
 /// A script that creates 120 files with long paths, whose names end with `suffix`.
 fn many_long_paths(suffix: &str) -> String {
     let name = "n".repeat(200);
