@@ -18,7 +18,7 @@ use bailiwick::scope::Verb;
 use bailiwick::text::escape;
 use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, Code};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, openat, statat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
 use crate::clock;
@@ -259,7 +259,10 @@ impl<'p> View<'p> {
         }
         let entries = match Dir::read_from(directory) {
             Ok(entries) => entries,
-            Err(Errno::ACCESS) => return self.add_closed(place, path, rights),
+            Err(Errno::ACCESS) => {
+                let stat = fstat(directory).map_err(|error| unreadable(path, error))?;
+                return self.add_closed(place, path, &stat, rights);
+            }
             Err(error) => return self.skip(unreadable(path, error)),
         };
         let named = self.permit.entries(path);
@@ -408,7 +411,7 @@ impl<'p> View<'p> {
                 Ok(inner) => inner,
                 Err(Errno::NOENT | Errno::NOTDIR) => return Ok(()),
                 Err(Errno::ACCESS) => {
-                    return self.add_closed(place, path, rights);
+                    return self.add_closed(place, path, &stat, rights);
                 }
                 Err(error) => return self.skip(unreadable(path, error)),
             };
@@ -423,11 +426,13 @@ impl<'p> View<'p> {
         Ok(())
     }
 
-    /// Leaves a directory that this process cannot read. The command cannot read it either.
+    /// Hides a directory with `rights` that this process cannot read. The command cannot read it either, unless it has the same
+    /// owner and changes the permissions.
     fn add_closed(
         &mut self,
         place: &Place<'_>,
         path: &VirtualPath,
+        stat: &Stat,
         rights: Rights,
     ) -> Result<(), CallError> {
         if rights == Rights::None || self.is_uniform(path) {
@@ -436,7 +441,11 @@ impl<'p> View<'p> {
         if self.after.is_some() || path == place.root.mount() {
             return self.skip(unreadable(path, Errno::ACCESS));
         }
-        Ok(())
+        if stat.st_uid != rustix::process::geteuid().as_raw() {
+            return Ok(());
+        }
+        let at = PathBuf::from(path.as_str());
+        self.push(Mount::Hidden { at })
     }
 
     /// Gives a directory that contains the mounts from `first` on a mount of its own. Otherwise a command could rename it, and

@@ -865,6 +865,42 @@ fn make_removable(root: &Path) {
     }
 }
 
+#[tokio::test]
+async fn rules_hold_in_directories_that_a_command_has_closed() {
+    let root = tempfile::tempdir().unwrap();
+    for directory in [".git/hooks", "s", "free"] {
+        fs::create_dir_all(root.path().join(directory)).unwrap();
+    }
+    for (file, text) in [
+        (".git/config", "the secret"),
+        ("s/key", "the secret"),
+        ("free/file", "open"),
+    ] {
+        fs::write(root.path().join(file), text).unwrap();
+    }
+    let builder = Runtime::builder().root("repo", root.path());
+    let builder = builder.tools(commands().tools()).approver(DenyAll);
+    let runtime = builder.allow("execute:command").build().await.unwrap().0;
+    let policy = everything().deny("read:file:/repo/s/key");
+    let worker = worker(&runtime, policy).await;
+    let path = |name: &str| root.path().join(name);
+    for permissions in ["0", "444"] {
+        shell(&worker, &format!("chmod {permissions} .git s")).await;
+        let script = "chmod 755 .git s free; cat s/key; cat free/file; echo x > .git/hooks/pre-commit; \
+                      echo x > .git/config; echo x > free/other";
+        for mode in ["overlay", "live"] {
+            let argv = ["sh", "-c", script];
+            let arguments = json!({ "argv": argv, "cwd": "/repo", "mode": mode });
+            let output = run(&worker, arguments).await.unwrap();
+            assert_eq!(output.stdout, "open", "{permissions} {mode}: {output:?}");
+        }
+        make_removable(root.path());
+        assert_eq!(fs::read(path(".git/config")).unwrap(), b"the secret");
+        assert!(!path(".git/hooks/pre-commit").exists(), "{permissions}");
+        assert!(path("free/other").exists(), "{permissions}");
+    }
+}
+
 /// A script that creates 120 files with long paths, whose names end with `suffix`.
 fn many_long_paths(suffix: &str) -> String {
     let name = "n".repeat(200);

@@ -13,6 +13,7 @@
 //! | mount, unmount, `nsenter`, `chroot`, new user namespaces | `probes_find_no_hole`, `forbidden_system_calls_fail` |
 //! | TCP, UDP, Unix, netlink and packet sockets | `forbidden_system_calls_fail`, `nothing_but_tcp_to_the_proxy_leaves_the_sandbox` |
 //! | `ptrace`, `io_uring`, `bpf`, `keyctl`, `userfaultfd`, `TIOCSTI` | `forbidden_system_calls_fail` |
+//! | a directory without permissions, so that rules are not applied beneath it | `rules_hold_in_directories_that_a_command_has_closed` |
 //! | the numbers of the x32 ABI for forbidden system calls | `system_calls_of_the_x32_abi_are_forbidden` |
 //! | device nodes | `probes_find_no_hole` |
 //! | a link in place of a directory while changes are collected or applied | `directory_that_becomes_a_link_*`, `no_race_of_a_directory_and_a_link_writes_outside` |
