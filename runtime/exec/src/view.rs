@@ -9,7 +9,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bailiwick::path::VirtualPath;
 use bailiwick::policy::{Verdict, WriteMode};
@@ -31,6 +31,8 @@ const MAX_MOUNTS: usize = 4096;
 const MAX_CHANGED: usize = 100;
 /// Maximum length of the path of a mount, in bytes.
 const MAX_MOUNT_PATH: usize = 4000;
+/// How long the files that a command changed are listed after its call was stopped.
+const AFTER_STOP: Duration = Duration::from_secs(5);
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
@@ -102,7 +104,7 @@ pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>,
 }
 
 /// Returns these mounts after a command that changed the roots, and the files that were changed since a time. What cannot be
-/// listed is skipped. Blocks.
+/// listed is skipped. If the call was stopped, this takes a few seconds at most. Blocks.
 ///
 /// # Errors
 /// None of a command can cause one.
@@ -110,7 +112,10 @@ pub(crate) fn files_and_changes(
     permit: &ReadPermit,
     since: Duration,
 ) -> Result<(Vec<Mount>, ChangedFiles), CallError> {
-    let after = After { since };
+    let after = After {
+        since,
+        until: Instant::now() + AFTER_STOP,
+    };
     let view = View::of(permit, Changes::Live, Some(after))?;
     Ok((view.mounts, view.changed))
 }
@@ -120,6 +125,8 @@ pub(crate) fn files_and_changes(
 struct After {
     /// The time since which changed files are noted.
     since: Duration,
+    /// Until when entries are listed if the call was stopped.
+    until: Instant,
 }
 
 struct View<'p> {
@@ -242,6 +249,14 @@ impl<'p> View<'p> {
         Ok(())
     }
 
+    /// Checks that entries may be listed. After a command, this has its own time if the call was stopped.
+    fn checkpoint(&self) -> Result<(), CallError> {
+        match self.after {
+            Some(after) if Instant::now() < after.until => Ok(()),
+            _ => self.permit.checkpoint(),
+        }
+    }
+
     /// Adds mounts for the entries of a directory that has `rights`.
     fn add_entries(
         &mut self,
@@ -253,7 +268,7 @@ impl<'p> View<'p> {
         if rights == Rights::None && !self.open.iter().any(|open| open.starts_with(path)) {
             return Ok(());
         }
-        self.permit.checkpoint()?;
+        self.checkpoint()?;
         if self.is_uniform(path) {
             return self.hide_mounts(place, path, rights);
         }
@@ -268,7 +283,7 @@ impl<'p> View<'p> {
         let named = self.permit.entries(path);
         let (by_name, mut ordinary) = (self.judges_by_name(place, path), None);
         for entry in entries {
-            self.permit.checkpoint()?;
+            self.checkpoint()?;
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => return self.skip(unreadable(path, error)),

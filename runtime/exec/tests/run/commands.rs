@@ -808,6 +808,43 @@ async fn audit_records_what_a_killed_command_changed() {
 }
 
 #[tokio::test]
+async fn audit_records_what_a_revoked_or_cancelled_command_changed() {
+    for is_revoked in [true, false] {
+        let root = tempfile::tempdir().unwrap();
+        let audit = MemoryAudit::new(100);
+        let sink = audit.clone();
+        let configure = |builder: RuntimeBuilder| builder.audit(sink);
+        let runtime = runtime_with(root.path(), commands(), configure).await;
+        let worker = worker(&runtime, everything()).await;
+        let up = root.path().join("up");
+        fifo(&up);
+        let script = "echo new > file; echo up > up; exec sleep 1000";
+        let argv = ["sh", "-c", script];
+        let call = {
+            let worker = worker.clone();
+            tokio::spawn(async move {
+                let arguments = json!({ "argv": argv, "cwd": "/repo" });
+                run(&worker, arguments).await
+            })
+        };
+        let is_up = tokio::task::spawn_blocking(move || fs::read_to_string(up));
+        assert_eq!(is_up.await.unwrap().unwrap(), "up\n");
+        if !is_revoked {
+            call.abort();
+            assert!(call.await.unwrap_err().is_cancelled());
+        }
+        // This waits until nothing of the command runs.
+        worker.revoke().await;
+        let records = records(&runtime, &audit).await;
+        let ended = &records[1]["ended"];
+        assert_eq!(ended["without_result"], true);
+        let sha256 = ContentHash::of(b"new\n").to_string();
+        let files = json!([{ "path": "/repo/file", "sha256": sha256 }]);
+        assert_eq!(ended["changed_files"]["files"], files, "{is_revoked}");
+    }
+}
+
+#[tokio::test]
 async fn command_that_leaves_entries_that_cannot_be_listed_keeps_its_result() {
     let is_root = rustix::process::getuid().is_root();
     let deep = "i=0; while [ $i -lt 300 ]; do mkdir d; cd d; i=$((i+1)); done";
