@@ -478,6 +478,11 @@ impl ReadPermit {
         self.scope.roots.iter()
     }
 
+    /// Returns the configured roots in which the worker may do nothing, for sandboxes that must not show them.
+    pub fn closed_roots(&self) -> impl Iterator<Item = &Root> {
+        self.scope.roots.closed()
+    }
+
     /// Returns the folders that are open to this call, in path order.
     #[must_use]
     pub fn open_folders(&self) -> &[OpenFolder] {

@@ -337,17 +337,23 @@ fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootTable {
     roots: Vec<Arc<Root>>,
+    /// Configured roots in which the worker may do nothing.
+    closed: Vec<Arc<Root>>,
 }
 
 impl RootTable {
     pub(crate) fn new(roots: Vec<Arc<Root>>) -> Self {
-        Self { roots }
+        Self {
+            roots,
+            closed: Vec::new(),
+        }
     }
 
     /// These roots and `more`.
     pub(crate) fn with(&self, more: &[Arc<Root>]) -> Self {
         Self {
             roots: self.roots.iter().chain(more).cloned().collect(),
+            closed: self.closed.clone(),
         }
     }
 
@@ -388,13 +394,13 @@ impl RootTable {
 
     /// The roots in which `authority` may allow something.
     pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
-        let reached = self
-            .roots
-            .iter()
-            .filter(|root| authority.reaches(&root.mount));
-        Self {
-            roots: reached.cloned().collect(),
-        }
+        let all = self.roots.iter().cloned();
+        let (roots, closed) = all.partition(|root| authority.reaches(&root.mount));
+        Self { roots, closed }
+    }
+
+    pub(crate) fn closed(&self) -> impl Iterator<Item = &Root> {
+        self.closed.iter().map(Arc::as_ref)
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Root> {

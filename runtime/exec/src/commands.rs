@@ -181,7 +181,8 @@ impl Commands {
         self
     }
 
-    /// Adds a directory or file of the system that all commands can read, for example a toolchain.
+    /// Adds a directory or file of the system that all commands can read, for example a toolchain. What it contains of a
+    /// root, or what a root contains of it, can be read only if the policy allows it.
     ///
     /// By default these are `/usr`, `/bin`, `/sbin`, `/lib`, `/lib32`, `/lib64`, and of `/etc`: `alternatives`,
     /// `ca-certificates`, `ld.so.cache`, `ld.so.conf`, `ld.so.conf.d`, `localtime` and `ssl`.
@@ -314,7 +315,17 @@ impl Commands {
             at: "/tmp".into(),
             bytes: TEMPORARY_BYTES,
         });
-        spec.mounts.extend(programs::mounts(&self.system));
+        let is_hidden = |system: &Mount| {
+            let mut files = files.iter();
+            files.any(|file| match (file, system) {
+                (Mount::Hidden { at }, Mount::Host { at: inner, .. }) => inner.starts_with(at),
+                _ => false,
+            })
+        };
+        // Nothing is left of a directory that is hidden, so no rule can name it.
+        let system = programs::mounts(&self.system).into_iter();
+        let system: Vec<Mount> = system.filter(|system| !is_hidden(system)).collect();
+        spec.mounts.extend(system);
         spec.mounts.extend(files);
         spec.limits = self.limits.clone();
         spec

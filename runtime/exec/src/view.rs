@@ -23,6 +23,7 @@ use rustix::io::Errno;
 
 use crate::clock;
 use crate::mount_table::mounts_beneath;
+use crate::programs;
 use crate::spec::Mount;
 
 /// Maximum number of mounts. The kernel allows 100,000 in all.
@@ -95,12 +96,21 @@ enum Rights {
 /// Returns the mounts of everything that the call may read without a further question. Directories and files are writable
 /// if the call may also change them in every way, or, if changes are kept apart, unless every change is denied. Blocks.
 ///
+/// They come after the mounts of the directories `system`, which the command can read as well, and hide what these show of a
+/// root.
+///
 /// # Errors
 /// `TOO_LARGE` if the rights differ at too many places; `NOT_TEXT` if no rule can judge a name, and nothing can hide it; `IO`
 /// if a root cannot be read.
-pub(crate) fn files(permit: &ReadPermit, changes: Changes) -> Result<Vec<Mount>, CallError> {
+pub(crate) fn files(
+    permit: &ReadPermit,
+    changes: Changes,
+    system: &[PathBuf],
+) -> Result<Vec<Mount>, CallError> {
     let view = View::of(permit, changes, None)?;
-    Ok(view.mounts)
+    let mut mounts = view.hidden_in_system(&programs::mounts(system));
+    mounts.extend(view.mounts);
+    Ok(mounts)
 }
 
 /// Returns these mounts after a command that changed the roots, and the files that were changed since a time. What cannot be
@@ -205,6 +215,32 @@ impl<'p> View<'p> {
             (true, false) => Rights::Read,
             (true, true) => Rights::Write,
         }
+    }
+
+    /// Hides what system directories show of the roots, and system directories in a root that the call may not read, unless
+    /// the mount of the root covers them.
+    fn hidden_in_system(&self, system: &[Mount]) -> Vec<Mount> {
+        // A directory that was granted for a call is outside the roots; a system directory there stays readable.
+        let roots = self.permit.roots().filter(|root| !root.is_for_one_call());
+        let mut hidden = Vec::new();
+        for root in roots.chain(self.permit.closed_roots()) {
+            let covers = self.rights(root.mount()) != Rights::None;
+            let shown = |mount: &Mount| {
+                let Mount::Host { source, at, .. } = mount else {
+                    return None;
+                };
+                if let Ok(inner) = root.host_path().strip_prefix(source) {
+                    return Some(at.components().chain(inner.components()).collect());
+                }
+                let inner = root.virtual_path(source)?;
+                (self.rights(&inner) == Rights::None).then(|| at.clone())
+            };
+            let shown = system.iter().filter_map(shown);
+            let shown =
+                shown.filter(|at: &PathBuf| !(covers && at.starts_with(root.mount().as_str())));
+            hidden.extend(shown.map(|at| Mount::Hidden { at }));
+        }
+        hidden
     }
 
     fn add_root(&mut self, root: &Root, others: &[&VirtualPath]) -> Result<(), CallError> {

@@ -190,8 +190,9 @@ impl ActTool for Commands {
     ) -> Result<Reply, CallError> {
         let changes = self.changes(job, || permit.reading().judge(Verb::Write, &job.cwd));
         let (programs, program) = (self.programs.clone(), job.program.clone());
+        let system = self.system.clone();
         let read = tokio::task::spawn_blocking(move || {
-            let files = view::files(permit.reading(), changes);
+            let files = view::files(permit.reading(), changes, &system);
             let program = programs.check(&program, permit.reading());
             (files, program, permit)
         });

@@ -186,6 +186,73 @@ async fn directories_above_an_inner_root_cannot_be_renamed() {
 }
 
 #[tokio::test]
+async fn system_directory_shows_nothing_of_a_root_that_the_policy_hides() {
+    let temp = tempfile::tempdir().unwrap();
+    let system = fs::canonicalize(temp.path()).unwrap();
+    for (path, text) in [
+        ("tool", "tool"),
+        ("r/.env", "the secret"),
+        ("r/a", "the a"),
+        ("r/sub/b", "the b"),
+        ("r/bin/c", "the c"),
+        ("r/bin/.env", "the secret"),
+    ] {
+        let path = system.join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+    let path = |name: &str| system.join(name).to_str().unwrap().to_owned();
+    let files = ["tool", "r/.env", "r/a", "r/sub/b", "r/bin/c", "r/bin/.env"].map(path);
+    let argv: Vec<String> = std::iter::once("cat".to_owned()).chain(files).collect();
+    let reads = |names: &[&str]| {
+        let execute = Policy::nothing().allow("execute:command");
+        names.iter().fold(execute, |policy, name| {
+            policy.allow(&format!("read:file:{}", path(name)))
+        })
+    };
+    // A directory in a root is subject to the policy, too.
+    for directories in [&[""][..], &["", "r/bin"]] {
+        let commands = directories.iter().fold(commands(), |commands, name| {
+            commands.system(system.join(name))
+        });
+        let mut root = RootConfig::new(VirtualPath::parse(&path("r"), None).unwrap());
+        root.deny = vec!["**/.env".to_owned()];
+        let builder = Runtime::builder().root_with(root, system.join("r"), false);
+        let builder = builder.tools(commands.tools()).allow("execute:command");
+        let runtime = builder.approver(DenyAll).build().await.unwrap().0;
+        for (policy, expected) in [
+            (everything(), "toolthe athe bthe c"),
+            (reads(&["r/sub"]), "toolthe b"),
+            (reads(&["r/bin"]), "toolthe c"),
+            (reads(&[]), "tool"),
+            (everything().deny("read:file"), "tool"),
+        ] {
+            let worker = worker(&runtime, policy.clone()).await;
+            for mode in ["live", "overlay"] {
+                let arguments = json!({ "argv": argv, "cwd": "/", "mode": mode });
+                let output = run(&worker, arguments).await.unwrap();
+                assert_eq!(output.stdout, expected, "{mode} {policy:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn system_directory_does_not_show_a_root_by_another_path() {
+    let temp = tempfile::tempdir().unwrap();
+    let system = fs::canonicalize(temp.path()).unwrap();
+    fs::create_dir(system.join("r")).unwrap();
+    for (name, text) in [("tool", "tool"), ("r/.env", "the secret"), ("r/a", "the a")] {
+        fs::write(system.join(name), text).unwrap();
+    }
+    let commands = commands().system(&system);
+    let runtime = runtime_with(&system.join("r"), commands, |builder| builder).await;
+    let worker = worker(&runtime, everything().deny_glob(".env")).await;
+    let script = format!("cat a; cd {} && cat tool r/.env r/a", system.display());
+    assert_eq!(shell(&worker, &script).await.stdout, "the atool");
+}
+
+#[tokio::test]
 async fn command_cannot_leave_files_that_run_with_the_rights_of_their_owner() {
     let root = tempfile::tempdir().unwrap();
     let runtime = runtime(root.path()).await;
