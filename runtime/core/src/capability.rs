@@ -3,6 +3,7 @@
 mod act;
 mod gate;
 mod meter;
+mod owner;
 mod remote;
 
 use std::cell::OnceCell;
@@ -27,6 +28,7 @@ pub use act::{Act, ActPermit, ActProgress, OutputStream, PathsLocked};
 pub(crate) use gate::{GRACE, Gate, Pass, settled};
 pub use meter::{BudgetExceeded, MemoryUse, ProcessReservation};
 pub(crate) use meter::{Charge, Meter};
+pub use owner::Owner;
 #[doc(hidden)]
 pub use remote::CallPermit;
 
@@ -173,6 +175,8 @@ impl CallControl {
 pub(crate) struct PermitScope {
     /// The worker whose call it is; `None` if no call is made.
     pub(crate) worker: Option<WorkerId>,
+    /// The ancestors of the worker.
+    pub(crate) lineage: Arc<[WorkerId]>,
     /// All policy layers, including that of the call.
     pub(crate) authority: Authority,
     /// Grants that this call uses.
@@ -471,6 +475,15 @@ impl ReadPermit {
     #[must_use]
     pub fn worker(&self) -> Option<WorkerId> {
         self.scope.worker
+    }
+
+    /// Returns the worker as the owner of what the call keeps.
+    #[must_use]
+    pub fn owner(&self) -> Option<Owner> {
+        Some(Owner {
+            worker: self.scope.worker?,
+            ancestors: Arc::clone(&self.scope.lineage),
+        })
     }
 
     /// Returns the worker's roots in the order of the configuration.

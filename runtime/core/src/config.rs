@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{CallError, Code};
+use crate::id::WorkerId;
 use crate::path::{PathError, VirtualPath};
 use crate::policy::{Access, Authority, OpenFolder, Policy, PolicyError, Verdict, checked, take};
 use crate::scope::{Resource, Scope, ScopePattern, Verb};
@@ -29,6 +30,8 @@ pub use sources::{ConfigSource, ConfigSources, Effective};
 #[derive(Clone, Debug, Default)]
 pub struct Namespace {
     default_root: Option<VirtualPath>,
+    /// The worker that uses it.
+    worker: Option<WorkerId>,
     /// Whose folders it describes; `None` before it is narrowed to a worker.
     authority: Option<Authority>,
     /// The optional roots that could not be opened.
@@ -68,6 +71,14 @@ impl Namespace {
         }
     }
 
+    /// This namespace as that of `worker`.
+    pub(crate) fn of_worker(self, worker: WorkerId) -> Self {
+        Self {
+            worker: Some(worker),
+            ..self
+        }
+    }
+
     /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
     /// readable folder, otherwise the only writable one.
     pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
@@ -93,6 +104,7 @@ impl Namespace {
         let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
         Self {
             default_root,
+            worker: self.worker,
             authority: Some(authority.clone()),
             unavailable: unavailable.cloned().collect(),
             empty: self.empty,
@@ -131,6 +143,12 @@ impl Namespace {
             }
             CallError::new(Code::InvalidArguments, message)
         })
+    }
+
+    /// Returns the worker whose calls it is for.
+    #[must_use]
+    pub fn worker(&self) -> Option<WorkerId> {
+        self.worker
     }
 
     /// Returns the working directory, which relative paths are relative to.

@@ -61,6 +61,8 @@ pub struct CallInfo {
 pub(crate) struct WorkerHandles {
     pub(crate) roots: Arc<RootTable>,
     pub(crate) gate: Arc<Gate>,
+    /// Its ancestors, from the nearest to the outermost.
+    pub(crate) lineage: Arc<[WorkerId]>,
     /// The changes that it may undo, if the runtime has a journal.
     pub(crate) journal: Option<JournalView>,
 }
@@ -237,6 +239,7 @@ impl<S> Step<S> {
     fn permit_scope(&self, granted: Vec<Coverage>) -> Arc<PermitScope> {
         Arc::new(PermitScope {
             worker: Some(self.info.worker),
+            lineage: Arc::clone(&self.context.handles.lineage),
             authority: self.context.authority.clone(),
             granted,
             protected: self.context.protected.clone(),
@@ -460,6 +463,7 @@ pub(crate) fn explain_needs(
     let permit_scope = || {
         Arc::new(PermitScope {
             worker: None,
+            lineage: Arc::clone(&handles.lineage),
             authority: authority.clone(),
             granted: Vec::new(),
             protected: Vec::new(),

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 pub use crate::capability::{
     Act, ActPermit, ActProgress, BudgetExceeded, CallPermit, Commit, Interrupt, MemoryUse,
-    OutputStream, PathsLocked, ProcessReservation, ReadPermit, VisibleEntries, WritePermit,
+    OutputStream, Owner, PathsLocked, ProcessReservation, ReadPermit, VisibleEntries, WritePermit,
 };
 pub use crate::id::ToolName;
 pub(crate) use acting::ActJob;

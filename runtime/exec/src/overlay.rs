@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bailiwick::scope::{Operation, Scope};
+use bailiwick::tool::Owner;
 use bailiwick::{VirtualPath, WorkerId};
 use rustix::fs::OFlags;
 use schemars::JsonSchema;
@@ -125,7 +126,7 @@ pub(crate) struct KeptChanges {
     /// Identifies the changes; nobody can guess it.
     pub(crate) id: String,
     /// The worker that ran the command.
-    pub(crate) worker: Option<WorkerId>,
+    pub(crate) owner: Option<Owner>,
     /// When they were kept.
     pub(crate) since: Instant,
     /// In the order of the paths.
@@ -137,6 +138,19 @@ pub(crate) struct KeptChanges {
 }
 
 impl KeptChanges {
+    /// The worker that ran the command.
+    fn worker(&self) -> Option<WorkerId> {
+        self.owner.as_ref().map(Owner::worker)
+    }
+
+    /// Whether `worker` may apply them: the worker that ran the command, or one of its ancestors.
+    fn are_for(&self, worker: Option<WorkerId>) -> bool {
+        match (&self.owner, worker) {
+            (Some(owner), Some(worker)) => owner.is_or_is_beneath(worker),
+            (owner, worker) => owner.is_none() && worker.is_none(),
+        }
+    }
+
     /// The memory that they take, in bytes.
     fn bytes(&self) -> u64 {
         rustix::fs::fstatvfs(&self.directory).map_or(0, |stat| {
@@ -157,17 +171,17 @@ impl Store {
     /// those of others if they are old.
     pub(crate) fn add(&self, changes: KeptChanges) -> bool {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (worker, now) = (changes.worker, changes.since);
+        let (worker, now) = (changes.worker(), changes.since);
         let bytes = changes.bytes();
         loop {
-            let own = || kept.iter().filter(|kept| kept.worker == worker);
+            let own = || kept.iter().filter(|kept| kept.worker() == worker);
             let size = |bytes: u64, kept: &Arc<KeptChanges>| bytes.saturating_add(kept.bytes());
             let own_is_full =
                 own().count() >= MAX_COMMANDS.0 || own().fold(bytes, size) > MAX_BYTES.0;
             let all_is_full =
                 kept.len() >= MAX_COMMANDS.1 || kept.iter().fold(bytes, size) > MAX_BYTES.1;
             let may_go = |kept: &Arc<KeptChanges>| {
-                kept.worker == worker
+                kept.worker() == worker
                     || !own_is_full && now.saturating_duration_since(kept.since) > KEPT_FOR
             };
             if !own_is_full && !all_is_full {
@@ -181,9 +195,12 @@ impl Store {
         }
     }
 
-    fn get(&self, id: &str) -> Option<Arc<KeptChanges>> {
+    /// The changes `id`, if `worker` may apply them.
+    fn get(&self, id: &str, worker: Option<WorkerId>) -> Option<Arc<KeptChanges>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.iter().find(|kept| kept.id == id).cloned()
+        let mut kept = kept.iter();
+        kept.find(|kept| kept.id == id && kept.are_for(worker))
+            .cloned()
     }
 
     fn remove(&self, id: &str) {

@@ -224,9 +224,15 @@ impl Core {
         });
         let id = WorkerId(self.workers.fetch_add(1, Ordering::Relaxed));
         let meter = Meter::new(budget, parent.map(|parent| Arc::clone(&parent.meter)));
+        let names = names.of_worker(id);
+        let lineage = |parent: &Arc<Shared>| {
+            let above = parent.lineage.iter().copied();
+            std::iter::once(parent.id).chain(above).collect()
+        };
         let handles = WorkerHandles {
             roots: Arc::new(self.roots.reached_by(&authority)),
             gate: Arc::new(Gate::default()),
+            lineage: parent.map(lineage).unwrap_or_default(),
             journal: self.journal.clone().map(|journal| {
                 let worker = (!for_people).then_some(id);
                 JournalView::new(journal, worker)

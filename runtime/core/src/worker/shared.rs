@@ -107,14 +107,7 @@ impl Shared {
             (None, Some(parent)) => Arc::clone(&parent.session),
             (None, None) => id.to_string().into(),
         };
-        let lineage = parent.map_or_else(
-            || Arc::from([]),
-            |parent| {
-                std::iter::once(parent.id)
-                    .chain(parent.lineage.iter().copied())
-                    .collect()
-            },
-        );
+        let lineage = Arc::clone(&handles.lineage);
         Self {
             id,
             agent,

@@ -96,7 +96,7 @@ impl WriteTool for ApplyChanges {
     }
 
     fn prepare(&self, args: ApplyArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let kept = self.store.get(&args.id).ok_or_else(|| {
+        let kept = self.store.get(&args.id, names.worker()).ok_or_else(|| {
             let message = "no changes with this id are kept; run the command again";
             CallError::new(Code::NotFound, message)
         })?;

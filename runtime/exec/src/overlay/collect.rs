@@ -98,7 +98,7 @@ pub(crate) fn collect(
     changes.sort_by(|a, b| a.path.cmp(&b.path));
     let kept = KeptChanges {
         id: id()?,
-        worker: permit.worker(),
+        owner: permit.owner(),
         since: Instant::now(),
         changes,
         began: directories.began(),

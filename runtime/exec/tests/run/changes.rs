@@ -11,7 +11,7 @@ use bailiwick::effect::{ContentHash, Op};
 use bailiwick::journal::Journal;
 use bailiwick::permission::Deciding;
 use bailiwick::{
-    Answer, Approver, CallError, Code, MemoryAudit, Policy, Question, Runtime, Worker,
+    Answer, Approver, CallError, Code, MemoryAudit, Policy, Question, Runtime, Worker, WorkerSpec,
 };
 use bailiwick_exec::{AppliedChanges, ChangeKind, CommandChanges, CommandOutput};
 use bailiwick_fs::Durability;
@@ -1007,5 +1007,36 @@ async fn worker_cannot_drop_the_changes_of_another_one() {
         .unwrap_err();
     assert_eq!(oldest.code(), Code::NotFound);
     apply(&first, json!({ "id": kept })).await.unwrap();
+    assert_eq!(stage.text("x"), "x\n");
+}
+
+#[tokio::test]
+async fn changes_are_applied_by_their_worker_and_its_ancestors_only() {
+    let stage = Stage::new().await;
+    let [owner, stranger] = [stage.worker(asks()).await, stage.worker(asks()).await];
+    let child = |name: &str| owner.spawn(WorkerSpec::new(name).policy(asks()));
+    let [first, second] = [
+        child("first").await.unwrap(),
+        child("second").await.unwrap(),
+    ];
+    let ids = [&owner, &first].map(|worker| apart(worker, "echo x > x"));
+    let [of_owner, of_first] = ids;
+    let (of_owner, of_first) = (of_owner.await.id, of_first.await.id);
+    let unknown = apply(&owner, json!({ "id": "unknown" })).await.unwrap_err();
+    for (worker, id) in [
+        (&stranger, &of_owner),
+        (&stranger, &of_first),
+        (&first, &of_owner),
+        (&second, &of_first),
+    ] {
+        let error = apply(worker, json!({ "id": id })).await.unwrap_err();
+        assert_eq!(error.to_string(), unknown.to_string());
+    }
+    assert!(stage.person.take().is_empty());
+    assert!(!stage.path("x").exists());
+    apply(&owner, json!({ "id": of_first })).await.unwrap();
+    assert_eq!(stage.text("x"), "x\n");
+    fs::remove_file(stage.path("x")).unwrap();
+    apply(&owner, json!({ "id": of_owner })).await.unwrap();
     assert_eq!(stage.text("x"), "x\n");
 }
