@@ -483,6 +483,7 @@ impl ReadPermit {
         Some(Owner {
             worker: self.scope.worker?,
             ancestors: Arc::clone(&self.scope.lineage),
+            gate: Arc::clone(&self.scope.gate),
         })
     }
 

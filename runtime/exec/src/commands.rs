@@ -148,10 +148,10 @@ impl Commands {
     ///
     /// The changes of the last 16 commands of each worker are kept in memory, with at most 256 MiB for each worker and 1 GiB
     /// in all. Changes of another worker are dropped for them only if they are older than an hour; otherwise the new ones are
-    /// not kept, which the reply says. Only the worker that ran the command, and its ancestors, can apply them. The view
-    /// needs overlayfs and Linux 6.6 or newer. Otherwise the command works on a copy of the files in memory, see
-    /// [`Commands::copy_limits`]. Roots on network file systems (NFS, SMB, Ceph) are refused in this mode, since their times
-    /// come from another clock.
+    /// not kept, which the reply says. Only the worker that ran the command, and its ancestors, can apply them. They are
+    /// dropped once the worker has ended, at the latest when room is needed. The view needs overlayfs and Linux 6.6 or newer.
+    /// Otherwise the command works on a copy of the files in memory, see [`Commands::copy_limits`]. Roots on network file
+    /// systems (NFS, SMB, Ceph) are refused in this mode, since their times come from another clock.
     #[must_use]
     pub fn tools(mut self) -> ToolSet {
         let store = Store::default();

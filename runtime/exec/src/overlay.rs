@@ -8,7 +8,7 @@ mod moves;
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bailiwick::scope::{Operation, Scope};
@@ -168,9 +168,9 @@ pub(crate) struct Store(Arc<Mutex<VecDeque<Arc<KeptChanges>>>>);
 
 impl Store {
     /// Keeps changes, unless there is no room for them. The oldest of the same worker are dropped if there are too many, and
-    /// those of others if they are old.
+    /// those of others if they are old or their worker has ended.
     pub(crate) fn add(&self, changes: KeptChanges) -> bool {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
         let (worker, now) = (changes.worker(), changes.since);
         let bytes = changes.bytes();
         loop {
@@ -195,16 +195,23 @@ impl Store {
         }
     }
 
+    /// The kept changes, without those of workers that have ended.
+    fn lock(&self) -> MutexGuard<'_, VecDeque<Arc<KeptChanges>>> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|kept| !kept.owner.as_ref().is_some_and(Owner::has_ended));
+        kept
+    }
+
     /// The changes `id`, if `worker` may apply them.
     fn get(&self, id: &str, worker: Option<WorkerId>) -> Option<Arc<KeptChanges>> {
-        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let kept = self.lock();
         let mut kept = kept.iter();
         kept.find(|kept| kept.id == id && kept.are_for(worker))
             .cloned()
     }
 
     fn remove(&self, id: &str) {
-        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.lock();
         kept.retain(|kept| kept.id != id);
     }
 }
@@ -232,5 +239,69 @@ pub(crate) fn unread(overlays: &[(VirtualPath, Identity)]) -> Vec<DroppedChange>
 pub(crate) async fn start_of_changes(began: Duration) {
     while !clock::is_later(began) {
         tokio::time::sleep(clock::TICK).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiwick::{Policy, Reply, Runtime, ToolSet, ToolSpec, Worker, WorkerSpec};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A worker, and the owner of what it keeps.
+    async fn worker(runtime: &Runtime, owners: &Mutex<Vec<Owner>>) -> (Worker, Owner) {
+        let spec = WorkerSpec::new("tester").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        worker.call("note_owner", json!({})).await.unwrap();
+        let owner = owners.lock().unwrap().pop().unwrap();
+        (worker, owner)
+    }
+
+    fn changes(owner: &Owner) -> KeptChanges {
+        let directory = rustix::fs::open("/proc", DIRECTORY, rustix::fs::Mode::empty());
+        KeptChanges {
+            id: owner.worker().to_string(),
+            owner: Some(owner.clone()),
+            since: Instant::now(),
+            changes: Vec::new(),
+            began: Duration::ZERO,
+            directory: directory.unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn changes_of_ended_workers_leave_room_for_others() {
+        let root = tempfile::tempdir().unwrap();
+        let owners: Arc<Mutex<Vec<Owner>>> = Arc::default();
+        let noted = Arc::clone(&owners);
+        let spec = ToolSpec::new("note_owner", "Note the owner", "Notes who calls it.");
+        let tools = ToolSet::new().read_function(
+            spec,
+            |_: &Value, _| Ok(Vec::new()),
+            move |_, permit| {
+                noted.lock().unwrap().extend(permit.owner());
+                Ok(Reply::text("noted", ()))
+            },
+        );
+        let builder = Runtime::builder().root("repo", root.path()).tools(tools);
+        let runtime = builder.build().await.unwrap().0;
+        let store = Store::default();
+        let mut workers = Vec::new();
+        for _ in 0..MAX_COMMANDS.1 / MAX_COMMANDS.0 {
+            let (worker, owner) = worker(&runtime, &owners).await;
+            for _ in 0..MAX_COMMANDS.0 {
+                assert!(store.add(changes(&owner)));
+            }
+            workers.push(worker);
+        }
+        let (_other, other) = worker(&runtime, &owners).await;
+        assert!(!store.add(changes(&other)));
+        workers.remove(0).revoke().await;
+        for _ in 0..MAX_COMMANDS.0 {
+            assert!(store.add(changes(&other)));
+        }
+        let (_last, last) = worker(&runtime, &owners).await;
+        assert!(!store.add(changes(&last)));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::Gate;
 use crate::id::WorkerId;
 
 /// The worker that owns what a tool keeps between calls, for example a result that a later call uses.
@@ -12,6 +13,7 @@ use crate::id::WorkerId;
 pub struct Owner {
     pub(super) worker: WorkerId,
     pub(super) ancestors: Arc<[WorkerId]>,
+    pub(super) gate: Arc<Gate>,
 }
 
 impl Owner {
@@ -25,5 +27,11 @@ impl Owner {
     #[must_use]
     pub fn is_or_is_beneath(&self, worker: WorkerId) -> bool {
         self.worker == worker || self.ancestors.contains(&worker)
+    }
+
+    /// Returns whether the worker has ended, so that what it owns can be dropped.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.gate.is_closed()
     }
 }

@@ -1040,3 +1040,21 @@ async fn changes_are_applied_by_their_worker_and_its_ancestors_only() {
     apply(&owner, json!({ "id": of_owner })).await.unwrap();
     assert_eq!(stage.text("x"), "x\n");
 }
+
+#[tokio::test]
+async fn changes_are_dropped_when_their_worker_ends() {
+    let stage = Stage::new().await;
+    let parent = stage.worker(asks()).await;
+    let child = |name: &str| parent.spawn(WorkerSpec::new(name).policy(asks()));
+    let [ends, lives] = [child("ends").await.unwrap(), child("lives").await.unwrap()];
+    let dropped = apart(&ends, "echo x > x").await.id;
+    let kept = apart(&lives, "echo y > y").await.id;
+    ends.revoke().await;
+    let error = apply(&parent, json!({ "id": dropped })).await.unwrap_err();
+    assert_eq!(error.code(), Code::NotFound);
+    apply(&parent, json!({ "id": kept })).await.unwrap();
+    assert_eq!(
+        (stage.path("x").exists(), stage.path("y").exists()),
+        (false, true)
+    );
+}
