@@ -542,7 +542,7 @@ fn client_errors_are_not_logged_by_default() {
     }
 }
 
-fn slow_call(id: &str, until: &std::path::Path) -> Value {
+pub(crate) fn slow_call(id: &str, until: &std::path::Path) -> Value {
     let params =
         json!({"name": "plans", "arguments": {"until": until}, "_meta": {"preview": true}});
     json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params})

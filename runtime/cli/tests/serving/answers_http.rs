@@ -1,8 +1,10 @@
 //! Tests that every HTTP request gets exactly one response.
 
-use crate::answers::{ERAS, Era};
+use crate::answers::{ERAS, Era, slow_call};
 use crate::fuzz::cases;
 use crate::http::{ACCEPT, JSON, Served, request};
+use crate::slow::{Plans, there};
+use bailiwick::ToolSet;
 use bailiwick_mcp::gateway::{Http, Rate, Trust};
 use bailiwick_test_support::http::Response;
 use bailiwick_test_support::workspace::Workspace;
@@ -432,4 +434,75 @@ async fn batch_over_http_is_rejected_except_in_2025_03_26_sessions() {
     let many = json!(vec![list("a"); 101]);
     let refused = server.right(&within, &many).await;
     assert_eq!(refused.status, 400, "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answered_requests_of_an_http_batch_count_as_open_until_it_is_sent() {
+    let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
+    let gateway = workspace.gateway(Trust::Host).build();
+    let server = Arc::new(Served::of(&gateway, Http::without_token()).await);
+    let session = open_session(&server, Era::Batches).await;
+    let ping = |id: &str| Era::Batches.request(id, "ping", json!({}));
+    let mut batches = JoinSet::new();
+    let mut held = Vec::new();
+    for at in 0..3 {
+        let until = workspace.path(&format!("outside/{at}"));
+        std::fs::write(&until, "").unwrap();
+        let mut batch = vec![slow_call(&format!("held{at}"), &until)];
+        batch.extend((1..100).map(|number| ping(&format!("p{at}-{number}"))));
+        held.push(until);
+        let (server, session) = (Arc::clone(&server), session.clone());
+        batches.spawn(async move {
+            let within = [("Mcp-Session-Id", session.as_str())];
+            server.right(&within, &json!(batch)).await
+        });
+    }
+    let within = [("Mcp-Session-Id", session.as_str())];
+    let busy = async {
+        let refused = loop {
+            let answer = server.right(&within, &ping("one")).await;
+            if answer.status != 200 {
+                break answer;
+            }
+        };
+        assert_eq!(refused.status, 429, "{refused:?}");
+    };
+    tokio::time::timeout(PATIENCE, busy).await.unwrap();
+    for until in &held {
+        there(&until.with_extension("began")).await;
+        std::fs::remove_file(until).unwrap();
+    }
+    while let Some(answered) = batches.join_next().await {
+        assert_eq!(answered.unwrap().messages().len(), 100);
+    }
+    let answer = server.right(&within, &ping("one")).await;
+    assert_eq!(answer.status, 200, "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_an_http_batch_have_a_byte_limit() {
+    let workspace = Workspace::new();
+    let text = "0123456789abcde\n".repeat(60_000);
+    std::fs::write(workspace.path("r/long.txt"), &text).unwrap();
+    let gateway = workspace.gateway(Trust::Host).build();
+    let server = Served::of(&gateway, Http::without_token()).await;
+    let session = open_session(&server, Era::Batches).await;
+    let within = [("Mcp-Session-Id", session.as_str())];
+    let mut kept = Vec::new();
+    for count in [10, 25, 10] {
+        let read = |id| {
+            let params = json!({"uri": "file:///r/long.txt"});
+            Era::Batches.request(&format!("{id}"), "resources/read", params)
+        };
+        let batch: Vec<_> = (0..count).map(read).collect();
+        let answers = server.right(&within, &json!(batch)).await.messages();
+        assert_eq!(answers.len(), count);
+        let is_kept = |answer: &Value| {
+            let is_kept = answer["result"]["contents"][0]["text"] == text.as_str();
+            assert!(is_kept || answer["error"]["data"]["code"] == "TOO_LARGE");
+            is_kept
+        };
+        kept.push(answers.into_iter().filter(is_kept).count());
+    }
+    assert_eq!(kept, [10, 16, 10]);
 }

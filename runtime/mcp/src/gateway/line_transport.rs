@@ -154,10 +154,16 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
         }
     }
 
-    /// The error for a rejected message. The id of an open request is omitted, since its answer is still pending.
+    /// The id of a rejected message. That of an open request is omitted, since its answer is still pending.
+    fn answerable_id(&self, rejected: &RejectedMessage) -> Option<NumberOrString> {
+        let id = rejected.id.as_ref().filter(|id| !self.open.is_open(id));
+        id.cloned()
+    }
+
+    /// The error for a rejected message.
     fn encode_error(&self, mut rejected: RejectedMessage) -> Vec<u8> {
         tracing::debug!(error = %rejected.error.message, "refused a message");
-        rejected.id = rejected.id.filter(|id| !self.open.is_open(id));
+        rejected.id = self.answerable_id(&rejected);
         rejected.encode()
     }
 
@@ -176,16 +182,19 @@ impl<R: AsyncRead + Send + Unpin> LineTransport<R> {
     /// Queues the accepted messages of the last line, and the rejection of the others.
     fn accept(&mut self, parsed: Parsed) {
         let Parsed { messages, is_batch } = parsed;
-        let batch = is_batch.then(Batch::default);
+        let batch = is_batch.then(|| Batch::new(&self.open));
         for message in messages {
             match (self.admit(message, batch.as_ref()), &batch) {
                 (Ok(message), _) => self.queue.extend(message),
                 (Err(rejected), None) => self.rejection = Some(self.encode_error(rejected)),
-                (Err(rejected), Some(batch)) => batch.add(self.encode_error(rejected)),
+                (Err(rejected), Some(batch)) => {
+                    let id = self.answerable_id(&rejected);
+                    batch.add(id, self.encode_error(rejected));
+                }
             }
         }
-        if let Some(batch) = batch {
-            self.rejection = batch.whole();
+        if let Some(mut answers) = batch.and_then(|batch| batch.whole()) {
+            self.rejection = answers.take_array();
         }
     }
 
@@ -321,8 +330,8 @@ impl<R: AsyncRead + Send + Unpin> Transport<RoleServer> for LineTransport<R> {
         for (id, request) in self.open.take_all() {
             let reason = "the connection ended before the request did";
             let error = ErrorData::internal_error(reason, None);
-            let error = RejectedMessage::new(Some(id), error).encode();
-            let Some(text) = request.finish(Some(error)) else {
+            let error = RejectedMessage::new(Some(id.clone()), error).encode();
+            let Some(text) = request.fail(id, error) else {
                 continue;
             };
             let permit = self.outgoing.reserve_for_rejection(text.len());
@@ -400,8 +409,10 @@ pub(super) async fn end_batched(
     open: &OpenRequests,
 ) -> io::Result<()> {
     // Collected answers occupy no queue space; those of a finished batch wait for it together.
-    let (ended, _unsent) = open.end_batched(id);
-    let Some(text) = ended.and_then(|request| request.finish(text.ok())) else {
+    let Some(mut answers) = open.end_batched(id, text.ok()) else {
+        return Ok(());
+    };
+    let Some(text) = answers.take_array() else {
         return Ok(());
     };
     let permit = outgoing.reserve(text.len()).await?;
@@ -432,7 +443,7 @@ mod tests {
     use super::*;
 
     use super::super::outgoing::WriterTask;
-    use super::super::requests::MAX_OPEN;
+    use super::super::requests::{MAX_COLLECTED_BYTES, MAX_OPEN};
 
     /// A transport, and the task that writes its output.
     fn lines<R: AsyncRead + Send + Unpin>(
@@ -630,6 +641,99 @@ mod tests {
         }
         lines.accept(batch());
         assert!(lines.queue.pop_front().is_some());
+    }
+
+    /// A batch of pings with these ids.
+    fn batch(ids: std::ops::Range<i64>) -> Parsed {
+        let pings: Vec<_> = ids
+            .map(|id| PING.replace(":1,", &format!(":{id},")))
+            .collect();
+        message::read(format!("[{}]", pings.join(",")).as_bytes(), true, true)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn collected_answers_count_as_open_requests_until_their_batch_is_sent() {
+        let (near, _far) = duplex(1 << 20);
+        let (_client, server) = duplex(64);
+        let (mut lines, _writer_task) = lines(server, near, 1000);
+        let firsts = [0, 100, 200];
+        for first in firsts {
+            lines.accept(batch(first..first + 100));
+            for id in first + 1..first + 100 {
+                lines.send(answer(id)).await.unwrap();
+            }
+        }
+        // 44 requests of the last batch were rejected.
+        assert_eq!(lines.queue.len(), MAX_OPEN);
+        lines.queue.clear();
+        lines.accept(batch(300..301));
+        assert!(lines.queue.is_empty() && lines.rejection.is_some());
+        for first in firsts {
+            lines.send(answer(first)).await.unwrap();
+        }
+        lines.accept(batch(300..400));
+        assert_eq!(lines.queue.len(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn collected_answers_beyond_the_byte_limit_are_replaced_by_errors() {
+        let (near, far) = duplex(64 << 20);
+        let (_client, server) = duplex(64);
+        let (mut lines, _writer_task) = lines(server, near, 1000);
+        let mut far = BufReader::new(far).lines();
+        let text = "x".repeat(1 << 20);
+        let long = |id| {
+            let error = ErrorData::internal_error(text.clone(), None);
+            JsonRpcMessage::error(error, Some(NumberOrString::Number(id)))
+        };
+        // All batches of the connection share the limit.
+        lines.accept(batch(0..12));
+        lines.accept(batch(12..24));
+        for id in (1..12).chain(13..24) {
+            lines.send(long(id)).await.unwrap();
+        }
+        let mut kept = 0;
+        for (last, others) in [(0, 1..12), (12, 13..24)] {
+            lines.send(answer(last)).await.unwrap();
+            let Value::Array(answers) = read(&mut far).await else {
+                panic!("the answers are an array");
+            };
+            assert_eq!(answers.len(), 12);
+            for (answer, id) in answers.iter().zip(others) {
+                assert_eq!(answer["id"], id);
+                let is_kept = answer["error"]["message"] == *text;
+                kept += usize::from(is_kept);
+                assert!(is_kept || answer["error"]["data"]["code"] == "TOO_LARGE");
+            }
+        }
+        assert_eq!(kept, 15);
+        // The sent answers count no longer.
+        lines.accept(batch(0..10));
+        for id in 0..10 {
+            lines.send(long(id)).await.unwrap();
+        }
+        let answers = read(&mut far).await;
+        assert!((0..10).all(|at| answers[at]["error"]["message"] == *text));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn rejections_in_a_batch_count_toward_the_byte_limit() {
+        let (near, far) = duplex(1 << 20);
+        let (_client, server) = duplex(64);
+        let (mut lines, _writer_task) = lines(server, near, 1000);
+        let mut far = BufReader::new(far).lines();
+        let key = "k".repeat(MAX_COLLECTED_BYTES);
+        let twice = format!(r#"{{"jsonrpc":"2.0","id":2,"{key}":1,"{key}":1}}"#);
+        lines.accept(message::read(
+            format!("[{twice},{PING}]").as_bytes(),
+            true,
+            true,
+        ));
+        lines.send(answer(1)).await.unwrap();
+        let answers = read(&mut far).await;
+        assert_eq!(answers[0]["id"], 2);
+        assert_eq!(answers[0]["error"]["data"]["code"], "TOO_LARGE");
+        assert_eq!(answers[1]["id"], 1);
     }
 
     #[tokio::test(start_paused = true)]

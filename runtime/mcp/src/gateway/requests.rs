@@ -24,6 +24,9 @@ use super::message::RejectedMessage;
 /// Maximum number of open requests per client.
 pub(super) const MAX_OPEN: usize = 256;
 
+/// Maximum bytes of the answers of a client's batches that are kept until their batch is sent.
+pub(super) const MAX_COLLECTED_BYTES: usize = 16 << 20;
+
 /// State of a request that its handler can see, in the request's extensions.
 #[derive(Clone, Debug)]
 struct RequestHandle {
@@ -48,56 +51,131 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// The text to send when the request ends with this answer; `None` if it gets no answer, or if other answers of its
-    /// batch are pending.
-    pub(super) fn finish(self, answer: Option<Vec<u8>>) -> Option<Vec<u8>> {
-        let answer = answer.filter(|_| !self.cancelled);
+    /// The answers to send when the connection ends before the request; none if other requests of its batch are open.
+    pub(super) fn fail(self, id: NumberOrString, error: Vec<u8>) -> Option<Vec<u8>> {
+        let error = (!self.cancelled).then_some(error);
         match self.batch {
-            Some(batch) => batch.end(answer),
-            None => answer,
+            Some(batch) => batch.end(Some(id), error)?.take_array(),
+            None => error,
         }
     }
 }
 
 /// The answers to a batch. Cheap to clone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Batch(Arc<Mutex<BatchAnswers>>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct BatchAnswers {
-    messages: Vec<Vec<u8>>,
+    collected: CollectedAnswers,
     /// Number of pending answers.
     waiting: usize,
 }
 
 impl Batch {
-    /// Adds an answer that belongs to no request.
-    pub(super) fn add(&self, text: Vec<u8>) {
-        self.0.lock().messages.push(text);
+    pub(super) fn new(open: &OpenRequests) -> Self {
+        let collected = open.collect();
+        Self(Arc::new(Mutex::new(BatchAnswers {
+            collected,
+            waiting: 0,
+        })))
     }
 
-    /// Adds the answer to a request, unless the request gets no answer. Returns the array of answers if none
-    /// is pending; `None` if it is empty.
-    fn end(&self, text: Option<Vec<u8>>) -> Option<Vec<u8>> {
+    /// Adds an answer that belongs to no open request; `id` is that of its message.
+    pub(super) fn add(&self, id: Option<NumberOrString>, text: Vec<u8>) {
+        self.0.lock().collected.add(id, text);
+    }
+
+    /// Adds the answer to a request, unless the request gets no answer. Returns the answers if none is pending.
+    fn end(&self, id: Option<NumberOrString>, text: Option<Vec<u8>>) -> Option<CollectedAnswers> {
         let mut answers = self.0.lock();
-        answers.messages.extend(text);
+        if let Some(text) = text {
+            answers.collected.add(id, text);
+        }
         answers.waiting = answers.waiting.saturating_sub(1);
         drop(answers);
         self.whole()
     }
 
-    /// The array of answers if none is pending; `None` if it is empty.
-    pub(super) fn whole(&self) -> Option<Vec<u8>> {
+    /// The answers if none is pending.
+    pub(super) fn whole(&self) -> Option<CollectedAnswers> {
         let mut answers = self.0.lock();
-        if answers.waiting > 0 || answers.messages.is_empty() {
-            return None;
-        }
-        Some(array(&std::mem::take(&mut answers.messages)))
+        let is_whole = answers.waiting == 0;
+        is_whole.then(|| answers.collected.take())
     }
 }
 
+/// Answers of a batch. They count as open requests, and their bytes toward a limit, until this is dropped.
+#[derive(Debug)]
+pub(super) struct CollectedAnswers {
+    connection: Weak<RequestsInner>,
+    messages: Vec<Vec<u8>>,
+    requests: usize,
+    bytes: usize,
+}
+
+impl CollectedAnswers {
+    /// Adds the answer to the message `id`, or an error if the answers of the client's batches have too many bytes.
+    pub(super) fn add(&mut self, id: Option<NumberOrString>, mut text: Vec<u8>) {
+        if let Some(open) = OpenRequests::of(&self.connection) {
+            let mut state = open.0.state.lock();
+            if state.unsent_bytes.saturating_add(text.len()) > MAX_COLLECTED_BYTES {
+                text = too_many_bytes(id).encode();
+            }
+            state.unsent += 1;
+            state.unsent_bytes += text.len();
+            self.requests += 1;
+            self.bytes += text.len();
+        }
+        self.messages.push(text);
+    }
+
+    /// Takes the answers, and leaves none.
+    fn take(&mut self) -> Self {
+        let connection = Weak::clone(&self.connection);
+        std::mem::replace(self, Self::empty(connection))
+    }
+
+    fn empty(connection: Weak<RequestsInner>) -> Self {
+        Self {
+            connection,
+            messages: Vec::new(),
+            requests: 0,
+            bytes: 0,
+        }
+    }
+
+    /// The array of the answers, which still count; `None` if there are none.
+    pub(super) fn take_array(&mut self) -> Option<Vec<u8>> {
+        let messages = std::mem::take(&mut self.messages);
+        (!messages.is_empty()).then(|| array(&messages))
+    }
+}
+
+impl Drop for CollectedAnswers {
+    fn drop(&mut self) {
+        if let Some(open) = OpenRequests::of(&self.connection) {
+            let mut state = open.0.state.lock();
+            state.unsent -= self.requests;
+            state.unsent_bytes -= self.bytes;
+            drop(state);
+            open.0.answered.notify_waiters();
+        }
+    }
+}
+
+/// The error in place of an answer that exceeds [`MAX_COLLECTED_BYTES`].
+pub(super) fn too_many_bytes(id: Option<NumberOrString>) -> RejectedMessage {
+    let reason = format!(
+        "the answer is omitted: the answers to batches have at most {MAX_COLLECTED_BYTES} bytes until they are sent; a \
+         call may have been made"
+    );
+    let error = ErrorData::internal_error(reason, Some(json!({"code": "TOO_LARGE"})));
+    RejectedMessage::new(id, error)
+}
+
 /// A JSON array of these texts.
-pub(super) fn array(messages: &[Vec<u8>]) -> Vec<u8> {
+fn array(messages: &[Vec<u8>]) -> Vec<u8> {
     let mut array = vec![b'['];
     array.extend_from_slice(&messages.join(&b','));
     array.push(b']');
@@ -111,6 +189,8 @@ struct State {
     last_release: Option<Instant>,
     /// Number of answers of batches that are being collected, or wait for queue space with their batch.
     unsent: usize,
+    /// Bytes of these answers.
+    unsent_bytes: usize,
     initialized: bool,
     /// The negotiated revision has batches.
     batches: bool,
@@ -121,16 +201,6 @@ impl State {
         if let Some(last) = &mut self.last_release {
             *last = Instant::now();
         }
-    }
-}
-
-/// A request of a batch whose answer is not in the queue yet.
-pub(super) struct UnsentGuard(OpenRequests);
-
-impl Drop for UnsentGuard {
-    fn drop(&mut self) {
-        self.0.0.state.lock().unsent -= 1;
-        self.0.0.answered.notify_waiters();
     }
 }
 
@@ -192,6 +262,7 @@ impl OpenRequests {
             ),
         };
         state.open.insert(request.id.clone(), open);
+        drop(state);
         if let Some(batch) = batch {
             batch.0.lock().waiting += 1;
         }
@@ -300,13 +371,26 @@ impl OpenRequests {
         *state.last_release.get_or_insert_with(Instant::now)
     }
 
-    /// Releases the id of a request of a batch. It counts as open until the guard is dropped, when the answers of the batch
-    /// have been sent or others are pending.
-    pub(super) fn end_batched(&self, id: &NumberOrString) -> (Option<OpenRequest>, UnsentGuard) {
-        let mut state = self.0.state.lock();
-        state.unsent += 1;
-        state.note_release();
-        (state.open.remove(id), UnsentGuard(self.clone()))
+    /// Adds the answer to a request of a batch, and releases its id. Returns the answers of the batch if none is pending.
+    pub(super) fn end_batched(
+        &self,
+        id: &NumberOrString,
+        answer: Option<Vec<u8>>,
+    ) -> Option<CollectedAnswers> {
+        let (batch, cancelled) = {
+            let state = self.0.state.lock();
+            let open = state.open.get(id)?;
+            (open.batch.clone()?, open.cancelled)
+        };
+        // The answer is counted before the id is released, so that the connection does not end in between.
+        let whole = batch.end(Some(id.clone()), answer.filter(|_| !cancelled));
+        self.end_id(id);
+        whole
+    }
+
+    /// The answers to a batch, of which there are none yet.
+    pub(super) fn collect(&self) -> CollectedAnswers {
+        CollectedAnswers::empty(self.downgrade())
     }
 
     /// Whether the answer to a request is collected for a batch.

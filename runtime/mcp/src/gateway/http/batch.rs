@@ -16,7 +16,7 @@ use tokio::task::JoinSet;
 use super::body::{EVENT_STREAM, JSON, blocking, forward, json_error, media_type};
 use super::sessions::Sessions;
 use crate::gateway::message::{self, RejectedMessage};
-use crate::gateway::requests::array;
+use crate::gateway::requests::{CollectedAnswers, MAX_COLLECTED_BYTES, too_many_bytes};
 
 /// The id and text of a message, or why it is rejected.
 type BatchMessage = Result<(Option<NumberOrString>, Bytes), RejectedMessage>;
@@ -25,43 +25,65 @@ type BatchMessage = Result<(Option<NumberOrString>, Bytes), RejectedMessage>;
 pub(super) async fn answer(sessions: &Sessions, head: Parts, body: Bytes, next: Next) -> Response {
     let session = head.headers.get("mcp-session-id");
     let session = session.and_then(|name| name.to_str().ok());
-    let accepted = match session {
-        Some(name) => sessions.batches(&name.into()),
-        None => Some(false),
-    };
-    let messages = match accepted {
-        Some(true) => blocking(body.len(), move || messages(&body)).await,
-        Some(false) => Some(Err(RejectedMessage::batch())),
-        None => {
+    let open = session.map(|name| sessions.open(&name.into()));
+    let open = match open {
+        Some(Some(open)) if open.batches() => open,
+        Some(Some(_)) | None => {
+            return json_error(StatusCode::BAD_REQUEST, RejectedMessage::batch());
+        }
+        Some(None) => {
             let error = ErrorData::invalid_request("there is no such session", None);
             return json_error(StatusCode::NOT_FOUND, RejectedMessage::new(None, error));
         }
     };
-    let messages = match messages {
+    let mut answers = open.collect();
+    // A session whose client ends it must not be kept.
+    drop(open);
+    let messages = match blocking(body.len(), move || messages(&body)).await {
         Some(Ok(messages)) => messages,
         Some(Err(rejected)) => return json_error(StatusCode::BAD_REQUEST, rejected),
         None => return StatusCode::INTERNAL_SERVER_ERROR.into_response(),
     };
     let mut tasks = JoinSet::new();
-    let mut answers = Vec::new();
     for message in messages {
         match message {
             Ok((id, text)) => {
                 let (mut head, next) = (head.clone(), next.clone());
                 head.headers.remove(header::CONTENT_LENGTH);
-                tasks.spawn(async move { answer_of(id, forward(head, text, next).await).await });
+                tasks.spawn(async move {
+                    let response = forward(head, text, next).await;
+                    let answer = answer_of(id.clone(), response).await;
+                    (id, answer)
+                });
             }
-            Err(rejected) => answers.push(rejected.encode()),
+            Err(rejected) => answers.add(rejected.id.clone(), rejected.encode()),
         }
     }
     while let Some(answered) = tasks.join_next().await {
-        answers.extend(answered.ok().flatten());
+        if let Ok((id, Some(answer))) = answered {
+            answers.add(id, answer);
+        }
     }
-    if answers.is_empty() {
+    let Some(text) = answers.take_array() else {
         return StatusCode::ACCEPTED.into_response();
+    };
+    let body = Bytes::from_owner(SentAnswers {
+        text,
+        _answers: answers,
+    });
+    ([(header::CONTENT_TYPE, JSON)], body).into_response()
+}
+
+/// The text of a response, which counts toward the limits of the session until it is written.
+struct SentAnswers {
+    text: Vec<u8>,
+    _answers: CollectedAnswers,
+}
+
+impl AsRef<[u8]> for SentAnswers {
+    fn as_ref(&self) -> &[u8] {
+        &self.text
     }
-    let kind = [(header::CONTENT_TYPE, JSON)];
-    (kind, array(&answers)).into_response()
 }
 
 fn messages(body: &Bytes) -> Result<Vec<BatchMessage>, RejectedMessage> {
@@ -78,8 +100,9 @@ fn messages(body: &Bytes) -> Result<Vec<BatchMessage>, RejectedMessage> {
 /// The answer in a response; `None` for notifications and cancelled requests.
 async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec<u8>> {
     let kind = media_type(response.headers()).to_owned();
-    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
-    let body = body.unwrap_or_default();
+    let Ok(body) = axum::body::to_bytes(response.into_body(), MAX_COLLECTED_BYTES).await else {
+        return Some(too_many_bytes(Some(id?)).encode());
+    };
     if kind == JSON {
         return Some(body.into());
     }

@@ -69,13 +69,9 @@ impl Sessions {
         }
     }
 
-    fn open(&self, id: &SessionId) -> Option<OpenRequests> {
+    /// The open requests of a session; `None` if it does not exist.
+    pub(super) fn open(&self, id: &SessionId) -> Option<OpenRequests> {
         self.open.lock().get(id).and_then(OpenRequests::of)
-    }
-
-    /// Whether a session accepts batches; `None` if it does not exist.
-    pub(super) fn batches(&self, id: &SessionId) -> Option<bool> {
-        self.open(id).map(|open| open.batches())
     }
 }
 
