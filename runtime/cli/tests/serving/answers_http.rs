@@ -436,6 +436,23 @@ async fn batch_over_http_is_rejected_except_in_2025_03_26_sessions() {
     assert_eq!(refused.status, 400, "{refused:?}");
 }
 
+#[tokio::test]
+async fn response_of_the_client_in_an_http_batch_gets_no_answer() {
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Host).build();
+    let server = Served::of(&gateway, Http::without_token()).await;
+    let session = open_session(&server, Era::Batches).await;
+    let within = [("Mcp-Session-Id", session.as_str())];
+    let response = json!({"jsonrpc": "2.0", "id": 1, "result": {"action": "decline"}});
+    let answer = server.right(&within, &json!([response])).await;
+    assert_eq!((answer.status, answer.body.as_str()), (202, ""));
+    let ping = Era::Batches.request("ping", "ping", json!({}));
+    let answer = server.right(&within, &json!([response, ping])).await;
+    let answers = answer.messages();
+    assert_eq!(answers.len(), 1, "{answers:?}");
+    assert_eq!(answers[0]["id"], "ping", "{answers:?}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn answered_requests_of_an_http_batch_count_as_open_until_it_is_sent() {
     let workspace = Workspace::with(|| ToolSet::new().writer(Plans));

@@ -420,9 +420,10 @@ impl<'t> Keys<'t> {
     }
 }
 
-/// The id of a message, if it is unambiguous.
-pub(super) fn id(text: &[u8]) -> Option<NumberOrString> {
-    scan_ids(text).id()
+/// The id of a request, if it is unambiguous; `None` for other messages.
+pub(super) fn request_id(text: &[u8]) -> Option<NumberOrString> {
+    let ids = scan_ids(text);
+    ids.id().filter(|_| ids.has_method)
 }
 
 /// Finds the id of a message that cannot be parsed, by brackets and strings only. Accepts the text in pieces.

@@ -18,7 +18,7 @@ use super::sessions::Sessions;
 use crate::gateway::message::{self, RejectedMessage};
 use crate::gateway::requests::{CollectedAnswers, MAX_COLLECTED_BYTES, too_many_bytes};
 
-/// The id and text of a message, or why it is rejected.
+/// The text of a message, with its id if it is a request, or why it is rejected.
 type BatchMessage = Result<(Option<NumberOrString>, Bytes), RejectedMessage>;
 
 /// Handles a batch if the session accepts batches.
@@ -92,12 +92,12 @@ fn messages(body: &Bytes) -> Result<Vec<BatchMessage>, RejectedMessage> {
     let messages = texts.map(|text| {
         let repaired = message::check(text, &mut values)?;
         let repaired = repaired.map_or_else(|| body.slice_ref(text), Bytes::from);
-        Ok((message::id(text), repaired))
+        Ok((message::request_id(text), repaired))
     });
     Ok(messages.collect())
 }
 
-/// The answer in a response; `None` for notifications and cancelled requests.
+/// The answer in a response to the request `id`; `None` for cancelled requests and for other messages.
 async fn answer_of(id: Option<NumberOrString>, response: Response) -> Option<Vec<u8>> {
     let kind = media_type(response.headers()).to_owned();
     let Ok(body) = axum::body::to_bytes(response.into_body(), MAX_COLLECTED_BYTES).await else {
