@@ -1,9 +1,11 @@
 //! Tests of calls: results, previews, policies and grants on the wire.
 
 use crate::program;
-use bailiwick_mcp::gateway::Rate;
-use bailiwick_mcp::gateway::Trust;
-use bailiwick_test_support::client::Client;
+use crate::views::showing;
+use bailiwick::{MemoryAudit, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::{FileTools, Gateway, Rate, Trust};
+use bailiwick_test_support::client::{Client, info};
+use bailiwick_test_support::temp_files::TempFiles;
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::Value;
 use serde_json::json;
@@ -272,6 +274,67 @@ async fn rate_limit_error_says_when_to_retry() {
             .unwrap()
             > 0
     );
+}
+
+#[tokio::test]
+async fn rejections_of_reads_and_view_tools_are_audited() {
+    let files = TempFiles::new(&[("r/a.txt", "a")]);
+    let audit = MemoryAudit::new(1000);
+    let builder = Runtime::builder().root("r", files.path("r"));
+    let builder = builder.tools(bailiwick_fs::tools()).audit(audit.clone());
+    let (runtime, _) = builder.build().await.unwrap();
+    let worker = runtime.spawn(WorkerSpec::new("agent").policy(Policy::new()));
+    let worker = worker.await.unwrap();
+    let tools = FileTools {
+        read: "read_file",
+        list: "list_directory",
+    };
+    let rate = Rate {
+        calls: 9,
+        per: std::time::Duration::from_secs(3600),
+    };
+    let gateway = Gateway::worker(&worker, info()).files(tools).rate(rate);
+    let mut client = Client::connect(&gateway.build(), showing()).await;
+    let recorded = async |tool: &str, text: &str| {
+        runtime.flush_audit().await.unwrap();
+        let records = audit.records();
+        let lines = records.iter().map(|record| record.line());
+        let tool = format!(r#""tool":"{tool}""#);
+        let finished = r#""step":"finished""#;
+        let found = |line: &str| line.contains(finished) || line.contains("ignored_grants");
+        lines
+            .filter(|line| found(line) && line.contains(&tool) && line.contains(text))
+            .count()
+    };
+    for (name, arguments, tool, code) in [
+        ("commit_call", json!({}), "commit_call", "INVALID_ARGUMENTS"),
+        ("commit_call", json!({"tool": "x"}), "x", "UNKNOWN_TOOL"),
+        ("preview_call", json!({"tool": "y"}), "y", "UNKNOWN_TOOL"),
+        (
+            "preview_call",
+            json!({"tool": "grep"}),
+            "grep",
+            "INVALID_ARGUMENTS",
+        ),
+    ] {
+        let arguments = json!({"name": name, "arguments": arguments});
+        client.request("tools/call", arguments).await;
+        assert_eq!(recorded(tool, code).await, 1, "{name} {tool}");
+    }
+    let write = json!({"tool": "write_file", "arguments": {"path": "/r/b", "content": "x"}});
+    for forged in [json!({}), json!({"granted_scopes": ["write:file:/r"]})] {
+        client.call("preview_call", write.clone(), forged).await;
+    }
+    assert_eq!(recorded("preview_call", "ignored_grants").await, 1);
+    let read = json!({"uri": "file:///r/a.txt"});
+    let mut answers = Vec::new();
+    for _ in 0..4 {
+        answers.push(client.request("resources/read", read.clone()).await);
+    }
+    let is_answered = |answer: &&Value| answer["result"].is_object();
+    assert_eq!(answers.iter().filter(is_answered).count(), 3);
+    assert_eq!(recorded("read_file", "RATE_LIMITED").await, 1);
+    runtime.shutdown().await;
 }
 
 #[tokio::test]

@@ -66,11 +66,16 @@ impl Worker {
 
     /// Audits that a call exceeded the rate limit of its connection.
     #[must_use]
-    pub fn reject_rate_limited(&self, tool: &str, retry_after_ms: u64) -> CallError {
+    pub fn reject_rate_limited(
+        &self,
+        tool: &str,
+        origin: Origin,
+        retry_after_ms: u64,
+    ) -> CallError {
         let message = "calls come too fast; try again later";
         let error = CallError::new(Code::RateLimited, message);
         let error = error.with("retry_after_ms", retry_after_ms);
-        self.refuse(tool, Origin::Model, error)
+        self.refuse(tool, origin, error)
     }
 
     fn refuse(&self, tool: &str, origin: Origin, error: CallError) -> CallError {

@@ -113,7 +113,7 @@ impl Gateway {
             let backend = self.backend().await?;
             return Err(backend
                 .worker()
-                .reject_rate_limited(&request.name, wait)
+                .reject_rate_limited(&request.name, Origin::Model, wait)
                 .into());
         }
         let options = RequestOptions::read(&context.meta, self.state.trust)?;

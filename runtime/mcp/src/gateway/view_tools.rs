@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use rmcp::model::{CallToolRequestParams, CallToolResult, ContentBlock, JsonObject, Tool};
 use rmcp::service::{RequestContext, RoleServer};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::call::cancelled;
@@ -17,7 +17,6 @@ use super::worker_request::WorkerRequest;
 use bailiwick::call::{Asks, Call, CallMeta, Origin};
 use bailiwick::effect::{Change, ContentHash, Entry, Op};
 use bailiwick::policy::Verdict;
-use bailiwick::worker::Worker;
 use bailiwick::{CallError, Code, VirtualPath};
 
 const REVIEW_ROWS: &str = "review_rows";
@@ -87,19 +86,35 @@ pub(super) fn tools() -> [Tool; 3] {
     tools
 }
 
-/// Rejects tools that are unknown or only read.
-fn require_mutating(worker: &Worker, tool: &str) -> Result<(), CallError> {
-    if worker.tool(tool).is_none() {
-        return Err(CallError::unknown_tool(tool));
-    }
-    if worker.mutates(tool) {
-        return Ok(());
-    }
-    let message = "this tool changes nothing, so there is nothing to preview or to allow";
-    Err(CallError::new(Code::InvalidArguments, message))
-}
-
 impl WorkerRequest<'_> {
+    /// Audits that a call of a view is rejected.
+    fn reject(&self, tool: &str, arguments: &impl Serialize, error: CallError) -> CallError {
+        self.worker().refuse_view(tool, json!(arguments), error)
+    }
+
+    /// Rejects tools that are unknown or only read.
+    fn require_mutating(&self, tool: &str, arguments: &impl Serialize) -> Result<(), CallError> {
+        let error = if self.worker().tool(tool).is_none() {
+            CallError::unknown_tool(tool)
+        } else if self.worker().mutates(tool) {
+            return Ok(());
+        } else {
+            let message = "this tool changes nothing, so there is nothing to preview or to allow";
+            CallError::new(Code::InvalidArguments, message)
+        };
+        Err(self.reject(tool, arguments, error))
+    }
+
+    /// Parses the arguments of `name`, a tool of the gateway that makes calls.
+    fn parse_call<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        arguments: Option<&JsonObject>,
+    ) -> Result<T, CallError> {
+        let parsed = parse_arguments(arguments.cloned());
+        parsed.map_err(|error| self.reject(name, &arguments, error))
+    }
+
     /// Returns the call in a `commit_call` request; a person must allow it. Returns other requests unchanged.
     pub(super) fn commit_request(
         &mut self,
@@ -108,10 +123,14 @@ impl WorkerRequest<'_> {
         if request.name != COMMIT_CALL || self.worker().has_tool(COMMIT_CALL) {
             return Ok(request);
         }
-        let commit: CommitArgs = parse_arguments(request.arguments.take())?;
-        require_mutating(self.worker(), &commit.tool)?;
+        let arguments = request.arguments.take();
+        let commit: CommitArgs = self.parse_call(COMMIT_CALL, arguments.as_ref())?;
+        self.require_mutating(&commit.tool, &commit.arguments)?;
         if let Some(token) = commit.preview_token {
-            let invalid = |_| CallError::new(Code::InvalidArguments, "not a preview token");
+            let invalid = |_| {
+                let error = CallError::new(Code::InvalidArguments, "not a preview token");
+                self.reject(&commit.tool, &commit.arguments, error)
+            };
             self.options.preview_token = Some(token.parse().map_err(invalid)?);
         }
         self.options.origin = Origin::View;
@@ -130,6 +149,7 @@ impl WorkerRequest<'_> {
         if self.worker().has_tool(&request.name) {
             return Ok(None);
         }
+        self.audit_ignored_grants(request);
         let answer = tokio::select! {
             biased;
             answer = self.run_view_tool(request) => answer?,
@@ -143,6 +163,19 @@ impl WorkerRequest<'_> {
         }))
     }
 
+    /// Audits that grants which came with a call of a tool of the gateway are ignored.
+    fn audit_ignored_grants(&self, request: &CallToolRequestParams) {
+        let ignored = &self.options.ignored_grants;
+        if ignored.is_empty() || !self.gateway_tools().any(|tool| tool.name == request.name) {
+            return;
+        }
+        let call = Call::new(&request.name, Value::Null).meta(CallMeta {
+            origin: Origin::View,
+            ..self.options.call_meta()
+        });
+        self.worker().audit_ignored_grants(&call, ignored);
+    }
+
     async fn run_view_tool(
         &self,
         request: &CallToolRequestParams,
@@ -150,7 +183,10 @@ impl WorkerRequest<'_> {
         let arguments = request.arguments.clone();
         let answer = match &*request.name {
             REVIEW_ROWS => self.read_review(parse_arguments(arguments)?).await?,
-            PREVIEW_CALL => self.preview_call(parse_arguments(arguments)?).await?,
+            PREVIEW_CALL => {
+                let preview = self.parse_call(PREVIEW_CALL, arguments.as_ref())?;
+                self.preview_call(preview).await?
+            }
             name => return self.call_file_browser_tool(name, arguments),
         };
         Ok(Some(answer))
@@ -259,7 +295,7 @@ impl WorkerRequest<'_> {
     /// The review of a previewed call.
     async fn preview_call(&self, preview: PreviewArgs) -> Result<Value, CallError> {
         let PreviewArgs { tool, arguments } = preview;
-        require_mutating(self.worker(), &tool)?;
+        self.require_mutating(&tool, &arguments)?;
         let call = Call::new(&tool, arguments).meta(CallMeta {
             origin: Origin::View,
             asks: Asks::Refuse,

@@ -9,12 +9,12 @@ use serde_json::Value;
 use super::backend::Backend;
 use super::meta::RequestOptions;
 use super::{Gateway, apps, convert, view_tools};
+use bailiwick::CallError;
 use bailiwick::call::{Asks, Call, CallMeta};
 use bailiwick::effect::Outcome;
 use bailiwick::policy::Authority;
 use bailiwick::tool::Catalog;
 use bailiwick::worker::Worker;
-use bailiwick::{CallError, Code};
 
 /// A request of a client, with the worker that serves it.
 pub(super) struct WorkerRequest<'g> {
@@ -72,11 +72,16 @@ impl WorkerRequest<'_> {
         let mut shown: Vec<Tool> = shown.collect();
         // A policy that lists the allowed tools cannot list these.
         if self.options.policy.is_none() {
-            let own = view_tools::tools().into_iter();
-            let own = own.chain(self.gateway.file_browser_tools());
+            let own = self.gateway_tools();
             shown.extend(own.filter(|tool| !worker.has_tool(&tool.name)));
         }
         Ok(shown)
+    }
+
+    /// The tools of the gateway for views.
+    pub(super) fn gateway_tools(&self) -> impl Iterator<Item = Tool> {
+        let own = view_tools::tools().into_iter();
+        own.chain(self.gateway.file_browser_tools())
     }
 
     /// The resources and prompts of third-party servers that the worker and the request's policy allow.
@@ -101,11 +106,10 @@ impl WorkerRequest<'_> {
         arguments: Value,
         asks: Asks,
     ) -> Result<Outcome, CallError> {
-        if self.gateway.session.rate_limiter.take().is_err() {
-            let reason = "requests come too fast; wait and try again";
-            return Err(CallError::new(Code::RateLimited, reason));
-        }
         let (worker, options) = (self.worker(), &self.options);
+        if let Err(wait) = self.gateway.session.rate_limiter.take() {
+            return Err(worker.reject_rate_limited(tool, options.origin, wait));
+        }
         let call = Call::new(tool, arguments).meta(CallMeta {
             asks,
             ..options.call_meta()
