@@ -1,6 +1,11 @@
 //! Tests of resource subscriptions.
 
-use bailiwick_mcp::gateway::Trust;
+use bailiwick::permission::Answer;
+use bailiwick::{Deferred, Policy, Runtime, WorkerSpec};
+use bailiwick_mcp::gateway::{FileTools, Gateway, Trust};
+use bailiwick_test_support::client::{Client, info};
+use bailiwick_test_support::temp_files::TempFiles;
+use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use serde_json::json;
 
@@ -51,6 +56,54 @@ async fn only_changes_of_subscribed_files_are_notified_once() {
         notification["method"], "notifications/resources/updated",
         "{notification}"
     );
+}
+
+#[tokio::test]
+async fn completions_and_subscriptions_ask_nobody() {
+    let files = TempFiles::new(&[("r/a.txt", "a"), ("r/asked/b.txt", "b")]);
+    let policy = Policy::new()
+        .allow("read:file:/r")
+        .ask("read:file:/r/asked");
+    let builder = Runtime::builder().root("r", files.path("r"));
+    let builder = builder.tools(bailiwick_fs::tools()).approver(Deferred);
+    let (runtime, grants) = builder.build().await.unwrap();
+    let worker = runtime
+        .spawn(WorkerSpec::new("agent").policy(policy))
+        .await
+        .unwrap();
+    let tools = FileTools {
+        read: "read_file",
+        list: "list_directory",
+    };
+    let gateway = Gateway::worker(&worker, info()).files(tools).build();
+    let mut client = Client::connect(&gateway, json!({})).await;
+    let complete = |value: &str| {
+        json!({
+            "ref": {"type": "ref/resource", "uri": "file:///{+path}"},
+            "argument": {"name": "path", "value": value},
+        })
+    };
+    for (typed, values) in [("r/a", json!(["r/a.txt"])), ("r/asked/", json!([]))] {
+        let completed = client.request("completion/complete", complete(typed)).await;
+        assert_eq!(
+            completed["result"]["completion"]["values"], values,
+            "{typed}"
+        );
+    }
+    for (uri, watched) in [("file:///r/a.txt", true), ("file:///r/asked/b.txt", false)] {
+        let answer = client
+            .request("resources/subscribe", json!({"uri": uri}))
+            .await;
+        assert_eq!(answer["result"].is_object(), watched, "{answer}");
+    }
+    assert!(grants.questions().await.unwrap().is_empty());
+    // A read asks.
+    let read = json!({"uri": "file:///r/asked/b.txt"});
+    let read = client.start_request("resources/read", read).await;
+    let question = wait::for_questions(&grants, |open| Some(open.first()?.id)).await;
+    grants.answer(question, Answer::DENY).await.unwrap();
+    assert!(client.response(read).await["error"].is_object());
+    runtime.shutdown().await;
 }
 
 #[tokio::test]

@@ -125,7 +125,8 @@ impl WorkerRequest<'_> {
             let artifact = worker.artifact(uri).map_err(|_| not_found(uri))?;
             apps::artifact_contents(artifact, uri)
         } else {
-            let (contents, cut) = self.file(uri).await?;
+            let asks = self.gateway.state.asks_without_elicitation;
+            let (contents, cut) = self.file(uri, asks).await?;
             if cut {
                 let message = "the file is longer than a resource may be; read it in parts by the tool for files";
                 return Err(read_error(uri, &CallError::new(Code::TooLarge, message)));
@@ -179,19 +180,23 @@ impl WorkerRequest<'_> {
         serde_json::from_value(output).map(Some).map_err(unreadable)
     }
 
-    /// A file or directory, and whether the content is truncated.
-    pub(super) async fn file(&self, uri: &str) -> Result<(ResourceContents, bool), ErrorData> {
+    /// A file or directory, and whether the content is truncated. `asks` says how a path that requires approval is handled.
+    pub(super) async fn file(
+        &self,
+        uri: &str,
+        asks: Asks,
+    ) -> Result<(ResourceContents, bool), ErrorData> {
         let tools = self.gateway.state.files.as_ref();
         let tools = tools.ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
         // The defaults of the tool are for models; a client gets as much as the tool permits.
         let unlimited = i64::MAX;
         let read = json!({"path": path.as_str(), "binary": true, "limit": unlimited, "max_bytes": unlimited});
-        match self.run_tool(tools.read, read).await {
+        match self.run_tool_asking(tools.read, read, asks).await {
             Ok(outcome) => Ok((contents(&outcome, uri), is_cut(&outcome))),
             Err(error) if error.code() == Code::NotRegular => {
                 let list = json!({"path": path.as_str()});
-                let listing = self.run_tool(tools.list, list).await;
+                let listing = self.run_tool_asking(tools.list, list, asks).await;
                 let listing = listing.map_err(|error| read_error(uri, &error))?;
                 let listing = ResourceContents::text(listing.text(), uri);
                 Ok((listing.with_mime_type(DIRECTORY), false))
@@ -269,7 +274,8 @@ impl WorkerRequest<'_> {
             "" => json!({}),
             directory => json!({"path": absolute(directory)}),
         };
-        let listing = self.run_tool(list, arguments).await;
+        // Completions never ask for approval.
+        let listing = self.run_tool_asking(list, arguments, Asks::Refuse).await;
         let output = listing.and_then(|listing| listing.structured());
         let output = output.unwrap_or_default();
         let entries = output.get("entries").and_then(Value::as_array);

@@ -28,7 +28,7 @@ use super::{Gateway, uri};
 use crate::inotify::{Changes, Instance};
 use crate::upstream::resource_of;
 use bailiwick::VirtualPath;
-use bailiwick::call::Call;
+use bailiwick::call::{Asks, Call};
 use bailiwick::effect::ContentHash;
 use bailiwick::policy::Verdict;
 use bailiwick::worker::{ToolsChanges, Worker};
@@ -210,8 +210,9 @@ impl WorkerRequest<'_> {
         let state = &self.gateway.state;
         let tools = state.files.as_ref().ok_or_else(|| not_found(uri))?;
         let path = uri::to_path(uri).ok_or_else(|| not_found(uri))?;
-        // Reading the file checks the authority and creates an audit record.
-        let (contents, _) = self.file(uri).await?;
+        // Reading the file checks the authority and creates an audit record. Nobody is asked: a file that requires approval is
+        // not watched.
+        let (contents, _) = self.file(uri, Asks::Refuse).await?;
         let mime = match &contents {
             ResourceContents::TextResourceContents { mime_type, .. } => mime_type.as_deref(),
             _ => None,
