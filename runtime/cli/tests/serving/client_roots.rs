@@ -1,7 +1,10 @@
 //! Directories that the client names, where the command line names none.
 
 use crate::program;
+use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::Client;
 use bailiwick_test_support::server::text;
+use bailiwick_test_support::workspace::Workspace;
 use serde_json::Value;
 use serde_json::json;
 use std::fs;
@@ -129,6 +132,41 @@ fn root_argument_and_agent_trust_disable_client_roots() {
             assert_eq!(answer["content"][0]["text"], read);
         }
     }
+}
+
+#[tokio::test]
+async fn one_request_for_roots_follows_any_number_of_notifications() {
+    let workspace = Workspace::new();
+    let gateway = workspace.gateway(Trust::Client).client_roots().build();
+    let mut client = Client::new(&gateway);
+    let roots = json!({"roots": {"listChanged": true}});
+    client.initialize("2025-11-25", roots).await;
+    let first = client.receive_request("roots/list").await;
+    let level = json!({"level": "error"});
+    for method in [
+        "notifications/initialized",
+        "notifications/roots/list_changed",
+    ] {
+        for _ in 0..3 {
+            client
+                .send(&json!({"jsonrpc": "2.0", "method": method}))
+                .await;
+        }
+        // Its answer follows the beginning of all notifications.
+        client.request_next("logging/setLevel", level.clone()).await;
+    }
+    client.respond(&first, json!({"roots": []})).await;
+    let second = client.receive_request("roots/list").await;
+    client.respond(&second, json!({"roots": []})).await;
+    let listed = client.request_next("tools/list", json!({})).await;
+    assert!(listed["result"]["tools"].is_array(), "{listed}");
+    // A later change is not lost.
+    let changed = json!({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"});
+    client.send(&changed).await;
+    let third = client.receive_request("roots/list").await;
+    client.respond(&third, json!({"roots": []})).await;
+    let method = "notifications/resources/list_changed";
+    assert_eq!(client.receive().await["method"], method);
 }
 
 #[test]

@@ -49,6 +49,8 @@ pub(super) struct ClientRoots {
     configuration: OnceLock<Map<String, Value>>,
     /// Held while a request for roots is pending.
     asking: Mutex<()>,
+    /// Held by the one that waits to request the roots next.
+    next: Mutex<()>,
 }
 
 impl ClientRoots {
@@ -83,10 +85,15 @@ impl Gateway {
         self.state.client_roots && capabilities.roots.is_some()
     }
 
-    /// Requests the roots of a stateful client, and serves them.
-    pub(super) async fn request_roots(&self, peer: &Peer<RoleServer>) {
+    /// Requests the roots of a stateful client, and serves them. Returns false at once if another request for them is about
+    /// to be sent.
+    pub(super) async fn request_roots(&self, peer: &Peer<RoleServer>) -> bool {
         let roots = &self.session.roots;
+        let Ok(next) = roots.next.try_lock() else {
+            return false;
+        };
         let _lock = roots.asking.lock().await;
+        drop(next);
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, peer.list_roots()).await;
         let state = match answer {
             Ok(Ok(listed)) => self.serve_roots(&listed).await,
@@ -100,6 +107,7 @@ impl Gateway {
             }
         };
         roots.state.send_replace(state);
+        true
     }
 
     /// The request for roots that a stateless client must answer before its call is made; `None` once it has.

@@ -191,17 +191,16 @@ impl ServerHandler for Gateway {
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if self.session.roots.are_expected() {
-            self.request_roots(&context.peer).await;
+        if self.session.roots.are_expected() && !self.request_roots(&context.peer).await {
+            return;
         }
         self.notify_list_changes(context.peer).await;
     }
 
     async fn on_roots_list_changed(&self, context: NotificationContext<RoleServer>) {
-        if !self.session.roots.are_expected() {
+        if !self.session.roots.are_expected() || !self.request_roots(&context.peer).await {
             return;
         }
-        self.request_roots(&context.peer).await;
         self.notify_list_changes(context.peer.clone()).await;
         // A failure to send shows at the next message.
         let _ = context.peer.notify_resource_list_changed().await;
