@@ -41,7 +41,7 @@ use bailiwick_console::{Console, ConsoleAudit, ConsoleError};
 use bailiwick_exec::ExecError;
 use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, GatewayBuilder, GatewayInfo, Http,
-    HttpError, ServeError as StreamError, Token,
+    HttpError, ServeError as StreamError, Token, Trust,
 };
 
 /// The number of audit records kept in memory without an audit file.
@@ -292,7 +292,8 @@ fn log_notes<'n>(notes: impl Iterator<Item = &'n String>) {
     }
 }
 
-/// Configures a runtime. `initialize` is the configuration from a trusted client, if any.
+/// Configures a runtime. `initialize` is the configuration from a client of trust `Host`, or from one that names the roots
+/// and otherwise can only narrow.
 fn runtime_builder(
     options: &Options,
     initialize: Option<Value>,
@@ -301,7 +302,12 @@ fn runtime_builder(
     let mut effective = options.sources.effective()?;
     if let Some(configuration) = initialize {
         let sources = options.sources.clone();
-        let sources = sources.with(ConfigSource::Initialize, configuration)?;
+        let sources = match options.trust {
+            Trust::Host => sources.with(ConfigSource::Initialize, configuration)?,
+            Trust::Client | Trust::Agent => {
+                sources.with_narrowing(ConfigSource::Initialize, configuration)?
+            }
+        };
         // The notes on the other sources were logged when the server started.
         let known = std::mem::replace(&mut effective, sources.effective()?);
         let notes = effective.notes().iter();

@@ -189,6 +189,22 @@ fn client_configuration_sets_roots_and_widens_nothing_else() {
         let initialized = program.initialize(&configured(wider));
         assert_eq!(initialized["error"]["code"], -32602, "{initialized}");
     }
+    fs::write(one.join("long.txt"), "line\n".repeat(400_000)).unwrap();
+    let read = json!({"path": one.join("long.txt"), "limit": i64::MAX, "max_bytes": i64::MAX});
+    let unlimited = json!({"roots": roots, "read_max_bytes": 0});
+    let raised = "--read-max-bytes=4000000";
+    for (arguments, sent, bytes) in [
+        (&[][..], &unlimited, 0..=1 << 20),
+        (&[], &json!({"roots": roots, "read_max_bytes": 99}), 0..=99),
+        (&[raised], &unlimited, 2_000_000..=4_000_000),
+        (&["--trust=host"], &unlimited, 2_000_000..=4_000_000),
+    ] {
+        let mut program = program::start(arguments, &[]);
+        program.initialize(&configured(sent.clone()));
+        let text = program.text("read_file", &read);
+        let size = text.matches("line\n").count() * 5;
+        assert!(bytes.contains(&size), "{arguments:?} {sent}: {size}");
+    }
     let mut program = program::start(&[two.to_str().unwrap()], &[]);
     let initialized = program.initialize(&configured(json!({"roots": roots})));
     assert_eq!(

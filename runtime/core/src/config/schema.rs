@@ -208,7 +208,7 @@ fn pattern() -> String {
 }
 
 /// The default of a key; `None` if the default is not one of its values.
-fn default(field: &Key) -> Option<Value> {
+pub(super) fn default(field: &Key) -> Option<Value> {
     let limits = Limits::default();
     match field.key {
         "roots/access" | "access" => Some(json!(Access::default())),

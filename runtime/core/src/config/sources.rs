@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::error::{place, set_by};
 use super::join::{joined, overridden};
+use super::schema::default;
 use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
 use crate::policy::keys::{KEYS, Key, KeyScope};
@@ -107,6 +108,57 @@ impl ConfigSources {
             members.retain(|_, value| !value.is_null());
             self.by_source.insert(source, members);
         }
+        Ok(self)
+    }
+
+    /// Sets the JSON object of `source` like [`ConfigSources::with`], except that it can only narrow: of a key that no other
+    /// source sets, the stricter of its value and the default counts. This is for a client that may name the roots and
+    /// nothing else that widens authority.
+    ///
+    /// ```
+    /// use bailiwick::config::{ConfigSource, ConfigSources};
+    /// let client = serde_json::json!({ "network": true, "max_results": 5 });
+    /// let sources = ConfigSources::new().with_narrowing(ConfigSource::Initialize, client)?;
+    /// let config = sources.effective()?.config.to_json();
+    /// assert_eq!(config.get("network"), None);
+    /// assert_eq!(config["max_results"], 5);
+    /// # Ok::<(), bailiwick::config::ConfigError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`ConfigError`], as from [`ConfigSources::with`], or if no value is as strict as the default.
+    pub fn with_narrowing(
+        mut self,
+        source: ConfigSource,
+        document: Value,
+    ) -> Result<Self, ConfigError> {
+        self = self.with(source, document)?;
+        let Some(mut members) = self.by_source.remove(&source) else {
+            return Ok(self);
+        };
+        for field in KEYS.iter().filter(|field| field.parent().is_none()) {
+            let is_set = |members: &Map<_, _>| members.contains_key(field.key);
+            let default = match field.key {
+                // Its default confines less than false, and a policy may set true only if the configuration does.
+                "allow_escape" => Some(json!(false)),
+                _ => default(field).filter(|_| !self.by_source.values().any(is_set)),
+            };
+            let Some((default, value)) = default.zip(members.get(field.key)) else {
+                continue;
+            };
+            let blame = |fault| ConfigError::new(source, fault);
+            let stricter = joined(field, &default, value).map_err(blame)?;
+            if stricter == *value {
+                continue;
+            }
+            if stricter == default {
+                // The default may depend on other keys.
+                members.remove(field.key);
+            } else {
+                members.insert(field.key.to_owned(), stricter);
+            }
+        }
+        self.by_source.insert(source, members);
         Ok(self)
     }
 
@@ -316,7 +368,7 @@ impl Key {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Restriction;
+    use crate::config::{Restriction, ValueKind};
     use crate::policy::Policy;
     use ConfigSource::{Environment, File, Flags, Initialize};
 
@@ -585,6 +637,78 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Values of a key, of which one is the loosest.
+    fn values(field: &Key) -> Vec<Value> {
+        match field.kind {
+            ValueKind::Flag => vec![json!(true), json!(false)],
+            ValueKind::Count => vec![json!(0), json!(1), json!(u64::MAX)],
+            ValueKind::OneOf(words) => words.all().into_iter().map(Value::from).collect(),
+            ValueKind::ListOf(words) => vec![json!(words.all()), json!([words.all()[0]])],
+            _ => vec![example(field)],
+        }
+    }
+
+    #[test]
+    fn narrowing_source_never_loosens_a_default() {
+        let roots = json!({ "roots": [{ "path": "/r" }] });
+        let host = sources(&[(File, roots)]);
+        let authority = |sources: &ConfigSources| {
+            let effective = sources.effective().unwrap();
+            Authority::configured(&effective.config).unwrap()
+        };
+        let needs = [
+            "read:file:/r/a",
+            "write:file:/r/a",
+            "read:file:/s",
+            "read:network:example.org",
+            "read:mcp:notes",
+            "execute:command",
+        ];
+        let needs = needs.map(|need| need.parse::<crate::scope::Scope>().unwrap());
+        let default = authority(&host);
+        for field in KEYS.iter().filter(|field| field.parent().is_none()) {
+            for value in values(field) {
+                let sent = json!({ field.key: value });
+                let sources = host.clone().with_narrowing(Initialize, sent.clone());
+                if matches!(field.key, "grantable" | "allow") {
+                    assert_eq!(sources.unwrap_err().data()["kind"], "policy_expansion");
+                    continue;
+                }
+                let narrowed = authority(&sources.unwrap());
+                let (limits, flags) = (*narrowed.limits(), narrowed.flags());
+                assert_eq!(limits.tighter(*default.limits()), limits, "{sent}");
+                assert_eq!(flags.tighter(default.flags()), flags, "{sent}");
+                for need in &needs {
+                    let verdict = narrowed.judge(need, &[]);
+                    assert!(verdict >= default.judge(need, &[]), "{sent} {need}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn narrowing_source_applies_what_is_stricter_than_the_default_or_the_host() {
+        let narrowed = |host: Value, sent: Value| {
+            let sources = sources(&[(File, host)]).with_narrowing(Initialize, sent);
+            let config = sources.unwrap().effective().unwrap().config;
+            *Authority::configured(&config).unwrap().limits()
+        };
+        let (raised, unset) = (json!({ "read_max_bytes": 9 << 20 }), json!({}));
+        for (host, sent, bytes) in [
+            (&unset, 10, 10),
+            (&unset, 2 << 20, 1 << 20),
+            (&unset, 0, 1 << 20),
+            (&raised, 2 << 20, 2 << 20),
+            (&raised, 0, 9 << 20),
+        ] {
+            let limits = narrowed(host.clone(), json!({ "read_max_bytes": sent }));
+            assert_eq!(limits.read_max_bytes, bytes, "{host} {sent}");
+        }
+        let off = sources(&[]).with_narrowing(Initialize, json!({ "network": false }));
+        let config = off.unwrap().effective().unwrap().config;
+        assert_eq!(config, Config::parse(&json!({ "network": false })).unwrap());
     }
 
     #[test]

@@ -131,6 +131,10 @@ impl Backend {
 pub trait BackendFactory: Send + Sync + 'static {
     /// Creates the backend of a client that sends `configuration`; if `None`, the backend that clients without one
     /// share.
+    ///
+    /// A client of trust [`Trust::Client`] may only name the roots and narrow the rest
+    /// ([`GatewayBuilder::client_roots`](super::GatewayBuilder::client_roots)), so its configuration is added with
+    /// [`ConfigSources::with_narrowing`](bailiwick::config::ConfigSources::with_narrowing).
     fn create(
         &self,
         configuration: Option<Value>,
