@@ -6,6 +6,7 @@ use bailiwick::effect::Cost;
 use bailiwick::tool::{ActPermit, ActProgress, Interrupt, Prepared, ReadPermit, WritePermit};
 use bailiwick::{CallError, Plan, ReadTool, Reply, Scope, ToolSet, ToolSpec, Verb, WriteTool};
 use bailiwick_mcp::gateway::Trust;
+use bailiwick_test_support::client::{Client, stateless_meta};
 use bailiwick_test_support::wait;
 use bailiwick_test_support::workspace::Workspace;
 use schemars::JsonSchema;
@@ -141,6 +142,34 @@ async fn progress_has_the_message_of_the_tool() {
     assert_eq!(notification["params"]["message"], "compiling\\u{7} a.rs");
     std::fs::remove_file(&until).unwrap();
     let done = client.receive().await;
+    assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
+}
+
+#[tokio::test]
+async fn stateless_call_reports_progress_after_a_question() {
+    let workspace = Workspace::with(describing);
+    let until = workspace.path("outside/f");
+    std::fs::write(&until, "work").unwrap();
+    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+    let mut meta = stateless_meta(&json!({"elicitation": {"form": {}}}));
+    meta["policy"] = json!({"ask_scopes": ["write:file"]});
+    meta["progressToken"] = json!("first");
+    let mut params = json!({"name": "describe", "arguments": {"until": until}, "_meta": meta});
+    let required = client.request_next("tools/call", params.clone()).await;
+    let result = &required["result"];
+    assert_eq!(result["resultType"], "input_required", "{required}");
+    params["_meta"]["progressToken"] = json!("second");
+    params["requestState"] = result["requestState"].clone();
+    params["inputResponses"] =
+        json!({"permission": {"action": "accept", "content": {"decision": "allow"}}});
+    client.start_request("tools/call", params).await;
+    let notification = client.receive().await;
+    assert_eq!(
+        notification["params"]["progressToken"], "second",
+        "{notification}"
+    );
+    std::fs::remove_file(&until).unwrap();
+    let done = client.receive_response().await;
     assert_eq!(done["result"]["structuredContent"]["done"], true, "{done}");
 }
 

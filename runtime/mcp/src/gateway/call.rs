@@ -152,7 +152,11 @@ impl Gateway {
             Some(state) => Some(self.resume_call(&call, &state, responses.as_ref()).await?),
             None => None,
         };
-        let progress = call.progress.clone();
+        // A resumed call counts its progress for the request that started it.
+        let progress = match &resumed {
+            Some(running) => running.progress.clone(),
+            None => call.progress.clone(),
+        };
         let running = self.run_call(&mut call, context, resumed);
         let ended = tokio::select! {
             biased;
@@ -516,6 +520,7 @@ impl ToolCall {
             call: self.start_in_worker(call),
             requests,
             asks_client,
+            progress: self.progress.clone(),
         }
     }
 

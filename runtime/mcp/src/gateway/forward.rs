@@ -7,6 +7,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::elicit::{self, PendingInput};
 use bailiwick::CallError;
+use bailiwick::call::Progress;
 use bailiwick::effect::ContentHash;
 use bailiwick::requests::{
     BoxFuture, Elicitation, ElicitationKind, ElicitationResponse, RequestCapabilities,
@@ -150,6 +151,8 @@ pub(super) struct ClientCall {
     pub(super) requests: Option<mpsc::UnboundedReceiver<Box<ForwardedRequest>>>,
     /// The client is asked permission questions.
     pub(super) asks_client: bool,
+    /// Counts progress if the client sent a progress token with the request that started the call.
+    pub(super) progress: Option<Progress>,
 }
 
 /// An event of a running call.
