@@ -99,19 +99,28 @@ async fn worker() -> (Runtime, Worker, tempfile::TempDir) {
     (runtime, worker, root)
 }
 
+fn info() -> GatewayInfo {
+    GatewayInfo {
+        name: "test".into(),
+        title: "Test".into(),
+        version: "0".into(),
+        instructions: String::new(),
+    }
+}
+
+fn handshake(revision: &str) -> Value {
+    json!({"jsonrpc": "2.0", "id": "handshake", "method": "initialize", "params": {
+        "protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"},
+    }})
+}
+
 /// All answers to `lines`, by their ids, and whether requests were handled directly or by rmcp.
 async fn answers(
     worker: &Worker,
     Conversation { revision, lines }: &Conversation,
     directly: bool,
 ) -> BTreeMap<String, Vec<String>> {
-    let info = GatewayInfo {
-        name: "test".into(),
-        title: "Test".into(),
-        version: "0".into(),
-        instructions: String::new(),
-    };
-    let gateway = Gateway::worker(worker, info);
+    let gateway = Gateway::worker(worker, info());
     let gateway = match directly {
         true => gateway.build(),
         false => gateway.through_rmcp().build(),
@@ -120,10 +129,7 @@ async fn answers(
     let (reader, writer) = split(near);
     let serving = tokio::spawn(async move { gateway.serve(reader, writer).await });
     let (reader, mut writer) = split(far);
-    let handshake = json!({"jsonrpc": "2.0", "id": "handshake", "method": "initialize", "params": {
-        "protocolVersion": revision, "capabilities": {}, "clientInfo": {"name": "t", "version": "0"},
-    }});
-    let mut input = format!("{handshake}\n");
+    let mut input = format!("{}\n", handshake(revision));
     for line in lines {
         input.push_str(line);
         input.push('\n');
@@ -301,6 +307,59 @@ proptest! {
             Ok(())
         })?;
     }
+}
+
+/// The answers to `requests`, each of which is sent after the answer to the one before.
+async fn one_by_one(gateway: Gateway, requests: &[Value]) -> Vec<Value> {
+    let (near, far) = duplex(64 << 10);
+    let (reader, writer) = split(near);
+    let serving = tokio::spawn(async move { gateway.serve(reader, writer).await });
+    let (reader, mut writer) = split(far);
+    let mut lines = BufReader::new(reader).lines();
+    let mut answers = Vec::new();
+    for request in requests {
+        let line = format!("{request}\n");
+        writer.write_all(line.as_bytes()).await.unwrap();
+        let answer = lines.next_line().await.unwrap().unwrap();
+        answers.push(serde_json::from_str(&answer).unwrap());
+    }
+    writer.shutdown().await.unwrap();
+    serving.await.unwrap().unwrap();
+    answers
+}
+
+#[tokio::test]
+async fn requests_after_a_stateless_one_need_their_metadata() {
+    let (runtime, worker, _root) = worker().await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let stateless = request(&json!(0), "tools/list", Some(json!({"_meta": meta})));
+    let call = json!({"name": "echo", "arguments": {"path": "/r/a", "text": "x"}});
+    let mut with_meta = call.clone();
+    with_meta["_meta"] = meta;
+    let requests = [
+        stateless,
+        handshake("2025-06-18"),
+        request(&json!(1), "ping", None),
+        request(&json!(2), "tools/call", Some(call)),
+        request(&json!(3), "tools/call", Some(with_meta)),
+    ];
+    for (first, refused) in [(0, true), (1, false)] {
+        let gateway = || Gateway::worker(&worker, info());
+        let direct = one_by_one(gateway().build(), &requests[first..]).await;
+        let by_rmcp = one_by_one(gateway().through_rmcp().build(), &requests[first..]).await;
+        assert_eq!(direct, by_rmcp);
+        let [.., ping, call, with_meta] = &direct[..] else {
+            panic!("{direct:?}");
+        };
+        for answer in [ping, call] {
+            assert_eq!(answer["error"]["code"] == -32602, refused, "{answer}");
+        }
+        assert!(with_meta["result"].is_object(), "{with_meta}");
+    }
+    runtime.shutdown().await;
 }
 
 #[tokio::test]

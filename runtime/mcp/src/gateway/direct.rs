@@ -99,6 +99,8 @@ pub(super) fn decode(text: &[u8]) -> Option<RxJsonRpcMessage<RoleServer>> {
 pub(super) struct DirectRequests {
     service: GatewayService,
     running: JoinSet<()>,
+    /// The connection began with a stateless request, after which rmcp rejects requests without their metadata.
+    needs_metadata: bool,
 }
 
 impl DirectRequests {
@@ -106,6 +108,7 @@ impl DirectRequests {
         Self {
             service,
             running: JoinSet::new(),
+            needs_metadata: false,
         }
     }
 
@@ -125,7 +128,10 @@ impl DirectRequests {
             return Some(message);
         };
         // rmcp forbids requests to the client while it handles a request that names a stateless revision.
-        let is_direct = request.get_meta().protocol_version().is_none();
+        let is_stateless = request.get_meta().protocol_version().is_some();
+        let is_probe = matches!(request, ClientRequest::DiscoverRequest(_));
+        self.needs_metadata |= is_stateless && !is_probe && self.service.peer().is_none();
+        let is_direct = !is_stateless && !self.needs_metadata;
         match (request, self.service.peer().filter(|_| is_direct)) {
             (ClientRequest::PingRequest(_), Some(_)) => self.answer_ping(id, outgoing, open),
             (ClientRequest::CallToolRequest(call), Some(peer)) => {
