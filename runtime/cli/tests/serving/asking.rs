@@ -100,14 +100,24 @@ async fn call_right_after_the_handshake_is_asked_about() {
 #[tokio::test]
 async fn call_before_the_handshake_ends_is_not_asked_about() {
     let workspace = Workspace::new();
-    let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
     let initialize_params = json!({
         "protocolVersion": "2025-11-25", "capabilities": {"elicitation": {}},
         "clientInfo": {"name": "raw", "version": "1"},
     });
-    client.request("initialize", initialize_params).await;
-    send(&mut client, "c", writing(&workspace, "new")).await;
-    assert_eq!(code(&client.receive().await), "SCOPE_REQUIRED");
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    for before_handshake in [false, true] {
+        let mut client = Client::new(&workspace.asking_gateway(Trust::Host));
+        if before_handshake {
+            client.send(&initialized).await;
+        }
+        let params = initialize_params.clone();
+        client.request("initialize", params).await;
+        send(&mut client, "c", writing(&workspace, "new")).await;
+        assert_eq!(code(&client.receive().await), "SCOPE_REQUIRED");
+        client.send(&initialized).await;
+        send(&mut client, "d", writing(&workspace, "new")).await;
+        client.receive_request("elicitation/create").await;
+    }
 }
 
 #[tokio::test]

@@ -246,6 +246,10 @@ impl OpenRequests {
             let error = ErrorData::invalid_request(reason, Some(data));
             return Err(RejectedMessage::new(Some(request.id.clone()), error));
         }
+        if matches!(request.request, ClientRequest::InitializeRequest(_)) {
+            // A notification before the handshake does not end it.
+            state.initialized = false;
+        }
         let stop = CancellationToken::new();
         request.request.extensions_mut().insert(RequestHandle {
             stop: stop.clone(),
