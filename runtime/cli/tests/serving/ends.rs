@@ -2,9 +2,10 @@
 
 use crate::http;
 use crate::http::{about, initialize, request};
+use crate::slow::{Plans, there};
 use crate::views::showing;
 use bailiwick::audit::verify;
-use bailiwick::{JsonLines, Policy, Runtime, WorkerSpec};
+use bailiwick::{JsonLines, Policy, Runtime, ToolSet, WorkerSpec};
 use bailiwick_mcp::gateway::{
     Backend, BackendError, BackendFactory, FileTools, Gateway, Http, Trust,
 };
@@ -123,6 +124,32 @@ async fn stopped_server_has_audited_the_end_of_its_sessions() {
     session.stop.cancel();
     session.serving.await.unwrap();
     ended(&session.audit);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn stateless_call_that_a_shutdown_ends_gets_a_json_error() {
+    let workspace = Workspace::with(|| ToolSet::new().writer(Plans));
+    let until = workspace.path("outside/f");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+    let server = http::Served::reached(listener.local_addr().unwrap());
+    let (gateway, stop) = (
+        workspace.gateway(Trust::Host).build(),
+        CancellationToken::new(),
+    );
+    let stopped = stop.clone().cancelled_owned();
+    let serving = gateway.serve_http(listener, Http::without_token(), stopped);
+    let call = json!({"name": "plans", "arguments": {"until": until}});
+    let calling = http::stateless(&server, None, "tools/call", call);
+    let stopping = async {
+        there(&until.with_extension("began")).await;
+        stop.cancel();
+    };
+    let (served, answer, ()) = tokio::join!(serving, calling, stopping);
+    served.unwrap();
+    assert_eq!(answer.status, 503, "{answer:?}");
+    let error = answer.message();
+    assert_eq!(error["id"], 1, "{error}");
+    assert_eq!(error["error"]["code"], -32603, "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

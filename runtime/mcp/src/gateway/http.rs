@@ -253,6 +253,7 @@ impl Gateway {
             max_bytes: http.max_body,
             timeout: http.read_timeout,
             sessions: Arc::clone(&sessions),
+            stop: stop.clone(),
         };
         let gateway = self.clone();
         let service = StreamableHttpService::new(

@@ -13,6 +13,7 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bailiwick_http::read_all;
 use rmcp::model::ErrorData;
+use tokio_util::sync::CancellationToken;
 
 use super::batch;
 use super::sessions::Sessions;
@@ -30,6 +31,8 @@ pub(super) struct BodyLimits {
     pub(super) timeout: Duration,
     /// The sessions, which know whether a client may send batches.
     pub(super) sessions: Arc<Sessions>,
+    /// Cancelled when the server shuts down.
+    pub(super) stop: CancellationToken,
 }
 
 /// Reads the body and forwards the request; rejects bodies that are too slow, too large or not a message.
@@ -67,7 +70,19 @@ pub(super) async fn read(
             Err(rejected) => return json_error(StatusCode::BAD_REQUEST, rejected),
         }
     }
-    forward(head, bytes, next).await
+    let message = bytes.clone();
+    let response = forward(head, bytes, next).await;
+    // The SDK ends requests on shutdown with an error in plain text.
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR
+        && limits.stop.is_cancelled()
+        && let Some(id) = message::request_id(&message)
+    {
+        let reason = "the server is shutting down, so the request was cancelled";
+        let error = ErrorData::internal_error(reason, None);
+        let rejected = RejectedMessage::new(Some(id), error);
+        return json_error(StatusCode::SERVICE_UNAVAILABLE, rejected);
+    }
+    response
 }
 
 /// Passes a message on to the SDK.
