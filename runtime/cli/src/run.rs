@@ -105,6 +105,19 @@ impl Ended {
     }
 }
 
+/// What a person should know of the result.
+fn notes_about(output: &CommandOutput) -> Vec<String> {
+    let mut notes = Vec::new();
+    if !output.created_protected.is_empty() {
+        let names = output.created_protected.join(", ");
+        notes.push(format!("the command created protected files: {names}"));
+    }
+    if let Some(why) = &output.incomplete {
+        notes.push(format!("the changed files are not known completely: {why}"));
+    }
+    notes
+}
+
 /// Runs the command with the rights of a worker that has the configuration.
 pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
     let mut signals = StopSignals::new().map_err(RunError::Signals)?;
@@ -165,13 +178,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
         RunError::Call { error, status }
     })?;
     let output = output.ok_or(RunError::Lost)?;
-    if !output.created_protected.is_empty() {
-        let names = output.created_protected.join(", ");
-        notes.push(format!("the command created protected files: {names}"));
-    }
-    if let Some(why) = &output.incomplete {
-        notes.push(format!("the changed files are not known completely: {why}"));
-    }
+    notes.extend(notes_about(&output));
     let status = match (output.exit_code, output.signal) {
         (Some(code), _) => u8::try_from(code).unwrap_or(NOT_RUN),
         (None, Some(signal)) => by_signal(signal),

@@ -126,13 +126,13 @@ impl ActPermit {
         self.read.scope.shared_gates()
     }
 
-    /// Waits until no call of the runtime changes `paths`, and lets none change them while the lock is held. Several effects
-    /// may hold a lock on the same paths.
+    /// Waits until no call of the runtime replaces the entries at `paths`, and lets none replace them while the lock is held.
+    /// What is beneath a directory can be changed. Several effects may hold a lock on the same paths.
     #[doc(hidden)]
     pub async fn lock_paths(&self, paths: Vec<VirtualPath>) -> PathsLocked {
         let records = self.records.as_ref().filter(|_| !paths.is_empty());
         PathsLocked(match records {
-            Some(records) => Some(records.path_locks.shared(paths).await),
+            Some(records) => Some(records.path_locks.entries(paths).await),
             None => None,
         })
     }

@@ -1,8 +1,9 @@
 //! First-come, first-served queue of path locks.
 //!
 //! A call holds its locks while it is planned and carried out; if a person approved an earlier plan, while it is carried
-//! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other, unless both share their locks.
-//! Locks of conflicting calls are granted in order, so no call starves. A worker requests locks for as many of its calls as it may run at once,
+//! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other. Locks of entries, which
+//! commands request, do not conflict with each other, nor with calls that change what is beneath their paths. Locks of
+//! conflicting calls are granted in order, so no call starves. A worker requests locks for as many of its calls as it may run at once,
 //! and for two more, so their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,18 +17,36 @@ pub(crate) struct Turn(u64);
 #[derive(Debug)]
 struct LockRequest<W> {
     paths: Vec<VirtualPath>,
-    sharing: Sharing,
+    kind: Kind,
     /// Notified when the lock is held; `None` from then on.
     waiting: Option<W>,
 }
 
-/// Whether others may hold a lock on the same paths.
+/// What a lock is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sharing {
-    /// Nobody else.
-    Exclusive,
-    /// Those who share it, too.
-    Shared,
+pub(crate) enum Kind {
+    /// To change the paths and what is beneath them.
+    Change,
+    /// To keep the entries at the paths where they are.
+    Entry,
+}
+
+/// Where a path is, compared with another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Position {
+    Same,
+    Above,
+    Beneath,
+}
+
+/// Whether a lock conflicts with `other`, whose path is at that position.
+fn conflicts(kind: Kind, other: Kind, position: Position) -> bool {
+    match (kind, other) {
+        (Kind::Change, Kind::Change) => true,
+        (Kind::Entry, Kind::Entry) => false,
+        (Kind::Change, Kind::Entry) => position != Position::Above,
+        (Kind::Entry, Kind::Change) => position != Position::Beneath,
+    }
 }
 
 /// Lock requests in order; `W` is what waits for them.
@@ -55,12 +74,12 @@ impl<W> LockQueue<W> {
     pub(crate) fn request(
         &mut self,
         paths: Vec<VirtualPath>,
-        sharing: Sharing,
+        kind: Kind,
         waiter: W,
     ) -> (Turn, Option<W>) {
         let turn = self.next;
         self.next.0 += 1;
-        let (held, waiting) = if self.is_blocked(turn, &paths, sharing) {
+        let (held, waiting) = if self.is_blocked(turn, &paths, kind) {
             (None, Some(waiter))
         } else {
             (Some(waiter), None)
@@ -71,7 +90,7 @@ impl<W> LockQueue<W> {
         }
         let request = LockRequest {
             paths,
-            sharing,
+            kind,
             waiting,
         };
         self.requests.insert(turn, request);
@@ -91,15 +110,15 @@ impl<W> LockQueue<W> {
                 }
             }
         }
-        let conflicting = released
-            .paths
-            .iter()
-            .flat_map(|path| self.conflicting(path));
-        let later: BTreeSet<Turn> = conflicting.filter(|other| *other > turn).collect();
+        let near = released.paths.iter().flat_map(|path| self.near(path));
+        let later: BTreeSet<Turn> = near
+            .map(|(other, _)| other)
+            .filter(|other| *other > turn)
+            .collect();
         let mut holders = Vec::new();
         for turn in later {
             let is_next = |lock: &LockRequest<W>| {
-                lock.waiting.is_some() && !self.is_blocked(turn, &lock.paths, lock.sharing)
+                lock.waiting.is_some() && !self.is_blocked(turn, &lock.paths, lock.kind)
             };
             if self.requests.get(&turn).is_some_and(is_next)
                 && let Some(lock) = self.requests.get_mut(&turn)
@@ -111,25 +130,27 @@ impl<W> LockQueue<W> {
     }
 
     /// Whether a request before `turn` conflicts with one for `paths`.
-    fn is_blocked(&self, turn: Turn, paths: &[VirtualPath], sharing: Sharing) -> bool {
-        let is_shared = |other| {
-            let other = self.requests.get(&other);
-            sharing == Sharing::Shared && other.is_some_and(|it| it.sharing == Sharing::Shared)
-        };
-        let mut others = paths.iter().flat_map(|path| self.conflicting(path));
-        others.any(|other| other < turn && !is_shared(other))
+    fn is_blocked(&self, turn: Turn, paths: &[VirtualPath], kind: Kind) -> bool {
+        let mut others = paths.iter().flat_map(|path| self.near(path));
+        others.any(|(other, position)| {
+            let request = self.requests.get(&other).filter(|_| other < turn);
+            request.is_some_and(|request| conflicts(kind, request.kind, position))
+        })
     }
 
     /// The requests of `path`, its ancestors and what is beneath it.
-    fn conflicting(&self, path: &VirtualPath) -> impl Iterator<Item = Turn> {
-        let ancestors = std::iter::successors(Some(path.clone()), VirtualPath::parent);
+    fn near(&self, path: &VirtualPath) -> impl Iterator<Item = (Turn, Position)> {
+        let ancestors = std::iter::successors(path.parent(), VirtualPath::parent);
         let above = ancestors.filter_map(|path| self.by_path.get(path.as_str()));
         let text = path.as_str().trim_end_matches('/');
         // `0` is the character after `/`.
         let beneath = self.by_path.range(format!("{text}/")..format!("{text}0"));
-        above
-            .chain(beneath.map(|(_, turns)| turns))
-            .flat_map(|turns| turns.iter().copied())
+        let beneath = beneath.filter(|(other, _)| *other != path.as_str());
+        let same = self.by_path.get(path.as_str()).into_iter();
+        same.map(|turns| (turns, Position::Same))
+            .chain(above.map(|turns| (turns, Position::Above)))
+            .chain(beneath.map(|(_, turns)| (turns, Position::Beneath)))
+            .flat_map(|(turns, position)| turns.iter().map(move |turn| (*turn, position)))
     }
 }
 
@@ -145,7 +166,7 @@ mod tests {
 
     /// Requests a lock on `text`; also returns whether it is held at once.
     fn lock(locks: &mut LockQueue<u64>, n: u64, text: &str) -> (Turn, bool) {
-        let (turn, held) = locks.request(vec![path(text)], Sharing::Exclusive, n);
+        let (turn, held) = locks.request(vec![path(text)], Kind::Change, n);
         (turn, held.is_some())
     }
 
@@ -184,7 +205,7 @@ mod tests {
     /// What a test does with a queue.
     #[derive(Clone, Debug)]
     enum Action {
-        Request(Vec<VirtualPath>, Sharing),
+        Request(Vec<VirtualPath>, Kind),
         Release(prop::sample::Index),
     }
 
@@ -192,28 +213,34 @@ mod tests {
         let path =
             prop::sample::select(vec!["/", "/r", "/r/a", "/r/a/b", "/r/a-", "/r/a0", "/r/b"]);
         let paths = prop::collection::vec(path.prop_map(self::path), 0..3);
-        let sharing = prop::sample::select(vec![Sharing::Exclusive, Sharing::Shared]);
+        let kind = prop::sample::select(vec![Kind::Change, Kind::Entry]);
         let action = prop_oneof![
-            (paths, sharing).prop_map(|(paths, sharing)| Action::Request(paths, sharing)),
+            (paths, kind).prop_map(|(paths, kind)| Action::Request(paths, kind)),
             any::<prop::sample::Index>().prop_map(Action::Release),
         ];
         prop::collection::vec(action, 0..40)
     }
 
     /// A request of the model, with its number and whether it is held.
-    type Requested = (u64, Vec<VirtualPath>, Sharing, bool);
+    type Requested = (u64, Vec<VirtualPath>, Kind, bool);
 
     /// Holds the locks of all requests that conflict with no earlier one, and returns their numbers.
     fn grant(model: &mut [Requested]) -> Vec<u64> {
         let mut granted = Vec::new();
         for index in 0..model.len() {
             let (earlier, rest) = model.split_at_mut(index);
-            let (number, paths, sharing, held) = rest.first_mut().unwrap();
-            let is_free = earlier
-                .iter()
-                .filter(|(_, _, theirs, _)| [*theirs, *sharing] != [Sharing::Shared; 2])
-                .flat_map(|(_, theirs, ..)| theirs)
-                .all(|theirs| !paths.iter().any(|path| path.touches(theirs)));
+            let (number, paths, kind, held) = rest.first_mut().unwrap();
+            let conflicts =
+                |path: &VirtualPath, other: &VirtualPath, theirs: Kind| match (*kind, theirs) {
+                    (Kind::Change, Kind::Change) => path.touches(other),
+                    (Kind::Entry, Kind::Entry) => false,
+                    (Kind::Change, Kind::Entry) => other.starts_with(path),
+                    (Kind::Entry, Kind::Change) => path.starts_with(other),
+                };
+            let is_free = earlier.iter().all(|(_, others, theirs, _)| {
+                let mut others = others.iter();
+                !others.any(|other| paths.iter().any(|path| conflicts(path, other, *theirs)))
+            });
             if is_free && !std::mem::replace(held, true) {
                 granted.push(*number);
             }
@@ -229,9 +256,9 @@ mod tests {
             let (mut locks, mut model, mut turns) = (LockQueue::default(), Vec::new(), Vec::new());
             for (number, action) in (0..).zip(actions) {
                 match action {
-                    Action::Request(paths, sharing) => {
-                        let (turn, held) = locks.request(paths.clone(), sharing, number);
-                        model.push((number, paths, sharing, false));
+                    Action::Request(paths, kind) => {
+                        let (turn, held) = locks.request(paths.clone(), kind, number);
+                        model.push((number, paths, kind, false));
                         turns.push((number, turn));
                         prop_assert_eq!(held.into_iter().collect::<Vec<_>>(), grant(&mut model));
                     }

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Shared;
 use super::actor::WorkerMsg;
-use super::lock_queue::{LockQueue, Sharing, Turn};
+use super::lock_queue::{Kind, LockQueue, Turn};
 use crate::id::CallId;
 use crate::path::VirtualPath;
 
@@ -50,25 +50,21 @@ impl PathLocks {
         worker: &Arc<Shared>,
     ) -> PathLockGuard {
         let waiter = LockWaiter::Call(Arc::clone(worker), call);
-        self.queue(paths, Sharing::Exclusive, waiter)
+        self.queue(paths, Kind::Change, waiter)
     }
 
-    /// Waits until no call changes `paths`. As long as the lock is held, none does, and other commands may hold one, too.
-    pub(crate) async fn shared(&self, paths: Vec<VirtualPath>) -> PathLockGuard {
+    /// Waits until no call replaces the entries at `paths`. As long as the lock is held, none does; other commands may hold one,
+    /// too.
+    pub(crate) async fn entries(&self, paths: Vec<VirtualPath>) -> PathLockGuard {
         let (held_tx, held) = oneshot::channel();
-        let lock = self.queue(paths, Sharing::Shared, LockWaiter::Command(held_tx));
+        let lock = self.queue(paths, Kind::Entry, LockWaiter::Command(held_tx));
         // The sender is in the queue as long as the lock is requested.
         let _ = held.await;
         lock
     }
 
-    fn queue(
-        &self,
-        paths: Vec<VirtualPath>,
-        sharing: Sharing,
-        waiter: LockWaiter,
-    ) -> PathLockGuard {
-        let (turn, holder) = self.queue.lock().request(paths, sharing, waiter);
+    fn queue(&self, paths: Vec<VirtualPath>, kind: Kind, waiter: LockWaiter) -> PathLockGuard {
+        let (turn, holder) = self.queue.lock().request(paths, kind, waiter);
         if let Some(holder) = holder {
             holder.notify();
         }
