@@ -75,8 +75,13 @@ pub(crate) fn collect(
     for (number, (path, shown)) in overlays.iter().enumerate() {
         let stored = format!("{number}/upper");
         let is_same = collector.enter(path, *shown)?;
-        let upper = rustix::fs::openat(&directory, &stored, DIRECTORY, Mode::empty());
-        let upper = upper.map_err(|error| unreadable(path, error))?;
+        let upper = match open_directory(directory.as_fd(), &stored) {
+            Err(Errno::ACCESS) => {
+                collector.drop_unreadable(directory.as_fd(), &stored, path);
+                continue;
+            }
+            opened => opened.map_err(|error| unreadable(path, error))?,
+        };
         collector.drop_mode_of_top(path, &upper, is_same)?;
         if !collector.add_entries(upper.as_fd(), path, &stored, (0, is_same))? {
             let dropped = DroppedChange {
@@ -148,14 +153,12 @@ impl Collector<'_> {
     ) -> Result<(), CallError> {
         let mut origins = Origins::default();
         for (number, (path, _)) in overlays.iter().enumerate() {
-            let read = |error| unreadable(path, error);
-            let open =
-                |at: &OwnedFd, name: &str| rustix::fs::openat(at, name, DIRECTORY, Mode::empty());
-            let changes = open(directory, &number.to_string()).map_err(read)?;
-            let upper = open(&changes, "upper").map_err(read)?;
+            let changes =
+                rustix::fs::openat(directory, number.to_string(), DIRECTORY, Mode::empty())
+                    .map_err(|error| unreadable(path, error))?;
             let origin = self.open(path, DIRECTORY)?;
             let during = (self.began, self.permit);
-            origins.reduce(path, (&changes, &upper), origin.as_ref(), during)?;
+            origins.reduce(path, &changes, origin.as_ref(), during)?;
         }
         self.moves.origins = origins;
         Ok(())
@@ -261,16 +264,23 @@ impl Collector<'_> {
     ) -> Result<bool, CallError> {
         let read = |error| unreadable(path, error);
         let stat = rustix::fs::statat(upper, name, AtFlags::SYMLINK_NOFOLLOW).map_err(read)?;
+        let before = match self.before(path) {
+            // The command could change the permissions of the directory.
+            Err(error) if error.code() == Code::Io => {
+                self.drop_unreadable(upper, name, path);
+                return Ok(true);
+            }
+            before => before?,
+        };
         let entry = Entry {
             path,
             stored,
             stat,
-            before: self.before(path)?,
+            before,
         };
         match (kind(&stat), entry.before.as_ref().map(kind)) {
             (FileType::RegularFile, _) if stat.st_mode & 0o400 == 0 => {
-                self.moves.note_dropped(upper, name.as_bytes());
-                self.drop_change(path, UNREADABLE);
+                self.drop_unreadable(upper, name, path);
             }
             (FileType::RegularFile, None | Some(FileType::RegularFile)) => {
                 self.add_file(upper, name, &entry)?;
@@ -308,8 +318,7 @@ impl Collector<'_> {
         let path = entry.path;
         let file = match rustix::fs::openat(upper, name, FILE, Mode::empty()) {
             Err(Errno::ACCESS) => {
-                self.moves.note_dropped(upper, name.as_bytes());
-                self.drop_change(path, UNREADABLE);
+                self.drop_unreadable(upper, name, path);
                 return Ok(());
             }
             opened => opened.map_err(|error| unreadable(path, error))?,
@@ -368,10 +377,9 @@ impl Collector<'_> {
         depth: usize,
     ) -> Result<bool, CallError> {
         let Entry { path, stored, .. } = *entry;
-        let inner = match rustix::fs::openat(upper, name, DIRECTORY, Mode::empty()) {
+        let inner = match open_directory(upper, name) {
             Err(Errno::ACCESS) => {
-                self.moves.note_dropped(upper, name.as_bytes());
-                self.drop_change(path, UNREADABLE);
+                self.drop_unreadable(upper, name, path);
                 return Ok(true);
             }
             opened => opened.map_err(|error| unreadable(path, error))?,
@@ -532,11 +540,20 @@ impl Collector<'_> {
             });
             names.collect()
         };
-        let Some(lower) = self.open(path, DIRECTORY)? else {
-            return Ok(true);
+        let lower = match self.open(path, DIRECTORY) {
+            Ok(None) => return Ok(true),
+            Ok(Some(lower)) => names(lower.as_fd()),
+            Err(error) => Err(error),
+        };
+        let lower = match lower {
+            Err(error) if error.code() == Code::Io => {
+                self.drop_change(path, UNREADABLE);
+                return Ok(true);
+            }
+            lower => lower?,
         };
         let kept = names(upper)?;
-        for name in names(lower.as_fd())? {
+        for name in lower {
             if self.changes.len() + self.dropped.len() >= MAX_CHANGES {
                 return Ok(false);
             }
@@ -567,6 +584,12 @@ impl Collector<'_> {
         Ok(true)
     }
 
+    /// Drops the entry `name` of a directory of the overlay, with all that it contains.
+    fn drop_unreadable(&mut self, upper: BorrowedFd<'_>, name: &str, path: &VirtualPath) {
+        self.moves.note_dropped(upper, name.as_bytes());
+        self.drop_change(path, UNREADABLE);
+    }
+
     fn drop_change(&mut self, path: &VirtualPath, reason: &'static str) {
         self.dropped.push(DroppedChange {
             path: path.to_string(),
@@ -594,6 +617,14 @@ impl Collector<'_> {
             Err(error) => Err(unreadable(path, error)),
         }
     }
+}
+
+/// Opens a directory whose entries this process can use.
+fn open_directory(at: BorrowedFd<'_>, name: &str) -> Result<OwnedFd, Errno> {
+    let directory = rustix::fs::openat(at, name, DIRECTORY, Mode::empty())?;
+    // This needs the search permission, too.
+    Dir::read_from(&directory)?;
+    Ok(directory)
 }
 
 /// Whether two files of the same length have the same content.

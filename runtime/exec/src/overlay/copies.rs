@@ -10,7 +10,8 @@ use std::time::Duration;
 use bailiwick::tool::ReadPermit;
 use bailiwick::{CallError, VirtualPath};
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, fchmod, fstat, mknodat, openat, statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, chmodat, fchmod, fstat, mknodat, openat, statat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -21,6 +22,8 @@ use crate::copied::{Copied, Entry, Kind, LIST, join};
 
 /// Attribute of an entry that overlayfs has copied from the root before it was changed.
 const ORIGIN: &str = "user.overlay.origin";
+/// The directory that contains the copy.
+const UPPER: &str = "upper";
 /// The permissions that the owner of a directory needs to change it.
 const OWNER: u32 = 0o700;
 
@@ -49,14 +52,14 @@ impl Origins {
         Some(path)
     }
 
-    /// Reduces the copy of the directory `path` in `upper`, if `changes` says that there is one. `origin` is that directory.
+    /// Reduces the copy of the directory `path` in `changes`, if there is one. `origin` is that directory.
     ///
     /// # Errors
     /// `IO` if the copy cannot be read.
     pub(super) fn reduce(
         &mut self,
         path: &VirtualPath,
-        (changes, upper): (&OwnedFd, &OwnedFd),
+        changes: &OwnedFd,
         origin: Option<&OwnedFd>,
         (began, permit): (Duration, &ReadPermit),
     ) -> Result<(), CallError> {
@@ -78,15 +81,15 @@ impl Origins {
             permit,
             origins: self,
         };
-        // The command may have made it read-only for its owner, the user of this process.
-        let mode = fstat(upper)
-            .map_err(|error| unreadable(path, error))?
-            .st_mode
-            & 0o7777;
-        let set = |mode| fchmod(upper, mode).map_err(|error| unreadable(path, error));
-        set(Mode::from_raw_mode(mode) | Mode::RWXU)?;
-        reducer.reduce(upper, origin, b"", 0)?;
-        set(Mode::from_raw_mode(mode))
+        // The command may have taken permissions from its owner, the user of this process.
+        let read = |error| unreadable(path, error);
+        let stat = statat(changes, UPPER, AtFlags::SYMLINK_NOFOLLOW).map_err(read)?;
+        let mode = Mode::from_raw_mode(stat.st_mode & 0o7777);
+        let set = |mode| chmodat(changes, UPPER, mode, AtFlags::empty()).map_err(read);
+        set(mode | Mode::RWXU)?;
+        let upper = openat(changes, UPPER, DIRECTORY, Mode::empty()).map_err(read)?;
+        reducer.reduce(&upper, origin, b"", 0)?;
+        set(mode)
     }
 }
 
@@ -191,8 +194,7 @@ impl Reducer<'_> {
         let is_closed = stat.st_mode & OWNER != OWNER;
         if is_closed {
             let open = mode | Mode::RWXU;
-            rustix::fs::chmodat(copy, name, open, AtFlags::empty())
-                .map_err(|error| self.unreadable(error))?;
+            chmodat(copy, name, open, AtFlags::empty()).map_err(|error| self.unreadable(error))?;
         }
         let inner =
             openat(copy, name, DIRECTORY, Mode::empty()).map_err(|error| self.unreadable(error))?;

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
-use bailiwick::{CallError, VirtualPath};
+use bailiwick::{CallError, Code, VirtualPath};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, Stat, openat, statat};
 use rustix::io::Errno;
 
@@ -245,16 +245,23 @@ impl Moves {
         let mut pairs = Vec::new();
         for removed in &self.removed {
             let mut keys = BTreeSet::new();
-            let mut is_read = true;
-            if !removed.is_directory {
-                keys.insert(removed.key);
-            } else if let Some(directory) = open(&removed.path)? {
-                let mut note = |_: BorrowedFd<'_>, _: &[u8], stat: &Stat| {
-                    keys.insert(Key::of(stat));
-                    Ok(())
-                };
-                is_read = visit(directory.as_fd(), b".", (&mut budget, 0), &mut note).is_ok();
-            }
+            let mut note = |_: BorrowedFd<'_>, _: &[u8], stat: &Stat| {
+                keys.insert(Key::of(stat));
+                Ok(())
+            };
+            let opened = removed.is_directory.then(|| open(&removed.path));
+            let is_read = match opened {
+                None => {
+                    keys.insert(removed.key);
+                    true
+                }
+                Some(Ok(None)) => true,
+                Some(Ok(Some(directory))) => {
+                    visit(directory.as_fd(), b".", (&mut budget, 0), &mut note).is_ok()
+                }
+                Some(Err(error)) if error.code() == Code::Io => false,
+                Some(Err(error)) => return Err(error),
+            };
             pairs.push((&removed.path, is_read.then_some(keys)));
         }
         Ok(pairs)

@@ -861,6 +861,73 @@ os.mkdir(b'd\n'); open(b'd\n/inner', 'w').close()";
     assert!(stage.path("ok").exists());
 }
 
+#[tokio::test]
+async fn directories_that_cannot_be_read_are_dropped_without_the_other_changes() {
+    let is_root = rustix::process::getuid().is_root();
+    for (script, closed) in [
+        ("chmod 444 old", "/repo/old"),
+        ("chmod 0 old", "/repo/old"),
+        ("mkdir d; echo x > d/f; chmod 444 d", "/repo/d"),
+        (
+            "rm -r old; mkdir old; echo x > old/c; chmod 444 old",
+            "/repo/old",
+        ),
+        ("mkdir d; mv a d/a; chmod 444 d", "/repo/d"),
+        ("chmod 444 .", "/repo"),
+        ("chmod 0 .", "/repo"),
+    ] {
+        let stage = Stage::new().await;
+        let worker = stage.worker(asks()).await;
+        let script = format!("mkdir e; echo x > e/f; {script}; echo out; exit 3");
+        let arguments = json!({ "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "overlay" });
+        let output = run(&worker, arguments).await.unwrap();
+        assert_eq!(output.exit_code, Some(3), "{script}: {output:?}");
+        assert_eq!(output.stdout, "out\n", "{script}: {output:?}");
+        let changes = output.changes.unwrap();
+        let of_closed = changes.dropped.iter().find(|it| it.path == closed);
+        let reason = of_closed
+            .unwrap_or_else(|| panic!("{script}: {changes:?}"))
+            .reason;
+        if !is_root {
+            assert_eq!(reason, "it cannot be read", "{script}");
+        }
+        let is_all_closed = closed == "/repo" && !is_root;
+        // The old name of a moved file is not deleted without its new one.
+        assert!(is_root || !kept(&changes).contains(&"/repo/a"), "{script}");
+        let is_kept = kept(&changes).contains(&"/repo/e/f");
+        assert_eq!(is_kept, !is_all_closed, "{script}: {changes:?}");
+    }
+}
+
+#[tokio::test]
+async fn changes_beneath_a_directory_that_only_the_command_can_read_are_dropped() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let stage = Stage::new().await;
+    let set = |mode| {
+        let permissions = fs::Permissions::from_mode(mode);
+        fs::set_permissions(stage.path("old"), permissions).unwrap();
+    };
+    let worker = stage.worker(asks()).await;
+    for script in [
+        "chmod 755 old; echo more >> old/b; echo x > old/n; echo x > n",
+        "chmod 755 old; rm -r old; echo x > n",
+        "chmod 755 old; rm -r old; mkdir old; echo x > old/c; echo x > n",
+    ] {
+        for mode in [0, 0o444] {
+            set(mode);
+            let arguments =
+                json!({ "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "overlay" });
+            let output = run(&worker, arguments).await.unwrap();
+            set(0o755);
+            let changes = output.changes.unwrap();
+            assert!(
+                kept(&changes).contains(&"/repo/n"),
+                "{script} {mode:o}: {changes:?}"
+            );
+        }
+    }
+}
+
 /// Changes a file while its question is open, and allows the question.
 struct ChangesFirst(std::path::PathBuf);
 
