@@ -143,6 +143,7 @@ use crate::replace::Durability;
 use crate::resolve::{self, OpenDir};
 use crate::walk::{self, IgnoreRules};
 
+pub use crate::change::repository::is_run_by_git;
 pub use crate::walk::{WalkControl, WalkEntry};
 pub use files::{FilesWriter, NewEntry, NewState, PlannedWrites};
 

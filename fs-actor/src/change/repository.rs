@@ -64,6 +64,16 @@ impl Markers {
     }
 }
 
+/// Returns whether the file or directory at `path` is protected, since it is the configuration or a hook of a repository of any
+/// name, or contains hooks. For tools that change files by other means than this module.
+///
+/// # Errors
+/// As [`File::open`](crate::io::File::open), if a directory above it cannot be read.
+pub fn is_run_by_git(permit: &ReadPermit, path: &VirtualPath) -> Result<bool, Interrupt> {
+    let markers = |dir: &VirtualPath| read_markers(permit, dir);
+    EntryChange::new(&markers, path, path, &[], false).is_run("")
+}
+
 /// Whether Git runs programs that the entry `rest` of a repository names.
 fn is_run(rest: &[&str]) -> bool {
     match rest {

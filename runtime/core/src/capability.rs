@@ -401,6 +401,14 @@ impl ReadPermit {
         self.scope.protected.contains(path) || self.scope.authority.protects(&need)
     }
 
+    /// Returns whether a grant of this call names `path` itself and covers all changes of it.
+    #[must_use]
+    pub fn is_named_by_grant(&self, path: &VirtualPath) -> bool {
+        let need = Scope::file(Verb::Write, path.clone());
+        let mut granted = self.scope.granted.iter();
+        granted.any(|grant| grant.path() == Some(path) && grant.covers(&need))
+    }
+
     /// Requires a grant for each of `paths`, which are protected because of the files around them.
     ///
     /// # Errors

@@ -63,8 +63,10 @@ pub const TOOL_NAMES: [&str; 2] = ["apply_changes", "run_command"];
 /// and its times.
 ///
 /// In the mode `live`, directories above a path with rules of its own cannot be renamed or moved, and files cannot be renamed
-/// out of them. No command can set the set-user-ID or the set-group-ID bit. `git commit` needs the mode `overlay`, or `.git` in
-/// `writes`: nothing can be created in `.git` otherwise, since files such as `.git/commondir` make Git run other programs.
+/// out of them. In a repository of any name, the configuration and hooks that exist are read-only, unless a person allowed
+/// the call to change them. No command can set the set-user-ID or the set-group-ID bit. `git commit` needs the mode
+/// `overlay`, or `.git` in `writes`: nothing can be created in `.git` otherwise, since files such as `.git/commondir` make
+/// Git run other programs.
 ///
 /// While a command runs, the helper of the next one is started. It has the limits and the restrictions that this
 /// process has then, but it is not used if this process has other users, groups or capabilities. A host that restricts

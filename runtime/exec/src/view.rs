@@ -16,8 +16,9 @@ use bailiwick::policy::{Verdict, WriteMode};
 use bailiwick::root::Root;
 use bailiwick::scope::Verb;
 use bailiwick::text::escape;
-use bailiwick::tool::ReadPermit;
+use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Code};
+use bailiwick_fs::io::is_run_by_git;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, statat};
 use rustix::io::Errno;
 
@@ -207,7 +208,9 @@ impl<'p> View<'p> {
         let may_read = verdict(Verb::Read) == Verdict::Allow;
         let may_write = self.may_write
             && match self.changes {
-                Changes::Live => verdict(Verb::Write) == Verdict::Allow,
+                Changes::Live => {
+                    verdict(Verb::Write) == Verdict::Allow && !self.is_run_by_git(path)
+                }
                 Changes::Apart => verdict(Verb::Write) != Verdict::Deny,
             };
         match (may_read, may_write) {
@@ -215,6 +218,19 @@ impl<'p> View<'p> {
             (true, false) => Rights::Read,
             (true, true) => Rights::Write,
         }
+    }
+
+    /// Whether a file is protected because of the repository around it, and no grant of the call names it.
+    fn is_run_by_git(&self, path: &VirtualPath) -> bool {
+        let is_run = match is_run_by_git(self.permit, path) {
+            Ok(is_run) => is_run,
+            // What a call that was stopped has changed is still listed.
+            Err(Interrupt::Failed(error)) => {
+                !matches!(error.code(), Code::Cancelled | Code::Deadline)
+            }
+            Err(_) => true,
+        };
+        is_run && !self.permit.may_change_protected(path) && !self.permit.is_named_by_grant(path)
     }
 
     /// Hides what system directories show of the roots, and system directories in a root that the call may not read, unless

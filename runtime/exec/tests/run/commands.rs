@@ -142,6 +142,72 @@ async fn protected_names_cannot_be_changed_by_a_command() {
     assert!(root.path().join("file").exists());
 }
 
+/// A repository is a directory with `HEAD`, `objects` and `refs`.
+fn make_repository(root: &Path, name: &str) {
+    for directory in ["objects", "refs", "hooks", "info"] {
+        fs::create_dir_all(root.join(name).join(directory)).unwrap();
+    }
+    for file in ["HEAD", "config", "hooks/update", "info/attributes"] {
+        fs::write(root.join(name).join(file), "old\n").unwrap();
+    }
+}
+
+#[tokio::test]
+async fn repository_of_any_name_is_protected_from_a_command() {
+    let root = tempfile::tempdir().unwrap();
+    make_repository(root.path(), "a/store");
+    make_repository(root.path(), "notes");
+    fs::remove_dir(root.path().join("notes/refs")).unwrap();
+    let runtime = runtime(root.path()).await;
+    let worker = worker(&runtime, everything()).await;
+    let files = [
+        "config",
+        "hooks/update",
+        "hooks/new",
+        "info/attributes",
+        "HEAD",
+        "refs/new",
+    ];
+    let script = "for d in a/store notes; do for f in config hooks/update hooks/new info/attributes HEAD refs/new; do \
+                  echo new > $d/$f; done; done; echo new > a/store/commondir; \
+                  rm a/store/config; mv a/store/hooks a/store/h; mv a/store a/moved; mv a b; mv notes moved";
+    let output = shell(&worker, script).await;
+    let text = |path: String| fs::read_to_string(root.path().join(path)).ok();
+    let texts = |name: &str| files.map(|file| text(format!("{name}/{file}")));
+    let [old, new] = ["old\n", "new\n"].map(|text| Some(text.to_owned()));
+    let expected = [&old, &old, &None, &old, &new, &new];
+    assert_eq!(texts("a/store").each_ref(), expected, "{output:?}");
+    let expected = [&new, &new, &new, &new, &new, &None];
+    assert_eq!(texts("moved").each_ref(), expected, "{output:?}");
+    // It did not exist before, and is reported.
+    assert_eq!(output.created_protected, ["/repo/a/store/commondir"]);
+    let output = shell(&worker, "cp -r a/store copy && echo new > copy/config").await;
+    assert_eq!(text("copy/config".to_owned()), new);
+    let mut created = output.created_protected;
+    created.sort_unstable();
+    let expected = ["commondir", "config", "hooks", "info/attributes"];
+    assert_eq!(created, expected.map(|name| format!("/repo/copy/{name}")));
+}
+
+#[tokio::test]
+async fn command_changes_the_configuration_of_a_repository_that_a_person_allowed() {
+    let root = tempfile::tempdir().unwrap();
+    make_repository(root.path(), "store");
+    let configure =
+        |builder: RuntimeBuilder| builder.approver(Scripted::new().rule(|_| Some(Answer::ONCE)));
+    let runtime = runtime_with(root.path(), commands(), configure).await;
+    let policy = Policy::nothing().allow("read:file").ask("write:file");
+    let worker = worker(&runtime, policy.allow("execute:command")).await;
+    let script = "echo new > store/config; echo new > store/hooks/update";
+    let arguments = json!({
+        "argv": ["sh", "-c", script], "cwd": "/repo", "mode": "live", "writes": ["/repo/store/config"],
+    });
+    run(&worker, arguments).await.unwrap();
+    let text = |path: &str| fs::read_to_string(root.path().join(path)).unwrap();
+    assert_eq!(text("store/config"), "new\n");
+    assert_eq!(text("store/hooks/update"), "old\n");
+}
+
 #[tokio::test]
 async fn directories_above_a_denied_path_cannot_be_renamed() {
     let root = tempfile::tempdir().unwrap();
