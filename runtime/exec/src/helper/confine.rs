@@ -275,6 +275,7 @@ fn forbidden(
         libc::SYS_ioctl,
         terminal.into_iter().collect::<Result<_, _>>()?,
     );
+    rules.insert(libc::SYS_fcntl, leases()?);
     rules.extend(set_id_modes()?);
     let sockets = match (network, files) {
         (Network::Proxy, Files::Mounted) => sockets_other_than_tcp()?,
@@ -294,6 +295,16 @@ fn forbidden(
         }
     }
     Ok(rules)
+}
+
+/// The arguments of `fcntl` that take a lease of a file or directory, for which programs of the host wait that open or change
+/// it.
+fn leases() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    // `F_SETDELEG`, which Linux has since 6.19.
+    const SET_DELEGATION: u64 = 1040;
+    let commands = [libc::F_SETLEASE.unsigned_abs().into(), SET_DELEGATION];
+    let rules = commands.map(|command| rule(1, SeccompCmpOp::Eq, command));
+    rules.into_iter().collect()
 }
 
 /// The calls that set the set-user-ID or the set-group-ID bit, with the arguments for which they do: other users of the

@@ -15,6 +15,7 @@
 //! | `ptrace`, `io_uring`, `bpf`, `keyctl`, `userfaultfd`, `TIOCSTI` | `forbidden_system_calls_fail` |
 //! | a directory without permissions, so that rules are not applied beneath it | `rules_hold_in_directories_that_a_command_has_closed` |
 //! | the numbers of the x32 ABI for forbidden system calls | `system_calls_of_the_x32_abi_are_forbidden` |
+//! | leases, for which programs of the host wait | `leases_are_refused_and_locks_are_not` |
 //! | device nodes | `probes_find_no_hole` |
 //! | a link in place of a directory while changes are collected or applied | `directory_that_becomes_a_link_*`, `no_race_of_a_directory_and_a_link_writes_outside` |
 //! | huge trees, names that are not text | `many_changes_are_asked_about_once_*`, `names_that_no_rule_can_judge_*` |

@@ -68,6 +68,29 @@ print("end")
     );
 }
 
+/// A lease of a file or directory blocks programs of the host that open or change it.
+#[tokio::test]
+async fn leases_are_refused_and_locks_are_not() {
+    let work = tempfile::tempdir().unwrap();
+    let script = r#"
+import fcntl
+file = open("file", "w+")
+for name, command in [("lease", fcntl.F_SETLEASE), ("delegation", 1040)]:
+    try:
+        fcntl.fcntl(file, command, fcntl.F_WRLCK)
+        print(name)
+    except PermissionError:
+        pass
+fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+fcntl.fcntl(file, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+print("locked")
+"#;
+    fs::write(work.path().join("probe.py"), script).unwrap();
+    let spec = sandbox::shell("python3 probe.py", work.path());
+    assert_eq!(sandbox::run(&spec).await.1, "locked\n");
+}
+
 /// Programs that people use, with what they need in the sandbox.
 #[tokio::test]
 async fn builds_and_version_control_work() {
