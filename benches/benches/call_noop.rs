@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use bailiwick::MemoryAudit;
 use bailiwick::audit::Audit;
 use bailiwick::tool::ToolName;
+use bailiwick::{MemoryAudit, Verdict};
 use bailiwick_benches::{
-    Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, audit_event, build_runtime,
-    current_thread, multi_thread, run_task,
+    Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, audit_event,
+    authority_and_need, build_runtime, current_thread, multi_thread, run_task,
 };
 use ractor::ActorRef;
 use serde_json::json;
@@ -68,6 +68,22 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             |n| {
                 let calls = call_with_event(actor.clone(), sender.clone(), n);
                 run_task(tokio, calls);
+            },
+            flush_audit,
+        )
+        .case_then(
+            "the same, its need judged",
+            Target::None,
+            BATCH,
+            |n| {
+                let (authority, need) = authority_and_need().unwrap();
+                let calls = call_with_event(actor.clone(), sender.clone(), n);
+                run_task(tokio, async move {
+                    for _ in 0..n {
+                        assert_eq!(authority.judge(&need, &[]), Verdict::Allow);
+                    }
+                    calls.await;
+                });
             },
             flush_audit,
         )

@@ -63,6 +63,7 @@ fn worker(
 fn preview(tokio: &tokio::runtime::Runtime, root: &Path) {
     let (runtime, worker) = worker(tokio, root, Durability::default());
     let (old, new) = (edited_text("a"), edited_text("b"));
+    let dir = Dir::open_ambient_dir(root, ambient_authority()).unwrap();
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     Benchmark::new("preview an edit of 2,000 lines", Duration::from_secs(4))
         .case("similar: diff of both texts", Target::None, 20, |n| {
@@ -74,6 +75,12 @@ fn preview(tokio: &tokio::runtime::Runtime, root: &Path) {
         .case("SHA-256 of both texts", Target::None, 20, |n| {
             for _ in 0..n {
                 let [old, new] = [&old, &new].map(|text| ContentHash::of(text.as_bytes()));
+                assert_ne!(old, new);
+            }
+        })
+        .case("read the file, replace the line", Target::None, 20, |n| {
+            for _ in 0..n {
+                let (old, new) = replaced(&dir, &name(0), ("a", "b"));
                 assert_ne!(old, new);
             }
         })
@@ -116,6 +123,18 @@ fn apply(
             })
         })
     };
+    let edited = {
+        let (dir, mut pair) = (Arc::clone(&dir), ("a", "b"));
+        tokio.block_on(async move {
+            MinimalActor::start(move |file: u64| {
+                let (old, new) = replaced(&dir, &name(file), pair);
+                let hashes = [&old, &new].map(|text| ContentHash::of(text.as_bytes()));
+                pair = (pair.1, pair.0);
+                replace(&dir, &name(file), &new, durability);
+                hashes
+            })
+        })
+    };
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     let edits = |in_flight: u64| {
         let worker = worker.clone();
@@ -150,6 +169,20 @@ fn apply(
             });
             std::fs::write(root.join(name(0)), edited_text("a")).unwrap();
         })
+        .case(
+            "actor: also read it, replace a line, hash both",
+            Target::None,
+            32,
+            |n| {
+                let edited = edited.clone();
+                run_task(tokio, async move {
+                    for _ in 0..n {
+                        edited.call(0).await.unwrap();
+                    }
+                });
+                std::fs::write(root.join(name(0)), edited_text("a")).unwrap();
+            },
+        )
         .case_then(
             "worker.call, 1 in flight",
             Target::Times(target),
@@ -172,6 +205,14 @@ fn apply(
             rest,
         )
         .run();
+}
+
+/// The text of a file, and that with a line replaced.
+fn replaced(dir: &Dir, name: &str, (from, to): (&str, &str)) -> (String, String) {
+    let old = dir.read_to_string(name).unwrap();
+    let line = |word| format!("that changes: {word}\n");
+    let new = old.replacen(&line(from), &line(to), 1);
+    (old, new)
 }
 
 /// Replaces a file as `durability` does.

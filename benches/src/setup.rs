@@ -5,7 +5,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use bailiwick::audit::{AuditEvent, Step};
-use bailiwick::config::Namespace;
+use bailiwick::config::{Config, Namespace, RootConfig};
+use bailiwick::policy::Authority;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, ToolName};
 use bailiwick::{
     BuildError, CallError, Origin, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec,
@@ -74,11 +75,27 @@ pub async fn build_runtime(root: &Path, audit: usize) -> Result<(Runtime, Worker
         .tools(tools)
         .audit_capacity(audit);
     let (runtime, _) = builder.build().await?;
-    let policy = Policy::new()
+    Ok((runtime, WorkerSpec::new("bench").policy(policy())))
+}
+
+/// The policy of the worker.
+fn policy() -> Policy {
+    Policy::new()
         .allow("read:file:/r/src")
         .deny_glob("**/.env")
-        .deny_glob("**/secrets/**");
-    Ok((runtime, WorkerSpec::new("bench").policy(policy)))
+        .deny_glob("**/secrets/**")
+}
+
+/// The authority of that worker, and what the tool that does nothing needs.
+///
+/// # Errors
+/// None, since both are valid.
+pub fn authority_and_need() -> Result<(Authority, Scope), Box<dyn std::error::Error>> {
+    let root = RootConfig::new(VirtualPath::parse("/r", None)?);
+    let host = Authority::configured(&Config::new().root(root))?;
+    let worker = host.narrow(&host.admit(&policy(), Origin::Host)?);
+    let file = VirtualPath::parse("/r/src/main.rs", None)?;
+    Ok((worker, Scope::file(Verb::Read, file)))
 }
 
 /// A single-threaded tokio runtime.

@@ -2,9 +2,9 @@
 //!
 //! An entry of the roots gets a mount of its own if its rights differ from those of the directory that contains it. The
 //! entries of a directory are read only if a rule of the policy may match something beneath it, since no mount hides names
-//! that are not known. Entries that no rule can judge are hidden. If changes are kept apart, files whose names no rule is about are not looked at. Names that are created
-//! while the command runs get the rights of their directory. A directory that contains an entry with other rights gets a mount,
-//! too: nobody can rename it then.
+//! that are not known. Entries that no rule can judge are hidden. If changes are kept apart, files whose names no rule is
+//! about are not looked at. Names that are created while the command runs get the rights of their directory. A directory that
+//! contains an entry with other rights gets a mount, too: nobody can rename it then.
 
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
