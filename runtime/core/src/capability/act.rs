@@ -143,12 +143,20 @@ impl ActPermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
     pub fn begin(self) -> Result<Act, CallError> {
+        let act = self.reserve()?;
+        act.begin()?;
+        Ok(act)
+    }
+
+    /// Returns the effect before it begins, for tools that prepare it, such as a sandbox. They call [`Act::begin`] immediately
+    /// before the effect. A revocation waits as for an effect that has begun.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE` if the effect must not begin.
+    pub fn reserve(self) -> Result<Act, CallError> {
         let Self { read, records } = self;
-        read.scope.stop.begin_elsewhere()?;
-        let Some(passes) = read.scope.passes() else {
-            read.scope.stop.undo_begin_elsewhere();
-            return Err(revoked());
-        };
+        read.scope.stop.check()?;
+        let passes = read.scope.passes().ok_or_else(revoked)?;
         Ok(Act {
             read,
             records,
@@ -157,7 +165,7 @@ impl ActPermit {
     }
 }
 
-/// An effect in progress; see [`ActPermit::begin`]. A revocation waits until it is dropped.
+/// An effect in progress; see [`ActPermit::begin`] and [`ActPermit::reserve`]. A revocation waits until it is dropped.
 #[derive(Debug)]
 pub struct Act {
     read: ReadPermit,
@@ -170,6 +178,22 @@ impl Act {
     #[must_use]
     pub fn reading(&self) -> &ReadPermit {
         &self.read
+    }
+
+    /// Marks the effect as begun, after [`ActPermit::reserve`]. Call it immediately before the effect.
+    ///
+    /// # Errors
+    /// `CANCELLED` or `DEADLINE` if the effect must not begin.
+    pub fn begin(&self) -> Result<(), CallError> {
+        self.read.scope.stop.begin_elsewhere()?;
+        // A gate that is closed later is closed by code that sees the mark.
+        self.checkpoint().inspect_err(|_| self.undo_begin())
+    }
+
+    /// Removes the mark that the effect has begun, because it certainly has not. The error of the call then does not say that
+    /// it may have had an effect.
+    pub fn undo_begin(&self) {
+        self.read.scope.stop.undo_begin_elsewhere();
     }
 
     /// Checks that the call may continue. Tools call it immediately before each further effect.

@@ -104,6 +104,16 @@ impl ActTool for Send {
             std::future::pending::<()>().await;
         }
         assert_ne!(how, "panics", "as a broken tool would");
+        if let Some(how) = how.strip_prefix("reserved_") {
+            let act = permit.reserve()?;
+            if how != "unbegun" {
+                act.begin()?;
+            }
+            if how == "undone" {
+                act.undo_begin();
+            }
+            return Err(CallError::new(Code::Conflict, "not prepared"));
+        }
         let time_left = permit.time_left();
         let act = permit.begin()?;
         progress.step();
@@ -150,6 +160,20 @@ fn begin(
 
 async fn send(worker: Worker, path: &'static str) -> Result<String, CallError> {
     Ok(worker.call("send", at(path)).await?.text())
+}
+
+#[tokio::test]
+async fn effect_that_was_reserved_has_begun_only_once_the_tool_says_so() {
+    let (stage, _) = acting(|builder| builder).await;
+    let worker = stage.open().await;
+    for (path, has_begun) in [
+        ("/r/src/reserved_unbegun", false),
+        ("/r/src/reserved_begun", true),
+        ("/r/src/reserved_undone", false),
+    ] {
+        let error = send(worker.clone(), path).await.unwrap_err();
+        check(&error, Code::Conflict, has_begun, None);
+    }
 }
 
 /// Checks the code of an error, whether it says that the effect began, and how many steps were done.
@@ -527,13 +551,14 @@ async fn revocation_waits_for_an_effect_that_outlives_its_call() {
         async move { worker.call("leak", at("waits")).await }
     });
     let permit = kept.recv().await.unwrap();
-    let act = permit.begin().unwrap();
+    let act = permit.reserve().unwrap();
     let revoking = tokio::spawn({
         let worker = worker.clone();
         async move { worker.revoke().await }
     });
     assert_eq!(call.await.unwrap().unwrap_err().code(), Code::Cancelled);
     assert!(act.checkpoint().is_err());
+    assert_eq!(act.begin().unwrap_err().code(), Code::Cancelled);
     assert!(!revoking.is_finished());
     drop(act);
     assert_eq!(revoking.await.unwrap().unfinished, 0);

@@ -100,19 +100,14 @@ impl Run {
             _ = &mut cancelled => return Err(killed()),
         };
         let started = Started::new(&spec, &files, program, prepared.layers(), network.is_some());
-        // A spent budget is noticed before the start.
-        act.charge(FIRST)?;
-        // Without a record, the program is not started.
-        act.record(&Record::Started(started))?;
+        begin(&act, started)?;
         let recording = match &apart {
             Some(apart) => Some(apart.record(&act).await),
             None => None,
         };
         let live = apart.is_none().then(clock::coarse);
-        let mut process = prepared
-            .start()
-            .await
-            .map_err(|error| not_started(&error))?;
+        let process = prepared.start().await;
+        let mut process = process.map_err(|error| failed_start(&act, &error, began))?;
         if launch_ahead && process.layers().contains(&Layer::Namespaces) {
             tokio::task::spawn_blocking(move || launcher.launch_ahead());
         }
@@ -137,7 +132,7 @@ impl Run {
         let connections = connections.as_ref();
         let output = exit.clone();
         let output = output.and_then(|exit| ended(&act, exit, streams, &changed, connections));
-        let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let duration_ms = milliseconds(began.elapsed());
         let output = output.map(|output| CommandOutput {
             duration_ms,
             ..output
@@ -167,6 +162,32 @@ impl Run {
     }
 }
 
+/// Begins the effect of a command, and records its start.
+fn begin(act: &Act, started: Started<'_>) -> Result<(), CallError> {
+    // A spent budget is noticed before the start.
+    act.charge(FIRST)?;
+    act.begin()?;
+    // Without a record, the program is not started.
+    act.record(&Record::Started(started))
+        .inspect_err(|_| act.undo_begin())
+}
+
+/// Records the end of a command whose program was not started, as far as is known.
+fn failed_start(act: &Act, error: &ExecError, began: Instant) -> CallError {
+    // Otherwise, the helper has not said whether it was.
+    if matches!(error, ExecError::Setup { .. } | ExecError::Missing { .. }) {
+        act.undo_begin();
+    }
+    let duration_ms = milliseconds(began.elapsed());
+    // A full audit does not hide the error.
+    let _ = Ended::new(None, None, &Changed::default(), duration_ms, None).record(act);
+    not_started(error)
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// What a command has taken, as far as it was charged.
 struct Bill {
     act: Arc<Act>,
@@ -189,8 +210,8 @@ impl Bill {
 
     /// Charges what was not charged yet.
     fn charge(&mut self) -> Result<(), CallError> {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let (cpu_ms, wall_ms) = (ms(self.meter.cpu_time()), ms(self.began.elapsed()));
+        let cpu_ms = milliseconds(self.meter.cpu_time());
+        let wall_ms = milliseconds(self.began.elapsed());
         let more = Usage {
             cpu_ms: cpu_ms.saturating_sub(self.charged.cpu_ms),
             wall_ms: wall_ms.saturating_sub(self.charged.wall_ms),

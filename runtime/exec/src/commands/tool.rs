@@ -223,7 +223,7 @@ impl ActTool for Commands {
             Changes::Apart => Vec::new(),
         };
         let locked = permit.lock_paths(restricted).await;
-        let act = Arc::new(permit.begin()?);
+        let act = Arc::new(permit.reserve()?);
         let memory = act.memory_use();
         if memory.is_some() {
             // Nothing else measures it.

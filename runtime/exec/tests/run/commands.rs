@@ -1257,6 +1257,39 @@ async fn missing_directory_of_a_command_is_named() {
     }
 }
 
+#[tokio::test]
+async fn command_that_does_not_start_is_not_reported_as_begun_and_its_end_is_recorded() {
+    let root = tempfile::tempdir().unwrap();
+    let audit = MemoryAudit::new(100);
+    let sink = audit.clone();
+    let tools = commands().tools();
+    let builder = Runtime::builder().root("repo", root.path()).tools(tools);
+    let builder = builder.allow("execute:command").approver(DenyAll);
+    let runtime = builder.audit(sink).build().await.unwrap().0;
+    let budget = Budget {
+        output_bytes: Some(1000),
+        ..Budget::default()
+    };
+    let spec = WorkerSpec::new("tester").policy(everything());
+    let worker = runtime.spawn(spec.budget(budget)).await.unwrap();
+    for (argv, cwd, mode, has_begun) in [
+        (["true"], "/repo/none", "live", false),
+        (["true"], "/repo/none", "overlay", false),
+        (["yes"], "/repo", "live", true),
+    ] {
+        let arguments = json!({ "argv": argv, "cwd": cwd, "mode": mode });
+        let error = run(&worker, arguments).await.unwrap_err();
+        let is_begun = error.details().contains_key("begun");
+        assert_eq!(is_begun, has_begun, "{argv:?} {mode}: {error}");
+        let records = records(&runtime, &audit).await;
+        let [.., started, ended] = records.as_slice() else {
+            panic!("{records:?}");
+        };
+        assert_eq!(started["started"]["cwd"], cwd);
+        assert_eq!(ended["ended"]["without_result"], true, "{argv:?} {mode}");
+    }
+}
+
 /// Creates a FIFO.
 pub(crate) fn fifo(path: &Path) {
     use rustix::fs::{CWD, FileType, Mode, mknodat};
