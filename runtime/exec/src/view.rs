@@ -33,8 +33,10 @@ const MAX_MOUNTS: usize = 4096;
 const MAX_CHANGED: usize = 100;
 /// Maximum length of the path of a mount, in bytes.
 const MAX_MOUNT_PATH: usize = 4000;
-/// How long the files that a command changed are listed after its call was stopped.
-const AFTER_STOP: Duration = Duration::from_secs(5);
+/// How long the files that a command changed are listed after its call was stopped; a revocation waits five seconds in all.
+const AFTER_STOP: Duration = Duration::from_secs(3);
+/// Number of entries of a directory after which it is checked again whether entries may be listed.
+const CHECK_EVERY: usize = 1000;
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY
     .union(OFlags::NOFOLLOW)
@@ -334,8 +336,10 @@ impl<'p> View<'p> {
         };
         let named = self.permit.entries(path);
         let (by_name, mut ordinary) = (self.judges_by_name(place, path), None);
-        for entry in entries {
-            self.checkpoint()?;
+        for (count, entry) in entries.enumerate() {
+            if count % CHECK_EVERY == CHECK_EVERY - 1 {
+                self.checkpoint()?;
+            }
             let entry = match entry {
                 Ok(entry) => entry,
                 Err(error) => return self.skip(unreadable(path, error)),
