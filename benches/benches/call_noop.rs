@@ -5,8 +5,9 @@
 use std::time::Duration;
 
 use bailiwick::audit::Audit;
+use bailiwick::policy::Authority;
 use bailiwick::tool::ToolName;
-use bailiwick::{MemoryAudit, Verdict};
+use bailiwick::{MemoryAudit, Scope, Verdict};
 use bailiwick_benches::{
     Benchmark, LinkedActors, MinimalActor, Msg, NOOP, NoopArgs, Target, audit_event,
     authority_and_need, build_runtime, current_thread, multi_thread, run_task,
@@ -42,51 +43,21 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let typed = worker.clone();
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     let audit = Audit::start(MemoryAudit::new(8192), 8192).unwrap();
-    let sender = audit.clone();
-    let flush_audit = || tokio.block_on(audit.flush()).unwrap();
-    let benchmark = Benchmark::new(title, Duration::from_secs(8))
-        .case("raw mpsc + oneshot", Target::None, BATCH, |n| {
+    let judged = authority_and_need().unwrap();
+    let benchmark = Benchmark::new(title, Duration::from_secs(8)).case(
+        "raw mpsc + oneshot",
+        Target::None,
+        BATCH,
+        |n| {
             let baseline = baseline.clone();
             run_task(tokio, async move {
                 for i in 0..u64::from(n) {
                     baseline.call(i).await.unwrap();
                 }
             });
-        })
-        .case("ractor call", Target::None, BATCH, |n| {
-            let actor = actor.clone();
-            run_task(tokio, async move {
-                for i in 0..u64::from(n) {
-                    actor.call(|port| Msg(i, port), None).await.unwrap();
-                }
-            });
-        })
-        .case_then(
-            "ractor call, one audit event",
-            Target::None,
-            BATCH,
-            |n| {
-                let calls = call_with_event(actor.clone(), sender.clone(), n);
-                run_task(tokio, calls);
-            },
-            flush_audit,
-        )
-        .case_then(
-            "the same, its need judged",
-            Target::None,
-            BATCH,
-            |n| {
-                let (authority, need) = authority_and_need().unwrap();
-                let calls = call_with_event(actor.clone(), sender.clone(), n);
-                run_task(tokio, async move {
-                    for _ in 0..n {
-                        assert_eq!(authority.judge(&need, &[]), Verdict::Allow);
-                    }
-                    calls.await;
-                });
-            },
-            flush_audit,
-        )
+        },
+    );
+    let benchmark = actor_cases(benchmark, tokio, &actor, &audit, &judged)
         .case_then(
             "worker.call_typed",
             Target::Times(2.5),
@@ -116,4 +87,50 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             rest,
         );
     benchmark.run();
+}
+
+/// A ractor actor, and parts of what a call needs besides.
+fn actor_cases<'b>(
+    benchmark: Benchmark<'b>,
+    tokio: &'b tokio::runtime::Runtime,
+    actor: &'b ActorRef<Msg>,
+    audit: &'b Audit,
+    judged: &'b (Authority, Scope),
+) -> Benchmark<'b> {
+    let flush_audit = || tokio.block_on(audit.flush()).unwrap();
+    benchmark
+        .case("ractor call", Target::None, BATCH, |n| {
+            let actor = actor.clone();
+            run_task(tokio, async move {
+                for i in 0..u64::from(n) {
+                    actor.call(|port| Msg(i, port), None).await.unwrap();
+                }
+            });
+        })
+        .case_then(
+            "ractor call, one audit event",
+            Target::None,
+            BATCH,
+            |n| {
+                let calls = call_with_event(actor.clone(), audit.clone(), n);
+                run_task(tokio, calls);
+            },
+            flush_audit,
+        )
+        .case_then(
+            "the same, its need judged",
+            Target::None,
+            BATCH,
+            |n| {
+                let (authority, need) = judged.clone();
+                let calls = call_with_event(actor.clone(), audit.clone(), n);
+                run_task(tokio, async move {
+                    for _ in 0..n {
+                        assert_eq!(authority.judge(&need, &[]), Verdict::Allow);
+                    }
+                    calls.await;
+                });
+            },
+            flush_audit,
+        )
 }

@@ -111,30 +111,7 @@ fn apply(
 ) {
     let (runtime, worker) = worker(tokio, root, durability);
     let dir = Arc::new(Dir::open_ambient_dir(root, ambient_authority()).unwrap());
-    let texts = [edited_text("a"), edited_text("b")];
-    let baseline = {
-        let (dir, mut turn) = (Arc::clone(&dir), 0);
-        tokio.block_on(async move {
-            MinimalActor::start(move |file: u64| {
-                turn += 1;
-                let [first, second] = &texts;
-                let text = if turn % 2 == 0 { first } else { second };
-                replace(&dir, &name(file), text, durability);
-            })
-        })
-    };
-    let edited = {
-        let (dir, mut pair) = (Arc::clone(&dir), ("a", "b"));
-        tokio.block_on(async move {
-            MinimalActor::start(move |file: u64| {
-                let (old, new) = replaced(&dir, &name(file), pair);
-                let hashes = [&old, &new].map(|text| ContentHash::of(text.as_bytes()));
-                pair = (pair.1, pair.0);
-                replace(&dir, &name(file), &new, durability);
-                hashes
-            })
-        })
-    };
+    let (written, edited) = actors(tokio, &dir, durability);
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     let edits = |in_flight: u64| {
         let worker = worker.clone();
@@ -161,26 +138,14 @@ fn apply(
     };
     Benchmark::new(title, Duration::from_secs(6))
         .case("actor: write a file, rename it", Target::None, 32, |n| {
-            let baseline = baseline.clone();
-            run_task(tokio, async move {
-                for _ in 0..n {
-                    baseline.call(0).await.unwrap();
-                }
-            });
-            std::fs::write(root.join(name(0)), edited_text("a")).unwrap();
+            call_each(tokio, root, &written, n);
         })
         .case(
-            "actor: also read it, replace a line, hash both",
+            "actor: also read, edit and hash it",
             Target::None,
             32,
             |n| {
-                let edited = edited.clone();
-                run_task(tokio, async move {
-                    for _ in 0..n {
-                        edited.call(0).await.unwrap();
-                    }
-                });
-                std::fs::write(root.join(name(0)), edited_text("a")).unwrap();
+                call_each(tokio, root, &edited, n);
             },
         )
         .case_then(
@@ -205,6 +170,47 @@ fn apply(
             rest,
         )
         .run();
+}
+
+/// An actor that replaces a file, and one that also reads it, replaces a line, and hashes both texts.
+fn actors(
+    tokio: &tokio::runtime::Runtime,
+    dir: &Arc<Dir>,
+    durability: Durability,
+) -> (MinimalActor<u64, ()>, MinimalActor<u64, [ContentHash; 2]>) {
+    let texts = [edited_text("a"), edited_text("b")];
+    let (writer, mut turn) = (Arc::clone(dir), 0);
+    let write = move |file: u64| {
+        turn += 1;
+        let [first, second] = &texts;
+        let text = if turn % 2 == 0 { first } else { second };
+        replace(&writer, &name(file), text, durability);
+    };
+    let (editor, mut pair) = (Arc::clone(dir), ("a", "b"));
+    let edit = move |file: u64| {
+        let (old, new) = replaced(&editor, &name(file), pair);
+        let hashes = [&old, &new].map(|text| ContentHash::of(text.as_bytes()));
+        pair = (pair.1, pair.0);
+        replace(&editor, &name(file), &new, durability);
+        hashes
+    };
+    tokio.block_on(async { (MinimalActor::start(write), MinimalActor::start(edit)) })
+}
+
+/// Calls an actor for the first file, which has the first text again at the end.
+fn call_each<O: Send + 'static>(
+    tokio: &tokio::runtime::Runtime,
+    root: &Path,
+    actor: &MinimalActor<u64, O>,
+    n: u32,
+) {
+    let actor = actor.clone();
+    run_task(tokio, async move {
+        for _ in 0..n {
+            actor.call(0).await.unwrap();
+        }
+    });
+    std::fs::write(root.join(name(0)), edited_text("a")).unwrap();
 }
 
 /// The text of a file, and that with a line replaced.
