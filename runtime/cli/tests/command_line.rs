@@ -760,7 +760,10 @@ fn audit_is_rotated_at_the_configured_size() {
         let segments = names
             .filter(|name| name.starts_with("audit.jsonl.0"))
             .count();
-        let files = format!(" in {} files ", segments + 1);
+        let files = match segments {
+            0 => " in 1 file ".to_owned(),
+            more => format!(" in {} files ", more + 1),
+        };
         assert!(verified.contains(&files), "{verified}");
         segments
     };
