@@ -466,7 +466,7 @@ fn special_names_of_other_systems_are_plain_names() {
         "-rf",
         "~",
         "$HOME",
-        "*",
+        "*.x",
         "a;b",
         "...",
         "\\x",

@@ -572,7 +572,7 @@ pub struct NewGrant {
     pub holder: GrantHolder,
     /// How long it is valid; [`Lifetime::Once`] means one use.
     pub lifetime: Lifetime,
-    /// Whether the holder's descendants may use it, too.
+    /// Whether the holder's descendants may use it, too; those with another session may not use a grant for a session.
     pub descendants: bool,
 }
 

@@ -6,6 +6,7 @@
 //! about are not looked at. Names that are created while the command runs get the rights of their directory. A directory that
 //! contains an entry with other rights gets a mount, too: nobody can rename it then.
 
+use std::collections::BTreeSet;
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -117,15 +118,17 @@ pub(crate) fn files(
 }
 
 /// Returns these mounts after a command that changed the roots, and the files that were changed since a time. What cannot be
-/// listed is skipped. If the call was stopped, this takes a few seconds at most. Blocks.
+/// listed is skipped, and counted unless it is at one of the `restricted` paths, which the command could not change. If the call was stopped, this takes a few seconds at most. Blocks.
 ///
 /// # Errors
 /// None of a command can cause one.
 pub(crate) fn files_and_changes(
     permit: &ReadPermit,
+    restricted: &BTreeSet<&Path>,
     since: Duration,
 ) -> Result<(Vec<Mount>, ChangedFiles), CallError> {
     let after = After {
+        restricted,
         since,
         until: Instant::now() + AFTER_STOP,
     };
@@ -135,7 +138,9 @@ pub(crate) fn files_and_changes(
 
 /// How entries are listed after a command.
 #[derive(Clone, Copy, Debug)]
-struct After {
+struct After<'p> {
+    /// The paths that the command could not change.
+    restricted: &'p BTreeSet<&'p Path>,
     /// The time since which changed files are noted.
     since: Duration,
     /// Until when entries are listed if the call was stopped.
@@ -151,7 +156,7 @@ struct View<'p> {
     open: Vec<VirtualPath>,
     mounts: Vec<Mount>,
     /// Set after the command.
-    after: Option<After>,
+    after: Option<After<'p>>,
     changed: ChangedFiles,
 }
 
@@ -170,7 +175,7 @@ impl<'p> View<'p> {
     fn of(
         permit: &'p ReadPermit,
         changes: Changes,
-        after: Option<After>,
+        after: Option<After<'p>>,
     ) -> Result<Self, CallError> {
         let mut modes = WriteMode::ALL.into_iter();
         let allows = |mode| permit.allows_write_mode(mode);
@@ -251,7 +256,9 @@ impl<'p> View<'p> {
                     return Some(at.components().chain(inner.components()).collect());
                 }
                 let inner = root.virtual_path(source)?;
-                (self.rights(&inner) == Rights::None).then(|| at.clone())
+                // The mount of the root covers it, or no rule applies to what it contains.
+                let is_open = self.rights(&inner) != Rights::None && self.permit.is_uniform(&inner);
+                (!is_open).then(|| at.clone())
             };
             let shown = system.iter().filter_map(shown);
             let shown =
@@ -351,7 +358,7 @@ impl<'p> View<'p> {
             let judged = name.to_str().ok();
             let Some((text, inner)) = judged.and_then(|text| Some((text, path.join(text).ok()?)))
             else {
-                self.add_unjudged(path, name, entry.file_type(), rights)?;
+                self.add_unjudged(directory, path, (name, entry.file_type()), rights)?;
                 continue;
             };
             let is_ordinary = by_name && named.is_ordinary(text);
@@ -376,9 +383,9 @@ impl<'p> View<'p> {
     /// is text, so only its directory's rights can hold for an entry whose name is none.
     fn add_unjudged(
         &mut self,
+        directory: BorrowedFd<'_>,
         path: &VirtualPath,
-        name: &CStr,
-        kind: FileType,
+        (name, kind): (&CStr, FileType),
         rights: Rights,
     ) -> Result<(), CallError> {
         if kind.is_symlink() || rights == Rights::None {
@@ -389,22 +396,38 @@ impl<'p> View<'p> {
             .ok()
             .map(|name| Path::new(path.as_str()).join(name));
         let at = at.filter(|at| at.as_os_str().len() <= MAX_MOUNT_PATH);
-        if let (None, Some(at)) = (self.after, at) {
+        let Some(after) = self.after else {
+            return self.hide_unjudged(path, (name, kind), at);
+        };
+        let is_restricted = at.is_some_and(|at| after.restricted.contains(at.as_path()));
+        let is_old = || {
+            let stat = statat(directory, name, AtFlags::SYMLINK_NOFOLLOW);
+            kind.is_file() && stat.is_ok_and(|stat| clock::changed_at(&stat) < after.since)
+        };
+        if is_restricted || is_old() {
+            return Ok(());
+        }
+        self.skip(unjudged(path, name))
+    }
+
+    /// Hides an entry that no rule can judge, if its name is text and its path is not too long.
+    fn hide_unjudged(
+        &mut self,
+        path: &VirtualPath,
+        (name, kind): (&CStr, FileType),
+        at: Option<PathBuf>,
+    ) -> Result<(), CallError> {
+        if let Some(at) = at {
             return self.push(Mount::Hidden { at });
         }
         let may_be_judged = matches!(kind, FileType::Directory | FileType::Unknown)
             || self.permit.has_name_rules()
             || self.permit.strict_hardlinks();
-        if self.after.is_none() && !may_be_judged {
-            return Ok(());
+        if may_be_judged {
+            Err(unjudged(path, name))
+        } else {
+            Ok(())
         }
-        let message = format!(
-            "`{}` in `{}` has a name that is not UTF-8 or has control characters, or a path that is too long, so no rule \
-             can judge it; rename or remove it",
-            escape(&name.to_string_lossy()),
-            escape(path.as_str())
-        );
-        self.skip(CallError::new(Code::NotText, message))
     }
 
     /// Whether the names of the entries of a directory that no rule is about are enough to judge them.
@@ -509,13 +532,19 @@ impl<'p> View<'p> {
         if rights == Rights::None || self.is_uniform(path) {
             return Ok(());
         }
-        if self.after.is_some() || path == place.root.mount() {
+        if path == place.root.mount() {
             return self.skip(unreadable(path, Errno::ACCESS));
         }
         if stat.st_uid != rustix::process::geteuid().as_raw() {
             return Ok(());
         }
         let at = PathBuf::from(path.as_str());
+        if let Some(after) = self.after {
+            return match after.restricted.contains(at.as_path()) {
+                true => Ok(()),
+                false => self.skip(unreadable(path, Errno::ACCESS)),
+            };
+        }
         self.push(Mount::Hidden { at })
     }
 
@@ -640,6 +669,16 @@ fn mount_table() -> Result<String, Errno> {
     let read = std::fs::File::from(table).read_to_string(&mut text);
     read.map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     Ok(text)
+}
+
+fn unjudged(directory: &VirtualPath, name: &CStr) -> CallError {
+    let message = format!(
+        "`{}` in `{}` has a name that is not UTF-8 or has control characters, or a path that is too long, so no rule can \
+         judge it; rename or remove it",
+        escape(&name.to_string_lossy()),
+        escape(directory.as_str())
+    );
+    CallError::new(Code::NotText, message)
 }
 
 fn unreadable(path: &VirtualPath, error: Errno) -> CallError {

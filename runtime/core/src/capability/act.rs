@@ -127,14 +127,16 @@ impl ActPermit {
     }
 
     /// Waits until no call of the runtime replaces the entries at `paths`, and lets none replace them while the lock is held.
-    /// What is beneath a directory can be changed. Several effects may hold a lock on the same paths.
+    /// What is beneath a directory can be changed. Several effects may hold a lock on the same paths. Also returns whether it
+    /// had to wait.
     #[doc(hidden)]
-    pub async fn lock_paths(&self, paths: Vec<VirtualPath>) -> PathsLocked {
+    pub async fn lock_paths(&self, paths: Vec<VirtualPath>) -> (PathsLocked, bool) {
         let records = self.records.as_ref().filter(|_| !paths.is_empty());
-        PathsLocked(match records {
-            Some(records) => Some(records.path_locks.entries(paths).await),
-            None => None,
-        })
+        let Some(records) = records else {
+            return (PathsLocked(None), false);
+        };
+        let (lock, waited) = records.path_locks.entries(paths).await;
+        (PathsLocked(Some(lock)), waited)
     }
 
     /// Marks the effect as begun; call it immediately before the effect. If the call ends without a result after this,

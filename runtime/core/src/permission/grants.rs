@@ -80,7 +80,7 @@ pub struct GrantView {
     pub pattern: Coverage,
     /// Who may use it.
     pub holder: GrantHolder,
-    /// Whether the holder's descendants may use it, too.
+    /// Whether the holder's descendants may use it, too; those with another session may not use a grant for a session.
     pub descendants: bool,
     /// How many uses are left; `None` if they are not counted.
     pub uses_left: Option<u32>,

@@ -2,8 +2,9 @@
 //!
 //! A call holds its locks while it is planned and carried out; if a person approved an earlier plan, while it is carried
 //! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other. Locks of entries, which
-//! commands request, do not conflict with each other, nor with calls that change what is beneath their paths. Locks of
-//! conflicting calls are granted in order, so no call starves. A worker requests locks for as many of its calls as it may run at once,
+//! commands hold as long as they run, do not conflict with each other, nor with calls that change what is beneath their
+//! paths; other calls are rejected, since they would wait too long. Locks of conflicting calls are granted in order, so no
+//! call starves. A worker requests locks for as many of its calls as it may run at once,
 //! and for two more, so their number is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,6 +130,16 @@ impl<W> LockQueue<W> {
         holders
     }
 
+    /// The first of `paths` whose change conflicts with a lock of entries, held or requested.
+    pub(crate) fn kept_entry<'p>(&self, paths: &'p [VirtualPath]) -> Option<&'p VirtualPath> {
+        let is_kept = |(turn, position): (Turn, Position)| {
+            let request = self.requests.get(&turn);
+            let request = request.filter(|request| request.kind == Kind::Entry);
+            request.is_some_and(|request| conflicts(Kind::Change, request.kind, position))
+        };
+        paths.iter().find(|path| self.near(path).any(is_kept))
+    }
+
     /// Whether a request before `turn` conflicts with one for `paths`.
     fn is_blocked(&self, turn: Turn, paths: &[VirtualPath], kind: Kind) -> bool {
         let mut others = paths.iter().flat_map(|path| self.near(path));
@@ -178,6 +189,21 @@ mod tests {
         assert!(!lock(&mut locks, 3, "/r/a").1);
         assert!(!lock(&mut locks, 4, "/r/a/b/c").1);
         assert!(lock(&mut locks, 5, "/r/ab").1);
+    }
+
+    #[test]
+    fn changes_of_kept_entries_are_found() {
+        let mut locks = LockQueue::default();
+        locks.request(vec![path("/r/a/b")], Kind::Entry, 1);
+        locks.request(vec![path("/r/c")], Kind::Change, 2);
+        for (text, is_kept) in [
+            ("/r/a/b", true),
+            ("/r/a", true),
+            ("/r/a/b/c", false),
+            ("/r/c", false),
+        ] {
+            assert_eq!(locks.kept_entry(&[path(text)]).is_some(), is_kept, "{text}");
+        }
     }
 
     #[test]

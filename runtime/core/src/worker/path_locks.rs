@@ -8,7 +8,9 @@ use tokio::sync::oneshot;
 
 use super::Shared;
 use super::actor::WorkerMsg;
+use super::admission::busy;
 use super::lock_queue::{Kind, LockQueue, Turn};
+use crate::error::CallError;
 use crate::id::CallId;
 use crate::path::VirtualPath;
 
@@ -43,28 +45,43 @@ pub(crate) struct PathLockGuard {
 
 impl PathLocks {
     /// Requests a lock on `paths` for a call. Its worker is notified once the lock is held, which may be at once.
+    ///
+    /// # Errors
+    /// `BUSY` if a command that runs must not see or change an entry that the call may replace.
     pub(super) fn request(
         &self,
         call: CallId,
         paths: Vec<VirtualPath>,
         worker: &Arc<Shared>,
-    ) -> PathLockGuard {
+    ) -> Result<PathLockGuard, CallError> {
         let waiter = LockWaiter::Call(Arc::clone(worker), call);
-        self.queue(paths, Kind::Change, waiter)
+        let mut queue = self.queue.lock();
+        if let Some(path) = queue.kept_entry(&paths) {
+            let reason = format!("a command that runs must not see or change `{path}`");
+            return Err(busy(worker, &reason));
+        }
+        let (turn, holder) = queue.request(paths, Kind::Change, waiter);
+        drop(queue);
+        Ok(self.guard(turn, holder))
     }
 
     /// Waits until no call replaces the entries at `paths`. As long as the lock is held, none does; other commands may hold one,
-    /// too.
-    pub(crate) async fn entries(&self, paths: Vec<VirtualPath>) -> PathLockGuard {
-        let (held_tx, held) = oneshot::channel();
-        let lock = self.queue(paths, Kind::Entry, LockWaiter::Command(held_tx));
-        // The sender is in the queue as long as the lock is requested.
-        let _ = held.await;
-        lock
+    /// too. Also returns whether it had to wait.
+    pub(crate) async fn entries(&self, paths: Vec<VirtualPath>) -> (PathLockGuard, bool) {
+        let (held_tx, mut held) = oneshot::channel();
+        let waiter = LockWaiter::Command(held_tx);
+        let (turn, holder) = self.queue.lock().request(paths, Kind::Entry, waiter);
+        let lock = self.guard(turn, holder);
+        let waits = held.try_recv().is_err();
+        if waits {
+            // The sender is in the queue as long as the lock is requested.
+            let _ = held.await;
+        }
+        (lock, waits)
     }
 
-    fn queue(&self, paths: Vec<VirtualPath>, kind: Kind, waiter: LockWaiter) -> PathLockGuard {
-        let (turn, holder) = self.queue.lock().request(paths, kind, waiter);
+    /// The guard of a request. Notifies its waiter if it holds the lock.
+    fn guard(&self, turn: Turn, holder: Option<LockWaiter>) -> PathLockGuard {
         if let Some(holder) = holder {
             holder.notify();
         }

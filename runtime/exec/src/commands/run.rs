@@ -298,7 +298,7 @@ pub(super) fn restricted_paths(mounts: &[Mount]) -> Vec<VirtualPath> {
 
 fn changed_roots(before: &[Mount], began: Duration, act: &Act) -> Result<Changed, CallError> {
     let before: BTreeSet<&Path> = before.iter().filter_map(restricted).collect();
-    let (after, changed) = view::files_and_changes(act.reading(), began)?;
+    let (after, changed) = view::files_and_changes(act.reading(), &before, began)?;
     let new = after.iter().filter_map(restricted);
     let new = new.filter(|at| !before.contains(at));
     let names = new.map(|at| at.to_string_lossy().into_owned());

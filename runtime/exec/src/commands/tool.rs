@@ -9,7 +9,7 @@ use bailiwick::effect::{ContentHash, ResourceChange};
 use bailiwick::path::VirtualPath;
 use bailiwick::policy::Verdict;
 use bailiwick::scope::Verb;
-use bailiwick::tool::{ActPermit, ActProgress, Foreseen, Prepared, Rights};
+use bailiwick::tool::{ActPermit, ActProgress, Foreseen, PathsLocked, Prepared, Rights};
 use bailiwick::{ActTool, CallError, Code, Reply, Scope, ToolSpec};
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -21,7 +21,7 @@ use super::program::Program;
 use super::run::{Apart, Run, internal, io_error, restricted_paths};
 use super::streams::Streams;
 use super::{network, preview};
-use crate::spec::{FileIdentity, Layer};
+use crate::spec::{FileIdentity, Layer, Mount};
 use crate::view::{self, Changes};
 
 /// Maximum number and total bytes of arguments and environment variables.
@@ -190,16 +190,15 @@ impl ActTool for Commands {
     ) -> Result<Reply, CallError> {
         let changes = self.changes(job, || permit.reading().judge(Verb::Write, &job.cwd));
         let (programs, program) = (self.programs.clone(), job.program.clone());
-        let system = self.system.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            let files = view::files(permit.reading(), changes, &system);
+        let (files, locked, permit) = self.locked_view(changes, permit).await?;
+        let checked = tokio::task::spawn_blocking(move || {
             let program = programs.check(&program, permit.reading());
-            (files, program, permit)
+            (program, permit)
         });
-        let (files, program, permit) = read
+        let (program, permit) = checked
             .await
-            .map_err(|_| internal("the roots were not read"))?;
-        let (files, program) = (files?, program?);
+            .map_err(|_| internal("the program was not read"))?;
+        let program = program?;
         if job.previewed.is_some_and(|seen| seen != program.sha256) {
             let message = "the program was replaced since it was previewed";
             return Err(CallError::new(Code::StalePreview, message));
@@ -218,11 +217,6 @@ impl ActTool for Commands {
             (Changes::Apart, Some(store)) => Some(Apart::begin(store, &files)?),
             (Changes::Live | Changes::Apart, _) => None,
         };
-        let restricted = match changes {
-            Changes::Live => restricted_paths(&files),
-            Changes::Apart => Vec::new(),
-        };
-        let locked = permit.lock_paths(restricted).await;
         let act = Arc::new(permit.reserve()?);
         let memory = act.memory_use();
         if memory.is_some() {
@@ -288,6 +282,34 @@ fn check_arguments(args: &RunCommand) -> Result<(), CallError> {
 }
 
 impl Commands {
+    /// The mounts of the roots. If changes are live, what the command must not see or change is locked. If that had to wait for
+    /// another call, the roots are read again.
+    async fn locked_view(
+        &self,
+        changes: Changes,
+        mut permit: ActPermit,
+    ) -> Result<(Vec<Mount>, PathsLocked, ActPermit), CallError> {
+        loop {
+            let system = self.system.clone();
+            let read = tokio::task::spawn_blocking(move || {
+                let files = view::files(permit.reading(), changes, &system);
+                (files, permit)
+            });
+            let read = read.await;
+            let (files, returned) = read.map_err(|_| internal("the roots were not read"))?;
+            let files = files?;
+            permit = returned;
+            let restricted = match changes {
+                Changes::Live => restricted_paths(&files),
+                Changes::Apart => Vec::new(),
+            };
+            let (locked, waited) = permit.lock_paths(restricted).await;
+            if !waited {
+                return Ok((files, locked, permit));
+            }
+        }
+    }
+
     /// What happens to the changes of a command: what people saw, if they were asked. `judge` is the verdict on changes in
     /// its directory.
     fn changes(&self, job: &Command, judge: impl FnOnce() -> Verdict) -> Changes {

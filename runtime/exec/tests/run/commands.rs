@@ -346,22 +346,22 @@ async fn file_that_a_running_command_must_not_see_is_not_replaced() {
     let (up, go) = (root.path().join("up"), root.path().join("go"));
     fifo(&up);
     fifo(&go);
-    let write = async |name: &str, deadline: Option<Duration>| {
+    let write = async |name: &str| {
         let arguments =
             json!({ "path": format!("/repo/{name}"), "content": "new", "mode": "overwrite" });
-        let call = Call::new("write_file", arguments).meta(CallMeta {
-            deadline,
-            ..CallMeta::default()
-        });
-        other.submit(call).await.map_err(|error| error.code())
+        other.call("write_file", arguments).await
     };
     let running = shell(&reader, "echo up > up; read -r line < go; cat secret.key");
     let meanwhile = async {
         let read = tokio::task::spawn_blocking(move || fs::read_to_string(up));
         assert_eq!(read.await.unwrap().unwrap(), "up\n");
-        let refused = write("secret.key", Some(Duration::from_millis(100))).await;
-        assert_eq!(refused.unwrap_err(), Code::Deadline);
-        assert!(write("other.txt", None).await.is_ok());
+        let refused = write("secret.key").await.unwrap_err();
+        assert_eq!(refused.code(), Code::Busy);
+        assert!(
+            refused.message().contains("`/repo/secret.key`"),
+            "{refused}"
+        );
+        assert!(write("other.txt").await.is_ok());
         // Another command may run beside it.
         assert_eq!(
             shell(&beside, "cat secret.key; echo beside").await.stdout,
@@ -371,7 +371,7 @@ async fn file_that_a_running_command_must_not_see_is_not_replaced() {
     };
     let (output, ()) = tokio::join!(running, meanwhile);
     assert!(!output.stdout.contains("new"), "{output:?}");
-    assert!(write("secret.key", None).await.is_ok());
+    assert!(write("secret.key").await.is_ok());
 }
 
 #[tokio::test]
@@ -1012,6 +1012,7 @@ async fn command_that_leaves_entries_that_cannot_be_listed_keeps_its_result() {
         // Later commands run, unless a glob may match what cannot be judged.
         let output = shell(&worker, "echo again").await;
         assert_eq!(output.stdout, "again\n", "{script}: {output:?}");
+        assert_eq!(output.incomplete, None, "{script}");
         let other = self::worker(&runtime, everything().deny_glob("*.key")).await;
         let arguments = json!({ "argv": ["echo", "again"], "cwd": "/repo" });
         match run(&other, arguments).await {

@@ -381,14 +381,18 @@ impl OpenRequests {
         id: &NumberOrString,
         answer: Option<Vec<u8>>,
     ) -> Option<CollectedAnswers> {
-        let (batch, cancelled) = {
-            let state = self.0.state.lock();
-            let open = state.open.get(id)?;
-            (open.batch.clone()?, open.cancelled)
-        };
-        // The answer is counted before the id is released, so that the connection does not end in between.
-        let whole = batch.end(Some(id.clone()), answer.filter(|_| !cancelled));
-        self.end_id(id);
+        let mut state = self.0.state.lock();
+        let OpenRequest {
+            batch, cancelled, ..
+        } = state.open.remove(id)?;
+        state.note_release();
+        // It counts until the answer does, so that the connection does not end in between.
+        state.unsent += 1;
+        drop(state);
+        let answer = answer.filter(|_| !cancelled);
+        let whole = batch.and_then(|batch| batch.end(Some(id.clone()), answer));
+        self.0.state.lock().unsent -= 1;
+        self.0.answered.notify_waiters();
         whole
     }
 

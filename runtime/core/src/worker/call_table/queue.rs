@@ -154,10 +154,16 @@ impl CallTable {
             match slot {
                 Ok(true) => {
                     self.writes.remove(index);
+                    let path_locks = &self.shared.core.path_locks;
+                    match path_locks.request(id, step.written(), &self.shared) {
+                        Ok(lock) => call.path_lock = Some(lock),
+                        Err(error) => {
+                            call.finish(&self.shared, Err(error));
+                            continue;
+                        }
+                    }
                     self.writing.insert(id);
                     self.writing_alone = alone.then_some(id);
-                    let path_locks = &self.shared.core.path_locks;
-                    call.path_lock = Some(path_locks.request(id, step.written(), &self.shared));
                 }
                 Ok(false) => {
                     waiting.insert(call.info.tool.clone());
