@@ -118,10 +118,11 @@ pub(crate) fn files(
 }
 
 /// Returns these mounts after a command that changed the roots, and the files that were changed since a time. What cannot be
-/// listed is skipped, and counted unless it is at one of the `restricted` paths, which the command could not change. If the call was stopped, this takes a few seconds at most. Blocks.
+/// listed is skipped, and counted unless it is at one of the `restricted` paths, which the command could not change. If the
+/// call was stopped, this takes a few seconds at most. Blocks.
 ///
 /// # Errors
-/// None of a command can cause one.
+/// None is expected, since what cannot be listed is skipped.
 pub(crate) fn files_and_changes(
     permit: &ReadPermit,
     restricted: &BTreeSet<&Path>,

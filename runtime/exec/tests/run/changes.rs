@@ -11,7 +11,8 @@ use bailiwick::effect::{ContentHash, Op};
 use bailiwick::journal::Journal;
 use bailiwick::permission::Deciding;
 use bailiwick::{
-    Answer, Approver, CallError, Code, MemoryAudit, Policy, Question, Runtime, Worker, WorkerSpec,
+    Answer, Approver, CallError, Code, MemoryAudit, Policy, Question, Runtime, ToolSet, Worker,
+    WorkerSpec,
 };
 use bailiwick_exec::{AppliedChanges, ChangeKind, CommandChanges, CommandOutput};
 use bailiwick_fs::Durability;
@@ -1035,7 +1036,11 @@ async fn changes_are_kept_apart_by_default_if_they_would_ask() {
 #[tokio::test]
 async fn overlay_is_refused_without_a_tool_that_applies_changes() {
     let root = tempfile::tempdir().unwrap();
-    let runtime = crate::commands::runtime(root.path()).await;
+    let builder = Runtime::builder()
+        .root("repo", root.path())
+        .tools(ToolSet::new().actor(commands()))
+        .allow("execute:command");
+    let runtime = builder.build().await.unwrap().0;
     let worker = worker(&runtime, asks()).await;
     let arguments = json!({ "argv": ["true"], "cwd": "/repo", "mode": "overlay" });
     let refused = run(&worker, arguments).await.unwrap_err();

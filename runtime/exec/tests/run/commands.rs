@@ -34,10 +34,13 @@ pub(crate) async fn runtime_with(
     commands: Commands,
     configure: impl FnOnce(RuntimeBuilder) -> RuntimeBuilder,
 ) -> Runtime {
-    let tools = ToolSet::new().actor(commands);
-    let builder = Runtime::builder().root("repo", root).tools(tools);
-    let builder = builder.allow("execute:command").approver(DenyAll);
-    configure(builder).build().await.unwrap().0
+    let builder = Runtime::builder().root("repo", root);
+    let builder = builder.tools(commands.tools()).approver(DenyAll);
+    configure(builder.allow("execute:command"))
+        .build()
+        .await
+        .unwrap()
+        .0
 }
 
 /// The details that were recorded about commands.
@@ -1049,9 +1052,7 @@ async fn rules_hold_in_directories_that_a_command_has_closed() {
     ] {
         fs::write(root.path().join(file), text).unwrap();
     }
-    let builder = Runtime::builder().root("repo", root.path());
-    let builder = builder.tools(commands().tools()).approver(DenyAll);
-    let runtime = builder.allow("execute:command").build().await.unwrap().0;
+    let runtime = runtime(root.path()).await;
     let policy = everything().deny("read:file:/repo/s/key");
     let worker = worker(&runtime, policy).await;
     let path = |name: &str| root.path().join(name);
@@ -1086,10 +1087,8 @@ async fn end_of_a_command_is_recorded_however_long_the_paths_are_that_it_created
     let root = tempfile::tempdir().unwrap();
     let audit = MemoryAudit::new(100);
     let sink = audit.clone();
-    let tools = commands().tools();
-    let builder = Runtime::builder().root("repo", root.path()).tools(tools);
-    let builder = builder.allow("execute:command").approver(DenyAll);
-    let runtime = builder.audit(sink).build().await.unwrap().0;
+    let configure = |builder: RuntimeBuilder| builder.audit(sink);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
     let worker = worker(&runtime, everything().deny_glob("*.key")).await;
     let (denied, allowed) = (many_long_paths(".key"), many_long_paths(".txt"));
     let both = denied.clone() + &allowed;
@@ -1263,10 +1262,8 @@ async fn command_that_does_not_start_is_not_reported_as_begun_and_its_end_is_rec
     let root = tempfile::tempdir().unwrap();
     let audit = MemoryAudit::new(100);
     let sink = audit.clone();
-    let tools = commands().tools();
-    let builder = Runtime::builder().root("repo", root.path()).tools(tools);
-    let builder = builder.allow("execute:command").approver(DenyAll);
-    let runtime = builder.audit(sink).build().await.unwrap().0;
+    let configure = |builder: RuntimeBuilder| builder.audit(sink);
+    let runtime = runtime_with(root.path(), commands(), configure).await;
     let budget = Budget {
         output_bytes: Some(1000),
         ..Budget::default()
