@@ -79,8 +79,9 @@ impl Namespace {
         }
     }
 
-    /// The namespace of a child. Its working directory is `cwd`, else that of this one if it is open, else the only outermost
-    /// readable folder, otherwise the only writable one.
+    /// The namespace of a child. Its working directory is the first of these that there is: `cwd`; that of this namespace, if
+    /// the child may read or change it; the only outermost folder that it may read; if it may read none, the only folder
+    /// that it may change.
     pub(crate) fn narrowed(&self, cwd: Option<VirtualPath>, authority: &Authority) -> Self {
         let inherited = || {
             let root = self.default_root.clone()?;
