@@ -4,6 +4,7 @@ use bailiwick::Reply;
 use serde_json::Value;
 
 use super::{ApplyBatchOutput, BatchCounts, BatchExcluded};
+use crate::tools::counted;
 
 /// What is counted in a sentence about a call: the tool, and one and several of its operations.
 const COUNTED: [(&str, &str, &str); 6] = [
@@ -29,10 +30,9 @@ pub(super) fn sentence(arguments: &Value) -> Option<String> {
             count => parts.push(format!("{verb} {count} {one}s")),
         }
     }
-    let count = operations.len();
-    let several = if count == 1 { "" } else { "s" };
     Some(format!(
-        "Make {count} change{several} together: {}",
+        "Make {} together: {}",
+        counted(operations.len() as u64, "change"),
         parts.join(", ")
     ))
 }
