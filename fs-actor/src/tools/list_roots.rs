@@ -111,7 +111,7 @@ fn list(open: &[OpenFolder], job: &Job) -> Reply {
     }
     match job.default_root.as_deref() {
         _ if open.is_empty() => text.push_str(
-            "no folder is open; ask the person who runs the server to start it with a directory\n",
+            "no folder is open to you; ask the person who runs the server for a directory, or for a policy that allows one\n",
         ),
         Some(root) => {
             let _ = writeln!(text, "relative paths begin in `{}`", escape(root));

@@ -26,7 +26,7 @@ pub(crate) use secret::dir as secrets_dir;
 use crate::audit;
 use crate::cli::{Ask, Options};
 use crate::sandbox;
-use crate::servers::{START_TIMEOUT, ServerSetupError, Servers, ServersFile};
+use crate::servers::{self, START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
@@ -84,8 +84,10 @@ pub(crate) enum ServeError {
     #[error("cannot serve HTTP")]
     Http(#[from] HttpError),
     /// A root contains a file that no worker may access.
-    #[error("invalid root `{}`: it contains `{}`; {remedy}", .root.display(), .path.display())]
+    #[error("invalid {place}: `{}` cannot be a root: it contains `{}`; {remedy}", .root.display(), .path.display())]
     RootHolds {
+        /// Where the root is configured.
+        place: String,
         root: PathBuf,
         path: PathBuf,
         remedy: &'static str,
@@ -351,11 +353,12 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     if let Some(socket) = &options.flags.attach {
         return attach(socket).await;
     }
-    let servers = options.servers.as_ref().map(ServersFile::read);
-    let servers = servers.transpose()?;
     let effective = options.sources.effective().map_err(BuildError::from)?;
     log_notes(effective.notes().iter());
-    let journal = preflight(&options, servers.as_ref()).await?;
+    check_roots(&options, &effective.config)?;
+    let servers = options.servers.as_ref().map(ServersFile::read);
+    let servers = servers.transpose()?;
+    let journal = preflight(&options).await?;
     if let Some(commands) = options.commands.take() {
         options.commands = Some(sandbox::tested(commands).await?);
     }
@@ -474,12 +477,36 @@ fn has_files(options: &Options, config: &Config) -> bool {
     options.servers.is_none() || !config.roots.is_empty()
 }
 
-/// Checks that the roots, the audit file and the grant store can be opened. Opens the journal, and rolls back incomplete changes
-/// that a crash interrupted.
-async fn preflight(
-    options: &Options,
-    servers: Option<&ServersFile>,
-) -> Result<Option<Journal>, ServeError> {
+/// Rejects roots that cannot be opened, or that contain a file of the server. No file is created yet.
+fn check_roots(options: &Options, config: &Config) -> Result<(), ServeError> {
+    runtime_builder(options, None, None)?.builder.check()?;
+    let flags = &options.flags;
+    let mut files = Vec::new();
+    let chosen = [
+        (&flags.audit, "use another file with --audit"),
+        (&flags.grants, "use another file with --grants"),
+        (&flags.journal, "use another directory with --journal"),
+    ];
+    files.extend(chosen.map(|(file, remedy)| Some((file.clone()?, remedy))));
+    if let Some(servers) = &options.servers {
+        let pins = servers::pins_file(servers)?;
+        files.push(Some((pins, "use another file with --pins")));
+    }
+    let writes_secret = flags.ask == Ask::Page
+        || flags.http.is_some() && configured_token(options).is_none();
+    if writes_secret && secret::uses_file() {
+        let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
+        files.push(Some((secret::dir(), remedy)));
+    }
+    for (file, remedy) in files.into_iter().flatten() {
+        reject_roots_holding(options, config, &file, remedy)?;
+    }
+    Ok(())
+}
+
+/// Checks that the audit file and the grant store can be opened. Opens the journal, and rolls back incomplete changes that
+/// a crash interrupted.
+async fn preflight(options: &Options) -> Result<Option<Journal>, ServeError> {
     let mut configured = runtime_builder(options, None, None)?;
     if let Some(file) = &options.flags.audit {
         // The first runtime opens it again.
@@ -502,39 +529,39 @@ async fn preflight(
     } else {
         configured.builder.check()?;
     }
-    if let Some(servers) = servers {
-        let remedy = "use another file with --pins";
-        reject_roots_holding(options, servers.pins(), remedy)?;
-    }
-    let writes_secret = options.flags.ask == Ask::Page
-        || options.flags.http.is_some() && configured_token(options).is_none();
-    if writes_secret && secret::uses_file() {
-        let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
-        reject_roots_holding(options, &secret::dir(), remedy)?;
-    }
     Ok(journal)
 }
 
-/// Rejects roots that are or contain `path`.
+/// Rejects roots that are or contain `path`, which need not exist.
 fn reject_roots_holding(
     options: &Options,
+    config: &Config,
     path: &Path,
     remedy: &'static str,
 ) -> Result<(), ServeError> {
-    let effective = options.sources.effective().map_err(BuildError::from)?;
-    // Paths that do not exist or cannot be opened fail later.
-    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let path = real(path);
-    let mut roots = effective.config.roots.iter();
-    let holds = |root: &&RootConfig| path.starts_with(real(Path::new(root.mount.as_str())));
-    match roots.find(holds) {
+    let path = real_path(path);
+    let mut roots = config.roots.iter().enumerate();
+    let holds = |root: &RootConfig| path.starts_with(real_path(Path::new(root.mount.as_str())));
+    match roots.find(|(_, root)| holds(root)) {
         None => Ok(()),
-        Some(root) => Err(ServeError::RootHolds {
+        Some((index, root)) => Err(ServeError::RootHolds {
+            place: options.sources.place(&format!("/roots/{index}/path")),
             root: root.mount.as_str().into(),
             path,
             remedy,
         }),
     }
+}
+
+/// The path without links, as far as it exists. If nothing of it can be found, opening it fails later.
+fn real_path(path: &Path) -> PathBuf {
+    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let real = |above: &Path| {
+        let rest = absolute.strip_prefix(above).ok()?.components();
+        Some(above.canonicalize().ok()?.components().chain(rest).collect())
+    };
+    let real = absolute.ancestors().find_map(real);
+    real.unwrap_or(absolute)
 }
 
 fn about() -> GatewayInfo {

@@ -71,7 +71,6 @@ pub(crate) struct ServersFile {
     specs: Vec<ServerSpec>,
     rejected: Vec<(String, String)>,
     protected: Vec<PathBuf>,
-    pins: PathBuf,
     store: PinStore,
     /// The timeout for connecting to a server.
     start_timeout: Duration,
@@ -150,20 +149,13 @@ impl ServersFile {
             })
         });
         let protected = protected.collect::<Result<_, _>>()?;
-        let pins = pins(options)?;
         Ok(Self {
             specs: file.servers,
             rejected: rejected.collect(),
             protected,
-            store: PinStore::open(&pins)?,
-            pins,
+            store: open_pins(options)?,
             start_timeout: Duration::from_secs(options.pins.start_timeout),
         })
-    }
-
-    /// The path of the pin store.
-    pub(crate) fn pins(&self) -> &Path {
-        &self.pins
     }
 
     /// Starts the servers. Servers that take longer than `wait` continue to start in the background.
@@ -284,15 +276,25 @@ fn unavailable_reason(upstreams: &Upstreams, name: &str) -> Option<String> {
     }
 }
 
-/// The path of the pin store.
-fn pins(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
-    if let Some(file) = &options.pins.pins {
-        return Ok(file.clone());
+/// The path of the pin store, which may not exist yet.
+pub(crate) fn pins_file(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
+    match &options.pins.pins {
+        Some(file) => Ok(file.clone()),
+        None => Ok(state_dir(options)?.join("pins")),
     }
+}
+
+fn state_dir(options: &ServersOptions) -> Result<PathBuf, ServerSetupError> {
     let folder = state::dir(|name| options.environment.variables.get(name).map(PathBuf::from));
-    let folder = folder.ok_or(ServerSetupError::NoState)?;
-    state::create(&folder).map_err(|source| ServerSetupError::State(folder.clone(), source))?;
-    Ok(folder.join("pins"))
+    folder.ok_or(ServerSetupError::NoState)
+}
+
+fn open_pins(options: &ServersOptions) -> Result<PinStore, ServerSetupError> {
+    if options.pins.pins.is_none() {
+        let folder = state_dir(options)?;
+        state::create(&folder).map_err(|source| ServerSetupError::State(folder, source))?;
+    }
+    Ok(PinStore::open(pins_file(options)?)?)
 }
 
 /// Runs the command: approves tools, then lists servers and tools.

@@ -455,6 +455,34 @@ fn roots_that_contain_the_secrets_directory_are_rejected() {
 }
 
 #[test]
+fn refused_start_creates_no_files() {
+    let workspace = Workspace::new();
+    workspace.file("servers.json", r#"{"mcpServers":{}}"#);
+    let servers = ["--servers", "servers.json"];
+    let entries = |dir: &str| {
+        let entries = std::fs::read_dir(workspace.path().join(dir)).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let before = entries(".");
+    for (flag, more) in [
+        ("--audit", &[][..]),
+        ("--grants", &["--trust", "host"]),
+        ("--journal", &[]),
+        ("--pins", &servers),
+    ] {
+        let in_root = [more, &[flag, "root/new", "root"]].concat();
+        workspace.refused(&in_root, &[], &["ROOT or --roots (item 1, path)", "it contains", flag]);
+        workspace.refused(&[more, &[flag, "new", "none"]].concat(), &[], &["none"]);
+        assert_eq!(entries("root").len(), 0, "{flag}");
+        assert_eq!(entries("."), before, "{flag}");
+    }
+    workspace.accepted(&["--audit", "new", "root"], &[]);
+    assert_eq!(entries(".").len(), before.len() + 1);
+}
+
+#[test]
 fn invalid_and_unknown_variables_are_named() {
     let workspace = Workspace::new();
     workspace.refused(
@@ -580,7 +608,7 @@ fn invalid_root_is_named_with_the_reason() {
     refused(
         &["root", "--audit=root/audit"],
         "ROOT or --roots (item 1, path)",
-        "audit log",
+        "use another file with --audit",
     );
     workspace.accepted(&["root", "--audit=audit"], &[]);
     std::fs::create_dir(workspace.path().join("root/deep")).unwrap();
@@ -588,7 +616,7 @@ fn invalid_root_is_named_with_the_reason() {
         refused(
             &["--trust=host", "root", within],
             "ROOT or --roots (item 1, path)",
-            "keep that elsewhere",
+            "use another file with --grants",
         );
     }
     workspace.accepted(&["--trust=host", "root", "--grants=grants"], &[]);
