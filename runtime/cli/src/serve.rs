@@ -492,8 +492,8 @@ fn check_roots(options: &Options, config: &Config) -> Result<(), ServeError> {
         let pins = servers::pins_file(servers)?;
         files.push(Some((pins, "use another file with --pins")));
     }
-    let writes_secret = flags.ask == Ask::Page
-        || flags.http.is_some() && configured_token(options).is_none();
+    let writes_secret =
+        flags.ask == Ask::Page || flags.http.is_some() && configured_token(options).is_none();
     if writes_secret && secret::uses_file() {
         let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
         files.push(Some((secret::dir(), remedy)));
@@ -558,7 +558,14 @@ fn real_path(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let real = |above: &Path| {
         let rest = absolute.strip_prefix(above).ok()?.components();
-        Some(above.canonicalize().ok()?.components().chain(rest).collect())
+        Some(
+            above
+                .canonicalize()
+                .ok()?
+                .components()
+                .chain(rest)
+                .collect(),
+        )
     };
     let real = absolute.ancestors().find_map(real);
     real.unwrap_or(absolute)

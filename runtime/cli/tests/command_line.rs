@@ -473,7 +473,11 @@ fn refused_start_creates_no_files() {
         ("--pins", &servers),
     ] {
         let in_root = [more, &[flag, "root/new", "root"]].concat();
-        workspace.refused(&in_root, &[], &["ROOT or --roots (item 1, path)", "it contains", flag]);
+        workspace.refused(
+            &in_root,
+            &[],
+            &["ROOT or --roots (item 1, path)", "it contains", flag],
+        );
         workspace.refused(&[more, &[flag, "new", "none"]].concat(), &[], &["none"]);
         assert_eq!(entries("root").len(), 0, "{flag}");
         assert_eq!(entries("."), before, "{flag}");

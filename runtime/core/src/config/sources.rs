@@ -9,7 +9,7 @@ use super::join::{joined, overridden};
 use super::schema::default;
 use super::{Config, ConfigError, text};
 use crate::path::VirtualPath;
-use crate::policy::keys::{KEYS, Key, KeyScope};
+use crate::policy::keys::{KEYS, Key, KeyScope, ValueKind};
 use crate::policy::{Authority, PolicyError};
 use crate::scope::words;
 
@@ -17,6 +17,8 @@ use crate::scope::words;
 const MAX_NEAR: usize = 3;
 /// Maximum length of a name to compare, since comparing is quadratic.
 const LONGEST: usize = 64;
+/// The resources of the tools of this library.
+const RESOURCES: [&str; 4] = ["file", "command", "network", "mcp"];
 
 words! {
     /// Source of a configuration, in this order; a later one never loosens an earlier one.
@@ -229,7 +231,8 @@ impl ConfigSources {
                 all.insert(key.clone(), new);
             }
         }
-        let notes = empty_lists(&all);
+        let mut notes = empty_lists(&all);
+        notes.extend(similar_resources(&all));
         let mut config = checked(&Value::Object(all)).map_err(|fault| {
             let key = fault.field().split('/').nth(1).unwrap_or_default();
             let origin = origins.get(key).copied();
@@ -273,6 +276,29 @@ fn empty_lists(document: &Map<String, Value>) -> Vec<String> {
             format!("/roots/{index}/allow is empty, which means that all of the root is open")
         })
         .collect()
+}
+
+/// Scopes whose resource may be a misspelt one. Hosts have resources of their own, so this is not an error.
+fn similar_resources(document: &Map<String, Value>) -> Vec<String> {
+    let lists = document.iter().filter(|(key, _)| {
+        Key::find(key).is_some_and(|field| matches!(field.kind, ValueKind::Patterns))
+    });
+    let patterns = lists.flat_map(|(key, list)| {
+        let patterns = list.as_array().into_iter().flatten().enumerate();
+        patterns.map(move |(index, pattern)| (key, index, pattern))
+    });
+    let note = |(key, index, pattern): (&String, usize, &Value)| {
+        let resource = pattern.as_str()?.split(':').nth(1)?;
+        let is_known = resource.is_empty() || resource == "*" || RESOURCES.contains(&resource);
+        let comparable = !is_known && resource.len() <= LONGEST;
+        let mut known = RESOURCES.iter().filter(|_| comparable);
+        let similar = known.find(|known| edits(resource, known) * 2 <= known.len())?;
+        let resource = crate::text::escape(resource);
+        Some(format!(
+            "/{key}/{index} names the resource `{resource}`; did you mean `{similar}`?"
+        ))
+    };
+    patterns.filter_map(note).collect()
 }
 
 /// Rejects unknown tools: a misspelt tool would be disabled.
@@ -823,6 +849,30 @@ mod tests {
         let field = Key::find("budget/bytes_written").unwrap();
         assert_eq!(field.flag(), "budget-bytes-written");
         assert_eq!(field.variable(), "BAILIWICK_BUDGET_BYTES_WRITTEN");
+    }
+
+    #[test]
+    fn misspelt_resource_of_a_scope_is_noted() {
+        let notes = |scopes: Value| {
+            let document = json!({ "deny_scopes": scopes, "allow": ["read:mcps:notes"] });
+            let effective = sources(&[(File, document)]).effective();
+            effective.unwrap().notes().to_vec()
+        };
+        let allowed = "/allow/0 names the resource `mcps`; did you mean `mcp`?";
+        assert_eq!(
+            notes(json!([
+                "read:file:/r",
+                "execute",
+                "read:fil:/r",
+                "read:*",
+                "read:tickets"
+            ])),
+            [
+                "/deny_scopes/2 names the resource `fil`; did you mean `file`?",
+                allowed
+            ]
+        );
+        assert_eq!(notes(json!([])), [allowed]);
     }
 
     #[test]
