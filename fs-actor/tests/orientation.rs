@@ -97,6 +97,29 @@ async fn children_of_a_narrowed_worker_start_in_their_folder() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn error_about_a_path_names_the_argument() {
+    let (runtime, _temp) = runtime().await;
+    let policy = Policy::new().allow("read:file:/r").allow("read:file:/s");
+    let worker = spawned(&runtime, policy).await;
+    let (edits, x) = (json!([{"old_text": "a", "new_text": "b"}]), "/r/docs/x");
+    for (tool, arguments, field) in [
+        ("read_file", json!({"path": "a\0"}), "/path"),
+        ("read_file", json!({"paths": [x, ""]}), "/paths/1"),
+        ("edit_file", json!({"path": "", "edits": edits}), "/path"),
+        ("copy", json!({"from": "", "to": x}), "/from"),
+        ("move", json!({"from": x, "to": "/r/../.."}), "/to"),
+    ] {
+        let refused = worker.call(tool, arguments).await.unwrap_err();
+        assert_eq!(refused.code(), Code::InvalidArguments, "{refused}");
+        assert_eq!(refused.details()["field"], field, "{refused}");
+    }
+    let operation = json!({"tool": "move", "from": x, "to": ""});
+    let batch = json!({"operations": [{"tool": "delete", "path": x}, operation]});
+    let refused = worker.call("apply_batch", batch).await.unwrap_err();
+    assert_eq!(refused.details()["field"], "/operations/1/to", "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn worker_that_may_read_the_default_root_starts_there() {
     let (runtime, _temp) = runtime().await;
     let policy = Policy::new().allow("read:file").allow("write:file:/r/src");
@@ -236,7 +259,7 @@ async fn calls_without_a_root_say_what_to_do() {
     }
     let listed = worker.call("list_roots", json!({})).await.unwrap();
     assert!(
-        listed.text().contains("start it with a directory"),
+        listed.text().contains("for a directory, or for a policy"),
         "{}",
         listed.text()
     );

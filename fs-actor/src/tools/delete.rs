@@ -115,7 +115,7 @@ impl WriteTool for Delete {
     }
 
     fn prepare(&self, args: DeleteArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         let need = Scope::doing(Operation::Delete, path.clone());
         Ok(Prepared {
             needs: vec![if args.recursive { need.beneath() } else { need }],

@@ -148,7 +148,7 @@ impl WriteTool for EditFile {
     }
 
     fn prepare(&self, args: EditFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         target::reject_temporary_name(&path)?;
         let refuse = |field: &str, reason: &str| Err(CallError::invalid_argument(field, reason));
         let count = args.edits.len();

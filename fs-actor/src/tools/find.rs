@@ -118,7 +118,7 @@ impl ReadTool for Find {
     }
 
     fn prepare(&self, args: FindArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         let job = Job {
             path: path.clone(),
             glob: glob::compile("/pattern", &args.pattern)?,

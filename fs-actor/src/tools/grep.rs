@@ -196,7 +196,7 @@ impl ReadTool for Grep {
     }
 
     fn prepare(&self, args: GrepArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         let glob = args.glob.as_deref();
         let glob = glob.map(|glob| glob::compile("/glob", glob));
         let job = Job {

@@ -159,7 +159,7 @@ impl ReadTool for ListDirectory {
         args: ListDirectoryArgs,
         names: &Namespace,
     ) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         let job = Job {
             path: path.clone(),
             depth: usize::try_from(args.depth.max(1))

@@ -94,7 +94,7 @@ impl WriteTool for MakeDirectory {
         args: MakeDirectoryArgs,
         names: &Namespace,
     ) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         target::reject_temporary_name(&path)?;
         Ok(Prepared {
             needs: vec![Scope::doing(Operation::Create, path.clone())],

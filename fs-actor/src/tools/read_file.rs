@@ -195,9 +195,9 @@ impl ReadTool for ReadFile {
     fn prepare(&self, args: ReadFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
         let refuse = |field: &str, reason: &str| Err(CallError::invalid_argument(field, reason));
         let selection = LineSelection::of(&args);
-        let given = match (args.path, args.paths) {
-            (Some(path), paths) if paths.is_empty() => vec![path],
-            (None, paths) if !paths.is_empty() => paths,
+        let (given, field) = match (args.path, args.paths) {
+            (Some(path), paths) if paths.is_empty() => (vec![path], None),
+            (None, paths) if !paths.is_empty() => (paths, Some("/paths")),
             (Some(_), _) => return refuse("/paths", "expected either `path` or `paths`, got both"),
             (None, _) => {
                 let reason = "expected a string, or a list of strings as `paths`, got neither";
@@ -216,10 +216,12 @@ impl ReadTool for ReadFile {
         if args.limit == Some(0) {
             return refuse("/limit", "expected an integer of at least 1, got `0`");
         }
-        let paths: Vec<VirtualPath> = given
-            .iter()
-            .map(|path| names.path(path))
-            .collect::<Result<_, _>>()?;
+        let parsed = |(index, path): (usize, &String)| match field {
+            None => names.path_argument("/path", path),
+            Some(field) => names.path_argument(&format!("{field}/{index}"), path),
+        };
+        let paths = given.iter().enumerate().map(parsed);
+        let paths: Vec<VirtualPath> = paths.collect::<Result<_, _>>()?;
         let needs = paths
             .iter()
             .map(|path| Scope::file(Verb::Read, path.clone()))

@@ -90,7 +90,7 @@ impl ReadTool for Stat {
     }
 
     fn prepare(&self, args: StatArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         Ok(Prepared {
             needs: vec![Scope::file(Verb::Read, path.clone())],
             job: Job {

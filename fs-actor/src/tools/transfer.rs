@@ -39,7 +39,8 @@ pub(super) fn prepare(
     overwrite: bool,
     create_parents: bool,
 ) -> Result<Prepared<Job>, CallError> {
-    let (from, to) = (names.path(from)?, names.path(to)?);
+    let from = names.path_argument("/from", from)?;
+    let to = names.path_argument("/to", to)?;
     target::reject_temporary_name(&to)?;
     target::reject_nested(&from, &to)?;
     Ok(Prepared {

@@ -141,7 +141,7 @@ impl WriteTool for WriteFile {
     }
 
     fn prepare(&self, args: WriteFileArgs, names: &Namespace) -> Result<Prepared<Job>, CallError> {
-        let path = names.path(&args.path)?;
+        let path = names.path_argument("/path", &args.path)?;
         target::reject_temporary_name(&path)?;
         let mut needs = vec![target::put_need(&path, args.mode != IfExists::Create)];
         // Comparing and appending read the file, since `expected_hash` could be used to guess its content.

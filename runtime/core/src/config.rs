@@ -146,6 +146,19 @@ impl Namespace {
         })
     }
 
+    /// Like [`Namespace::path`], for the argument of a call at the JSON pointer `field`, which an error names in its details.
+    ///
+    /// # Errors
+    /// As for [`Namespace::path`].
+    ///
+    /// ```
+    /// let error = bailiwick::config::Namespace::default().path_argument("/to", "notes.md").unwrap_err();
+    /// assert_eq!(error.details()["field"], "/to");
+    /// ```
+    pub fn path_argument(&self, field: &str, text: &str) -> Result<VirtualPath, CallError> {
+        self.path(text).map_err(|error| error.with("field", field))
+    }
+
     /// Returns the worker whose calls it is for.
     #[must_use]
     pub fn worker(&self) -> Option<WorkerId> {

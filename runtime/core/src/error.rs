@@ -260,6 +260,9 @@ impl CallError {
 
     /// Returns exactly the needs that a person could grant; empty if asking would not help.
     ///
+    /// The text of a scope names neither its operations nor whether it reaches beneath its path. To send a need elsewhere
+    /// and grant no more than it, send [`Coverage::of`](crate::scope::Coverage::of) of it.
+    ///
     /// [`Explanation::grant`](crate::policy::Explanation::grant), from [`Worker::explain`](crate::Worker::explain), is the
     /// smallest grant that allows a need; [`GrantAuthority::grant`](crate::GrantAuthority::grant) gives it.
     #[must_use]

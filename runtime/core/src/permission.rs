@@ -412,6 +412,9 @@ impl Answer {
 }
 
 /// How long an approval is valid.
+///
+/// A call uses a grant when the grant allows it, even if the call then fails or needs a further grant that it does not get.
+/// Previews use none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lifetime {

@@ -110,6 +110,9 @@ pub enum ScopeError {
     /// A segment between two colons is empty.
     #[error("`{0}` has an empty segment")]
     Empty(String),
+    /// A segment given to [`Scope::new`] contains a colon.
+    #[error("`{0}` contains `:`, so it is not one segment of a scope")]
+    Colon(String),
     /// `*` is only valid as the whole last segment.
     #[error(
         "`{0}` has a `*` that is not allowed: a path covers everything beneath it without `/*`, in other scopes only the whole \
@@ -155,6 +158,30 @@ pub struct Scope {
 }
 
 impl Scope {
+    /// Creates a scope for a resource that is not a file, such as `execute:chat:alice`. Use it, and not the parser, if a
+    /// segment comes from the arguments of a call: a grant of `execute:chat:alice` also covers `execute:chat:alice:x`.
+    ///
+    /// # Errors
+    /// [`ScopeError`] if the resource is invalid, or a segment is empty or `*`, or contains `:` or a control character.
+    ///
+    /// ```
+    /// use bailiwick::{Scope, Verb};
+    /// assert_eq!(Scope::new(Verb::Execute, "chat", &["alice"])?.to_string(), "execute:chat:alice");
+    /// assert!(Scope::new(Verb::Execute, "chat", &["alice:x"]).is_err());
+    /// # Ok::<(), bailiwick::scope::ScopeError>(())
+    /// ```
+    pub fn new(verb: Verb, resource: &str, segments: &[&str]) -> Result<Self, ScopeError> {
+        let mut text = format!("{verb}:{resource}");
+        for segment in segments {
+            if segment.contains(':') {
+                return Err(ScopeError::Colon((*segment).into()));
+            }
+            text.push(':');
+            text.push_str(segment);
+        }
+        text.parse()
+    }
+
     /// Creates a scope for all operations of `verb` on the file or directory at `path`.
     #[must_use]
     pub fn file(verb: Verb, path: VirtualPath) -> Self {

@@ -365,7 +365,8 @@ pub struct Prepared<J> {
 /// `read` runs on a thread where blocking is allowed. It must access everything through its permit, and call
 /// [`ReadPermit::checkpoint`] between units of work.
 pub trait ReadTool: Send + Sync + 'static {
-    /// The arguments. Deny unknown fields, so that a typo is an error.
+    /// The arguments. Deny unknown fields, so that a typo is an error. Null counts as absent for optional arguments. If that
+    /// makes the arguments valid, a string is also read as a number or boolean, `5.0` as 5, and a single string as a list.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// The structured output.
     type Output: Output + JsonSchema;
@@ -405,7 +406,8 @@ pub trait ReadTool: Send + Sync + 'static {
 ///
 /// `plan` and `apply` run on a thread where blocking is allowed. Preview and apply use the same `plan`.
 pub trait WriteTool: Send + Sync + 'static {
-    /// The arguments. Deny unknown fields, so that a typo is an error.
+    /// The arguments. Deny unknown fields, so that a typo is an error. Null counts as absent for optional arguments. If that
+    /// makes the arguments valid, a string is also read as a number or boolean, `5.0` as 5, and a single string as a list.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// The structured output, the same for preview and apply.
     type Output: Output + JsonSchema;
@@ -571,7 +573,8 @@ pub enum Foreseen {
 /// }
 /// ```
 pub trait ActTool: Send + Sync + 'static {
-    /// The arguments. Deny unknown fields, so that a typo is an error.
+    /// The arguments. Deny unknown fields, so that a typo is an error. Null counts as absent for optional arguments. If that
+    /// makes the arguments valid, a string is also read as a number or boolean, `5.0` as 5, and a single string as a list.
     type Args: DeserializeOwned + JsonSchema + Send + 'static;
     /// The structured output.
     type Output: Output + JsonSchema;

@@ -131,9 +131,11 @@ impl WorkerSpec {
     }
 
     /// Sets the working directory: relative paths are relative to it, and tools such as `find` search it by default.
-    /// The default is the working directory of the parent if the worker may read or change it. Otherwise it is the only
-    /// outermost folder that the worker may read; for a worker that may read no folder, it is the only folder that it may
-    /// change. If there is no such folder, or more than one, the worker has no working directory.
+    /// By default it is the working directory of the parent, or for a worker without parent the default root
+    /// ([`RootConfig::default`](crate::config::RootConfig::default), or the only root), if the worker may read or change
+    /// it. Otherwise it is the only outermost folder that the worker may read; for a worker that may read no folder, it is
+    /// the only folder that it may change. If there is no such folder, or more than one, the worker has no working
+    /// directory.
     ///
     /// The worker is not started if its policy does not let it read the folder. Whether the folder exists is not checked,
     /// since it may be created later.

@@ -186,6 +186,26 @@ pub(crate) fn follow_file(
 ///
 /// # Errors
 /// [`AuditFileError`] names the first file that cannot be read, is missing, or has an invalid line.
+///
+/// ```
+/// use bailiwick::audit::{Head, JsonLines, verify_file};
+/// # use bailiwick::{Policy, Runtime, WorkerSpec};
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// # let dir = tempfile::tempdir()?;
+/// # let file = dir.path().join("audit");
+/// let (runtime, _grants) = Runtime::builder().audit(JsonLines::create(&file)?).build().await?;
+/// runtime.spawn(WorkerSpec::new("main").policy(Policy::inherit())).await?;
+/// runtime.flush_audit().await?;
+/// let stored = verify_file(Head::default(), &file, |_| ())?.head; // store its hash elsewhere
+///
+/// runtime.shutdown().await;
+/// let mut found = false;
+/// let verified = verify_file(Head::default(), &file, |hash| found |= hash == stored.hash)?;
+/// assert!(found && verified.records > 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub fn verify_file(
     before: Head,
     audit: impl AsRef<Path>,

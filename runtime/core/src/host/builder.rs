@@ -433,7 +433,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the limits of questions and how long a question waits for an answer (10 minutes by default).
+    /// Sets the limits of questions and how long a question waits for an answer (10 minutes by default). The limits also
+    /// apply if the approver is a program: by default, the eleventh question of a worker in a minute fails with
+    /// `RATE_LIMITED`.
     #[must_use]
     pub fn asks(mut self, limits: AskLimits, timeout: Duration) -> Self {
         (self.asks, self.question_timeout) = (limits, timeout);

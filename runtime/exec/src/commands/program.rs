@@ -91,7 +91,7 @@ impl Programs {
         {
             return Ok((Program::System(found), scope(short)?));
         }
-        let path = names.path(name)?;
+        let path = names.path_argument("/argv/0", name)?;
         let scope = scope(path.as_str())?;
         Ok((Program::OfRoot(path), scope))
     }

@@ -137,13 +137,16 @@ impl ActTool for Commands {
         if let Program::OfRoot(path) = &program {
             needs.push(Scope::file(Verb::Read, path.clone()));
         }
-        for (verb, paths) in [(Verb::Read, &args.reads), (Verb::Write, &args.writes)] {
-            for path in paths {
-                needs.push(Scope::file(verb, names.path(path)?).beneath());
+        let reads = (Verb::Read, "/reads", &args.reads);
+        let writes = (Verb::Write, "/writes", &args.writes);
+        for (verb, field, paths) in [reads, writes] {
+            for (index, path) in paths.iter().enumerate() {
+                let path = names.path_argument(&format!("{field}/{index}"), path)?;
+                needs.push(Scope::file(verb, path).beneath());
             }
         }
         needs.extend(network::needs(&args.network)?);
-        let cwd = names.path(args.cwd.as_deref().unwrap_or("."))?;
+        let cwd = names.path_argument("/cwd", args.cwd.as_deref().unwrap_or("."))?;
         let unless_set = if self.inherit_stdio {
             Duration::MAX
         } else {

@@ -100,7 +100,9 @@ impl WriteTool for ApplyChanges {
             let message = "no changes with this id are kept; run the command again";
             CallError::new(Code::NotFound, message)
         })?;
-        let paths = args.paths.iter().map(|path| names.path(path));
+        let paths = args.paths.iter().enumerate();
+        let paths =
+            paths.map(|(index, path)| names.path_argument(&format!("/paths/{index}"), path));
         let paths = paths.collect::<Result<Vec<VirtualPath>, _>>()?;
         for path in &paths {
             let mut changes = kept.changes.iter();
