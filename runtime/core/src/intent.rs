@@ -99,7 +99,8 @@ impl IntentTemplate {
     }
 
     /// Like [`Self::render`], with each value between `“` and `”`, so that no value can be mistaken for text of the
-    /// template. Numbers and booleans are not quoted. Returns `None` if a `{key}` would remain in the sentence.
+    /// template, and with invisible characters as `\u{..}`, so that different names look different. Numbers and booleans
+    /// are not quoted. Returns `None` if a `{key}` would remain in the sentence.
     ///
     /// ```
     /// use bailiwick::intent::IntentTemplate;

@@ -25,6 +25,8 @@ pub(super) struct Line {
     most: usize,
     /// Whether blanks at its ends are removed.
     trimmed: bool,
+    /// Whether invisible characters are written as `\u{..}` instead of being left out.
+    escaped: bool,
     /// Whether a blank precedes the next character.
     gap: bool,
     cut: bool,
@@ -38,6 +40,7 @@ impl Line {
             chars: 0,
             most,
             trimmed: true,
+            escaped: false,
             gap: false,
             cut: false,
         }
@@ -51,12 +54,23 @@ impl Line {
         }
     }
 
+    /// This line, which shows invisible characters as `\u{..}`.
+    pub(super) fn escaped(self) -> Self {
+        Self {
+            escaped: true,
+            ..self
+        }
+    }
+
     pub(super) fn push(&mut self, c: char) {
         if is_blank(c) {
             self.gap = true;
         } else if !is_deceptive(c) {
             self.end_gap();
             self.put(c);
+        } else if self.escaped {
+            self.end_gap();
+            c.escape_unicode().for_each(|c| self.put(c));
         }
     }
 

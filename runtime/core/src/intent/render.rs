@@ -21,7 +21,8 @@ pub(super) struct Sentence {
 pub(super) enum Values {
     /// Verbatim.
     Plain,
-    /// Between `“` and `”`, which then occur nowhere else. Numbers, `true` and `false` are not quoted.
+    /// Between `“` and `”`, which then occur nowhere else, with invisible characters as `\u{..}`. Numbers, `true` and `false`
+    /// are not quoted.
     Quoted,
 }
 
@@ -172,6 +173,7 @@ impl<'a> Renderer<'a> {
 
     /// The text of a key's value, unless it is missing.
     fn value(&mut self, key: &Key) -> Option<String> {
-        value::text(self.argument(&key.name)?, &key.fields, &mut self.work)
+        let argument = self.argument(&key.name)?;
+        value::text(argument, &key.fields, self.values, &mut self.work)
     }
 }

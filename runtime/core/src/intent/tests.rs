@@ -267,6 +267,22 @@ fn filled_sentence_contains_no_key() {
 }
 
 #[test]
+fn quoted_values_show_invisible_characters() {
+    let template = IntentTemplate::parse("Edit {path}").unwrap();
+    let quoted = |path: &str| template.render_quoted(&json!({ "path": path }));
+    for (path, expected) in [
+        ("a\u{200b}b.txt", "Edit “a\\u{200b}b.txt”"),
+        ("x\u{202e}gnp.exe", "Edit “x\\u{202e}gnp.exe”"),
+        ("a\u{1b}\n b", "Edit “a b”"),
+    ] {
+        assert_eq!(quoted(path).as_deref(), Some(expected));
+    }
+    assert_eq!(quoted("\u{200b}"), None);
+    let long = quoted(&"\u{200b}x".repeat(200)).unwrap();
+    assert!(long.chars().count() < 270, "{long}");
+}
+
+#[test]
 fn template_that_fits_its_schema_has_no_lints() {
     lints(
         "Open {path} [as {glob} [{kind}]] [{items.path}] [{names}] {one.path}",

@@ -5,14 +5,23 @@ use std::{io, slice};
 use serde_json::Value;
 
 use super::line::{Line, Work, is_visible};
+use super::render::Values;
 
 /// Maximum length of one value in characters.
 pub(super) const MAX_CHARS: usize = 256;
 
 /// Returns the text of the value at the path `fields` in `value`. For arrays on the path, it has the values of all
 /// elements.
-pub(super) fn text(value: &Value, fields: &[String], work: &mut Work) -> Option<String> {
-    let mut line = Line::whole(MAX_CHARS);
+pub(super) fn text(
+    value: &Value,
+    fields: &[String],
+    values: Values,
+    work: &mut Work,
+) -> Option<String> {
+    let mut line = match values {
+        Values::Plain => Line::whole(MAX_CHARS),
+        Values::Quoted => Line::whole(MAX_CHARS).escaped(),
+    };
     let mut found = false;
     let mut arrays: Vec<(slice::Iter<'_, Value>, &[String])> = Vec::new();
     let mut next = Some((value, fields));
