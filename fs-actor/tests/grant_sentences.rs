@@ -121,7 +121,7 @@ impl Clause {
 fn parse(sentence: &str) -> Vec<Clause> {
     let clauses = sentence
         .split("; ")
-        .filter(|clause| *clause != "sensitive files still ask");
+        .filter(|clause| !clause.ends_with("sensitive files still ask"));
     let parsed = clauses.map(|clause| {
         let clause = clause
             .strip_suffix(" (outside your project)")

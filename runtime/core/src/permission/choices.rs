@@ -206,11 +206,13 @@ pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
         let resource = one.pattern().resource();
         resource.is_none_or(|resource| *resource == Resource::File)
     };
-    let holds = |one: &Coverage| one.reach() == Reach::Beneath && changes(one) && of_files(one);
-    let kept = if patterns.iter().any(holds) {
-        "; sensitive files still ask"
-    } else {
-        ""
+    let changed = patterns.iter().filter(|one| changes(one) && of_files(one));
+    let (beneath, named) = changed.partition::<Vec<_>, _>(|one| one.reach() == Reach::Beneath);
+    let kept = match (&*beneath, &*named) {
+        ([], _) => "",
+        (_, []) => "; sensitive files still ask",
+        // A file that the sentence names may be sensitive.
+        _ => "; other sensitive files still ask",
     };
     let more = texts.len().saturating_sub(MAX_PATTERNS);
     texts.truncate(MAX_PATTERNS);
@@ -488,6 +490,10 @@ mod tests {
         let all = choices(&needs, &[ScopePattern::ANY], &[path("/r")], true);
         assert_eq!(all.len(), 1);
         assert_eq!(all[0].patterns, needs.map(|need| Coverage::of(&need)));
+        assert_eq!(
+            all[0].sentence(&[path("/r")]),
+            "delete /r/pkg and everything in it; delete /r/pkg/.mcp.json; other sensitive files still ask"
+        );
     }
 
     #[test]

@@ -208,6 +208,7 @@ impl HistoryBuilder {
         };
         if let Some(call) = past.event.call {
             self.run.calls.entry(call).or_default().question = Some(index);
+            self.remove_unasked(call);
         }
     }
 

@@ -499,6 +499,35 @@ fn shared_grant_is_part_of_the_first_answer() {
 }
 
 #[test]
+fn call_that_used_grants_before_its_question_has_one_entry() {
+    for decision in [Decision::Granted, Decision::Denied] {
+        let mut log = Log::default();
+        log.spawn(1, "main");
+        let call = 1;
+        log.judged(call, "write:file:/r/a", Verdict::Ask);
+        for _ in 0..2 {
+            let used = Step::GrantUsed {
+                grants: [GrantId(1)].into(),
+                brought: [].into(),
+            };
+            log.call(Some(1), "main", Some(call), used);
+        }
+        let granted = |history: &History| {
+            let mut calls = history.entries().filter_map(|entry| match &entry.event {
+                HistoryEvent::Call(call) => Some(call.grants.len()),
+                _ => None,
+            });
+            calls.next()
+        };
+        assert_eq!(granted(&log.history), Some(1));
+        assert_eq!(log.ask("main", 2, &["write:file:/r/b"]), call);
+        log.answer("main", 2, decision, None, &[]);
+        assert_eq!(granted(&log.history), None);
+        assert_eq!(log.history.entries().count(), 1);
+    }
+}
+
+#[test]
 fn plan_belongs_to_the_question_only_after_approval() {
     let mut log = Log::default();
     log.spawn(1, "main");

@@ -173,7 +173,9 @@ impl HistoryBuilder {
                 DecidedBy::Host
             };
             (*decision, *by) = (Some(Decision::Granted), granted_by);
-            call.grants.extend_from_slice(grants);
+            let new = grants.iter().filter(|grant| !call.grants.contains(grant));
+            let new: Vec<_> = new.copied().collect();
+            call.grants.extend(new);
             call.brought.extend_from_slice(brought);
         });
     }
@@ -221,6 +223,18 @@ impl HistoryBuilder {
         };
         known.only_begun = false;
         let index = known.entry.take();
+        if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
+            *entry = None;
+        }
+    }
+
+    /// Removes the entry of a call that says only which live grants it used before it was asked about.
+    pub(super) fn remove_unasked(&mut self, call: CallId) {
+        let only_granted = self.entry_of(call).is_some_and(|call| {
+            call.outcome == CallOutcome::Open && !call.begun && call.brought.is_empty()
+        });
+        let known = self.run.calls.get_mut(&call).filter(|_| only_granted);
+        let index = known.and_then(|known| known.entry.take());
         if let Some(entry) = index.and_then(|index| self.entries.get_mut(index)) {
             *entry = None;
         }
