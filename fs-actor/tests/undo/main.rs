@@ -17,8 +17,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use bailiwick::audit::JsonLines;
 use bailiwick::effect::{Entry, Op};
 use bailiwick::journal::{ChangeState, Journal, JournalLimits};
+use bailiwick::permission::{DecidedBy, Decision, History};
 use bailiwick::{
     Call, CallError, Code, DenyAll, GrantAuthority, Outcome, Policy, Runtime, RuntimeBuilder,
     Worker, WorkerSpec,
@@ -647,6 +649,31 @@ async fn changes_are_known_after_a_restart_but_not_to_the_workers_then() {
     assert_eq!(world.read("a"), None);
     let error = world.grants.undo(&changes).await.unwrap_err();
     assert_eq!(error.code(), Code::NotFound);
+}
+
+#[tokio::test]
+async fn undo_by_a_person_is_one_entry_of_the_history() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir(temp.path().join("r")).unwrap();
+    let audit = temp.path().join("audit");
+    let builder = builder(temp.path(), JournalLimits::default())
+        .policy(Policy::new().allow("read:file").ask("write:file"))
+        .audit(JsonLines::create(&audit).unwrap());
+    let (runtime, grants) = builder.build().await.unwrap();
+    let spec = WorkerSpec::new("main").policy(Policy::new());
+    let worker = runtime.spawn(spec).await.unwrap();
+    let call = Call::new("write_file", json!({"path": "/r/a", "content": "x"}));
+    let granted = vec!["write:file:/r/a".parse().unwrap()];
+    grants.submit(&worker, call, granted).await.unwrap();
+    let changes = runtime.journal().unwrap().changes_of_agent("main");
+    grants.undo(&changes).await.unwrap();
+    runtime.flush_audit().await.unwrap();
+
+    let mut history = History::new();
+    history.read_file(&audit).unwrap();
+    let undone = history.entries().filter(|entry| &*entry.agent == "~undo");
+    let undone: Vec<_> = undone.map(|entry| (entry.decision, entry.by)).collect();
+    assert_eq!(undone, [(Some(Decision::Granted), DecidedBy::Person)]);
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Undoes changes for people, and recovers changes that a crash interrupted.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
@@ -11,9 +12,10 @@ use crate::effect::{Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ChangeId;
 use crate::journal::{Journal, JournalEntry, Recovered, Recovery};
+use crate::path::VirtualPath;
 use crate::permission::GrantAuthority;
 use crate::policy::Policy;
-use crate::scope::ScopePattern;
+use crate::scope::{Scope, ScopePattern, Verb};
 use crate::supervisor::Core;
 
 /// The tool that reads the bytes of the journal.
@@ -33,7 +35,7 @@ impl GrantAuthority {
     /// [`Worker::submit`].
     pub async fn undo(&self, changes: &[ChangeId]) -> Result<Outcome, CallError> {
         let worker = Undoing::start(self.core()?, "~undo").await?;
-        let done = undo_granted(&worker.0, changes).await;
+        let done = undo_granted(&worker.0, Origin::Human, changes).await;
         worker.end().await;
         done
     }
@@ -50,9 +52,9 @@ impl GrantAuthority {
     }
 }
 
-fn call_of(changes: &[ChangeId]) -> Call {
+fn call_of(origin: Origin, changes: &[ChangeId]) -> Call {
     Call::new(UNDO, json!({ "changes": changes })).meta(CallMeta {
-        origin: Origin::Human,
+        origin,
         asks: Asks::Refuse,
         ..CallMeta::default()
     })
@@ -104,14 +106,18 @@ pub(crate) async fn recover(core: &Arc<Core>) -> Vec<Recovered> {
 }
 
 /// Undoes changes, and grants what the configuration asks about for this call.
-async fn undo_granted(worker: &Worker, changes: &[ChangeId]) -> Result<Outcome, CallError> {
-    let mut granted = Vec::new();
+async fn undo_granted(
+    worker: &Worker,
+    origin: Origin,
+    changes: &[ChangeId],
+) -> Result<Outcome, CallError> {
+    let mut granted = writes(worker, changes);
     loop {
         let options = CallOptions {
             sent_grants: granted.clone(),
             ..CallOptions::new(Mode::Apply)
         };
-        let done = admission::submit(&worker.shared, call_of(changes), options).await;
+        let done = admission::submit(&worker.shared, call_of(origin, changes), options).await;
         match done.and_then(outcome) {
             Err(error) => grant_missing(&mut granted, error)?,
             done => return done,
@@ -121,13 +127,28 @@ async fn undo_granted(worker: &Worker, changes: &[ChangeId]) -> Result<Outcome, 
 
 /// Previews [`undo_granted`].
 async fn preview_granted(worker: &Worker, changes: &[ChangeId]) -> Result<Preview, CallError> {
-    let mut granted = Vec::new();
+    let mut granted = writes(worker, changes);
     loop {
-        match worker.preview_with(call_of(changes), granted.clone()).await {
+        let call = call_of(Origin::Human, changes);
+        match worker.preview_with(call, granted.clone()).await {
             Err(error) => grant_missing(&mut granted, error)?,
             done => return done,
         }
     }
+}
+
+/// Grants for changing exactly the paths that the changes changed. Undoing them rarely needs more.
+fn writes(worker: &Worker, changes: &[ChangeId]) -> Vec<ScopePattern> {
+    let journal = worker.shared.core.journal.as_ref();
+    let entries = journal.map(Journal::entries).unwrap_or_default();
+    let chosen: BTreeSet<_> = changes.iter().collect();
+    let undone = entries.iter().filter(|entry| chosen.contains(&entry.id));
+    let changed = undone.flat_map(|entry| &*entry.changes);
+    let paths = changed.flat_map(|change| std::iter::once(&change.path).chain(&change.to));
+    let paths: BTreeSet<_> = paths.collect();
+    let need = |path: &VirtualPath| Scope::file(Verb::Write, path.clone());
+    let patterns = paths.into_iter().map(|path| ScopePattern::of(&need(path)));
+    patterns.collect()
 }
 
 /// Adds exactly the grants that a call needs; fails with its error if it failed for another reason.
@@ -149,7 +170,7 @@ fn grant_missing(granted: &mut Vec<ScopePattern>, error: CallError) -> Result<()
 /// Recovers an interrupted change. Nobody is asked: the change was allowed before it began, and nobody may be there to
 /// answer at the start of the program. What the configuration denies is not undone.
 async fn recover_one(worker: &Worker, journal: &Journal, change: &JournalEntry) -> Recovery {
-    let outcome = match undo_granted(worker, &[change.id]).await {
+    let outcome = match undo_granted(worker, Origin::Host, &[change.id]).await {
         Ok(outcome) => {
             let undone = outcome
                 .structured()

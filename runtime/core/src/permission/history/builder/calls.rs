@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::super::{CallOutcome, HistoryEvent, PastCall};
 use super::HistoryBuilder;
 use crate::audit::{PastChange, PastFailure, PastRecord};
+use crate::call::Origin;
 use crate::effect::Op;
 use crate::error::Code;
 use crate::id::{CallId, GrantId};
@@ -167,10 +168,11 @@ impl HistoryBuilder {
             return;
         }
         self.edit(past, |decision, by, call| {
-            let granted_by = if brought.is_empty() {
-                granted_by
-            } else {
-                DecidedBy::Host
+            // Only the host can send grants with a call. It does so for a person who undoes changes.
+            let granted_by = match (brought, past.event.origin) {
+                ([], _) => granted_by,
+                (_, Some(Origin::Human)) => DecidedBy::Person,
+                _ => DecidedBy::Host,
             };
             (*decision, *by) = (Some(Decision::Granted), granted_by);
             let new = grants.iter().filter(|grant| !call.grants.contains(grant));
