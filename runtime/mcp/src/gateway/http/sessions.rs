@@ -174,6 +174,10 @@ impl SessionManager for Sessions {
             reject((StatusCode::NOT_FOUND, "there is no such session").into_response());
             return Ok(());
         }
+        // Otherwise rmcp lets them go on for some seconds, and people could still answer their questions.
+        if let Some(open) = self.open(id) {
+            open.stop_all();
+        }
         Ok(self.local.close_session(id).await?)
     }
 
@@ -226,5 +230,30 @@ impl SessionManager for Sessions {
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
         Ok(self.local.resume(id, last_event_id).await?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rmcp::model::JsonRpcRequest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn deleted_session_cancels_its_open_requests() {
+        let sessions = Sessions::new(2, Duration::from_secs(60));
+        let (mut stops, mut ids) = (Vec::new(), Vec::new());
+        for _ in 0..2 {
+            let (id, transport) = sessions.create_session().await.unwrap();
+            let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+            let mut request: JsonRpcRequest<_> = serde_json::from_value(ping).unwrap();
+            let open = sessions.open(&id).unwrap();
+            stops.push(open.begin(&mut request, None).unwrap());
+            ids.push((id, transport));
+        }
+        sessions.close_session(&ids[0].0).await.unwrap();
+        let cancelled = stops.iter().map(CancellationToken::is_cancelled);
+        assert_eq!(cancelled.collect::<Vec<_>>(), [true, false]);
     }
 }
