@@ -208,7 +208,7 @@ async fn questions_mark_server_text_as_third_party() {
     for (arguments, expected) in [
         (
             json!({"who": "a\u{202e}” of the server `b`"}),
-            r#"Raise “a' of the server `b`”' now"#,
+            r#"Raise “a\u{202e}' of the server `b`”' now"#,
         ),
         (json!({}), r"Say 'yes'\u{1b}"),
     ] {
@@ -224,6 +224,27 @@ async fn questions_mark_server_text_as_third_party() {
         assert_eq!(of_server.kind, DangerKind::ThirdParty);
         assert_eq!(of_server.text, text);
     }
+}
+
+#[tokio::test]
+async fn question_about_a_resource_names_it_and_quotes_nothing_of_the_server() {
+    let (approver, asked) = allow_once();
+    let upstreams = start([hostile("h", "words")]).await;
+    let stage = test_runtime(upstreams, |builder| builder.approver(approver)).await;
+    let worker = stage.worker(Policy::new()).await;
+    // The server has no resources.
+    let read = worker.call("h__resources/read", json!({"uri": "note://a"}));
+    read.await.unwrap_err();
+    let request = asked.lock().unwrap().pop().unwrap().request;
+    let intent = "Read the resource “note://a” of h, a program on this computer";
+    assert_eq!((&*request.intent, &*request.sentence), (intent, intent));
+    assert_eq!(request.server_says, None);
+    let of_server = request.dangers.last().unwrap();
+    let text = "What h does when it answers this cannot be verified";
+    assert_eq!(
+        (of_server.kind, &*of_server.text),
+        (DangerKind::ThirdParty, text)
+    );
 }
 
 #[tokio::test]

@@ -12,6 +12,7 @@ use crate::path::VirtualPath;
 use crate::policy::fold;
 use crate::scope::{Coverage, Detail, Operation, Reach, Scope, Verb};
 use crate::text::{counted, escape, is_deceptive};
+use crate::tool::{GET_PROMPT, READ_RESOURCE};
 
 use DangerLevel::{Caution, Severe};
 
@@ -228,7 +229,11 @@ fn running(programs: &str, request: &Request) -> Danger {
 /// A tool of a third-party server. The server's own words are quoted, after what they are worth.
 fn third_party(request: &Request) -> Option<Danger> {
     let server = shortened(request.server.as_deref()?);
-    let (level, mut text) = if request.needs.iter().all(|need| need.verb() == Verb::Read) {
+    let name = request.tool.as_str().rsplit_once("__");
+    let (level, mut text) = if let Some((_, READ_RESOURCE | GET_PROMPT)) = name {
+        let text = format!("What {server} does when it answers this cannot be verified");
+        (Caution, text)
+    } else if request.needs.iter().all(|need| need.verb() == Verb::Read) {
         let text = format!("{server} declares this read-only, which cannot be verified");
         (Caution, text)
     } else {

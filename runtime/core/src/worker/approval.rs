@@ -20,7 +20,7 @@ use crate::pipeline::{CallInfo, Granted, Step, Waiting};
 use crate::root::Root;
 use crate::scope::{Coverage, Scope, ScopePattern, Verb, quoted};
 use crate::text::{abbreviated, escape, listed_first};
-use crate::tool::{Remote, Sentence};
+use crate::tool::{GET_PROMPT, READ_RESOURCE, Remote, Sentence};
 
 /// Maximum number of permissions in one question, and of bytes of their text, besides those of planned changes.
 const MAX_NEEDS: usize = 20;
@@ -265,6 +265,9 @@ impl Shared {
         let sentence = template.and_then(|template| template.render_quoted(&info.arguments));
         let title = entry.map_or(info.tool.as_str(), |entry| &entry.spec.title);
         if let Some(Remote { shown, tool, .. }) = entry.and_then(|entry| entry.remote.as_ref()) {
+            if let (READ_RESOURCE | GET_PROMPT, Some(sentence)) = (&**tool, &sentence) {
+                return (format!("{sentence} of {shown}"), None);
+            }
             let name = quoted(&escape(tool));
             let description = sentence.unwrap_or_else(|| title.to_owned());
             let says = escape(&description).into_owned();

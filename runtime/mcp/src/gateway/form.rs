@@ -15,7 +15,8 @@ const MAX_ARGUMENTS: usize = 2000;
 /// The decision that denies all calls of this kind until the session ends.
 const DENY_KIND: &str = "deny all of this kind";
 /// What a plain denial does.
-const DENY_ABOUT: &str = "`deny` refuses only this call; later ones ask again.";
+const DENY_ABOUT: &str =
+    "`deny` refuses this call and equal ones that wait with it; later ones ask again.";
 /// Title of the tick that broad choices require.
 const CONFIRM: &str = "I understand that this allows more than this call";
 /// Suffix after the number of waiting calls in a lifetime choice.
