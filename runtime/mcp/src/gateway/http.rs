@@ -138,7 +138,7 @@ impl Http {
         self
     }
 
-    /// Sets the idle timeout of a session (5 minutes by default).
+    /// Sets the idle timeout of a session (5 minutes by default). A session with open requests is not idle.
     #[must_use]
     pub fn idle(mut self, time: Duration) -> Self {
         self.idle = time;

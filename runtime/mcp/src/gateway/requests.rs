@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::RoleServer;
@@ -187,6 +188,8 @@ struct State {
     open: HashMap<NumberOrString, OpenRequest>,
     /// When the last id was released, or the wait for the last answers began. It is `None` before that.
     last_release: Option<Instant>,
+    /// When the client last sent something, or got an answer. It is `None` before that.
+    last_used: Option<Instant>,
     /// Number of answers of batches that are being collected, or wait for queue space with their batch.
     unsent: usize,
     /// Bytes of these answers.
@@ -198,6 +201,7 @@ struct State {
 
 impl State {
     fn note_release(&mut self) {
+        self.last_used = Some(Instant::now());
         if let Some(last) = &mut self.last_release {
             *last = Instant::now();
         }
@@ -329,6 +333,22 @@ impl OpenRequests {
             }
             _ => true,
         }
+    }
+
+    /// Records that the client uses the connection.
+    pub(super) fn note_use(&self) {
+        self.0.state.lock().last_used = Some(Instant::now());
+    }
+
+    /// How long to wait until the connection can have been idle for the time `idle`; zero if it has been. It is not idle
+    /// while requests are open.
+    pub(super) fn until_idle(&self, idle: Duration) -> Duration {
+        let mut state = self.0.state.lock();
+        if !state.open.is_empty() {
+            return idle;
+        }
+        let last_used = *state.last_used.get_or_insert_with(Instant::now);
+        idle.saturating_sub(last_used.elapsed())
     }
 
     /// Whether a request with this id is open.

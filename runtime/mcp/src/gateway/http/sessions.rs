@@ -2,7 +2,7 @@
 
 use std::cell::RefCell;
 use std::collections::HashMap;
-use std::sync::Weak;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use axum::extract::Request;
@@ -22,6 +22,7 @@ use rmcp::transport::streamable_http_server::session::{
 };
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::body::json_error;
 use crate::gateway::message::RejectedMessage;
@@ -49,8 +50,9 @@ pub(super) enum SessionsError {
 /// Sessions in memory, limited in number and with an idle timeout.
 #[derive(Debug)]
 pub(super) struct Sessions {
-    local: LocalSessionManager,
+    local: Arc<LocalSessionManager>,
     max_sessions: usize,
+    idle: Duration,
     /// Held while a session is created, so that the limit cannot be exceeded.
     creating: Mutex<()>,
     /// Open requests of each live session.
@@ -60,10 +62,12 @@ pub(super) struct Sessions {
 impl Sessions {
     pub(super) fn new(max_sessions: usize, idle: Duration) -> Self {
         let mut local = LocalSessionManager::default();
-        local.session_config.keep_alive = Some(idle);
+        // rmcp's timeout also ends sessions with open requests.
+        local.session_config.keep_alive = None;
         Self {
-            local,
+            local: Arc::new(local),
             max_sessions,
+            idle,
             creating: Mutex::default(),
             open: parking_lot::Mutex::default(),
         }
@@ -72,6 +76,25 @@ impl Sessions {
     /// The open requests of a session; `None` if it does not exist.
     pub(super) fn open(&self, id: &SessionId) -> Option<OpenRequests> {
         self.open.lock().get(id).and_then(OpenRequests::of)
+    }
+}
+
+/// Ends a session once it was idle for the time `idle`.
+async fn end_when_idle(
+    local: Arc<LocalSessionManager>,
+    id: SessionId,
+    open: Weak<RequestsInner>,
+    idle: Duration,
+) {
+    while let Some(requests) = OpenRequests::of(&open) {
+        let wait = requests.until_idle(idle);
+        drop(requests);
+        if wait.is_zero() {
+            // An error means that it has ended.
+            let _ = local.close_session(&id).await;
+            return;
+        }
+        tokio::time::sleep(wait).await;
     }
 }
 
@@ -95,6 +118,7 @@ fn reject(response: Response) {
 pub(super) struct TrackedTransport<T> {
     transport: T,
     open: OpenRequests,
+    _idle_timeout: AbortOnDropHandle<()>,
 }
 
 impl<T: Transport<RoleServer>> Transport<RoleServer> for TrackedTransport<T> {
@@ -154,7 +178,18 @@ impl SessionManager for Sessions {
         let mut all = self.open.lock();
         all.retain(|_, open| open.strong_count() > 0);
         all.insert(id.clone(), open.downgrade());
-        Ok((id, TrackedTransport { transport, open }))
+        let idle = end_when_idle(
+            Arc::clone(&self.local),
+            id.clone(),
+            open.downgrade(),
+            self.idle,
+        );
+        let transport = TrackedTransport {
+            transport,
+            open,
+            _idle_timeout: AbortOnDropHandle::new(tokio::spawn(idle)),
+        };
+        Ok((id, transport))
     }
 
     async fn initialize_session(
@@ -210,7 +245,9 @@ impl SessionManager for Sessions {
     ) -> Result<(), SessionsError> {
         // Messages over other connections may overtake this one. Cancellations are handled here, since the session
         // would end the stream of the next request with that id.
-        let passes = self.open(id).is_none_or(|open| open.on_message(&message));
+        let open = self.open(id);
+        open.iter().for_each(OpenRequests::note_use);
+        let passes = open.is_none_or(|open| open.on_message(&message));
         if passes {
             self.local.accept_message(id, message).await?;
         }
@@ -221,6 +258,7 @@ impl SessionManager for Sessions {
         &self,
         id: &SessionId,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        self.open(id).iter().for_each(OpenRequests::note_use);
         Ok(self.local.create_standalone_stream(id).await?)
     }
 
@@ -229,27 +267,60 @@ impl SessionManager for Sessions {
         id: &SessionId,
         last_event_id: String,
     ) -> Result<impl Stream<Item = ServerSseMessage> + Send + Sync + 'static, SessionsError> {
+        self.open(id).iter().for_each(OpenRequests::note_use);
         Ok(self.local.resume(id, last_event_id).await?)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use rmcp::model::JsonRpcRequest;
+    use rmcp::model::{JsonRpcRequest, NumberOrString};
     use serde_json::json;
 
     use super::*;
+
+    /// A session, and the token of its open request 1.
+    async fn session(
+        sessions: &Sessions,
+    ) -> (
+        SessionId,
+        <Sessions as SessionManager>::Transport,
+        CancellationToken,
+    ) {
+        let (id, transport) = sessions.create_session().await.unwrap();
+        let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
+        let mut request: JsonRpcRequest<_> = serde_json::from_value(ping).unwrap();
+        let open = sessions.open(&id).unwrap();
+        let stop = open.begin(&mut request, None).unwrap();
+        (id, transport, stop)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn session_with_an_open_request_is_not_idle() {
+        let idle = Duration::from_secs(300);
+        let sessions = Sessions::new(2, idle);
+        let (id, _transport, _stop) = session(&sessions).await;
+        let ended = async |sessions: &Sessions| !sessions.has_session(&id).await.unwrap();
+        tokio::time::sleep(10 * idle).await;
+        assert!(!ended(&sessions).await);
+
+        sessions
+            .open(&id)
+            .unwrap()
+            .end_id(&NumberOrString::Number(1));
+        tokio::time::sleep(idle - Duration::from_secs(1)).await;
+        assert!(!ended(&sessions).await);
+        tokio::time::sleep(idle).await;
+        assert!(ended(&sessions).await);
+    }
 
     #[tokio::test]
     async fn deleted_session_cancels_its_open_requests() {
         let sessions = Sessions::new(2, Duration::from_secs(60));
         let (mut stops, mut ids) = (Vec::new(), Vec::new());
         for _ in 0..2 {
-            let (id, transport) = sessions.create_session().await.unwrap();
-            let ping = json!({"jsonrpc": "2.0", "id": 1, "method": "ping"});
-            let mut request: JsonRpcRequest<_> = serde_json::from_value(ping).unwrap();
-            let open = sessions.open(&id).unwrap();
-            stops.push(open.begin(&mut request, None).unwrap());
+            let (id, transport, stop) = session(&sessions).await;
+            stops.push(stop);
             ids.push((id, transport));
         }
         sessions.close_session(&ids[0].0).await.unwrap();
