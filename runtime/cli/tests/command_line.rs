@@ -744,9 +744,9 @@ fn full_audit_file_fails_calls_but_not_the_server() {
         .args(["-c", "ulimit -f 16; exec \"$0\" \"$@\""])
         .arg(PROGRAM)
         .arg("serve")
-        .args(["--audit", "audit.jsonl", "--log", "off", "root"])
+        .args(["--audit", "audit.jsonl", "root"])
         .current_dir(workspace.path());
-    let mut client = Server::start(limited.stderr(Stdio::null()));
+    let mut client = Server::start(limited.stderr(Stdio::piped()));
     let mut codes = (0..1000).map(|_| {
         let answer = ask(&mut client, &STATELESS);
         let code = answer.pointer("/result/structuredContent/code");
@@ -756,7 +756,15 @@ fn full_audit_file_fails_calls_but_not_the_server() {
     let refused = codes.find(Option::is_some).flatten();
     assert_eq!(refused.as_deref(), Some("IO"));
     assert_eq!(codes.next().flatten().as_deref(), Some("IO"));
-    assert_eq!(end(client).signal(), None);
+    let (status, stderr) = client.end();
+    assert_eq!(status.signal(), None);
+    for message in [
+        "calls are rejected until their records can be written",
+        "the last records of the audit are lost",
+    ] {
+        assert_eq!(stderr.matches(message).count(), 1, "{stderr}");
+    }
+    assert!(stderr.contains("File too large"), "{stderr}");
 }
 
 #[test]

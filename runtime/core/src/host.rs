@@ -228,8 +228,9 @@ impl Runtime {
         let all = self.inner.core.revoke_all().await;
         self.inner.core.broker.close_store().await;
         self.inner.journal_lock.lock().take();
-        // This error was already reported to the callers whose records could not be written.
-        let _ = self.flush_audit().await;
+        if let Err(error) = self.flush_audit().await {
+            tracing::error!(?error, "the last records of the audit are lost");
+        }
         all
     }
 }

@@ -495,7 +495,15 @@ impl Writer {
         let Some(result) = self.write(inner, on) else {
             return;
         };
-        inner.failing.store(result.is_err(), Ordering::Release);
+        let failed_before = inner.failing.swap(result.is_err(), Ordering::AcqRel);
+        match &result {
+            Err(error) if !failed_before => tracing::error!(
+                ?error,
+                "calls are rejected until their records can be written"
+            ),
+            Ok(()) if failed_before => tracing::warn!("the audit can be written again"),
+            _ => {}
+        }
         let commits = std::mem::take(&mut self.commits);
         if result.is_err() {
             let refused = commits
