@@ -476,6 +476,8 @@ impl Journal {
         let lock = folder
             .locked()
             .map_err(|error| JournalError::of(directory, error))?;
+        lock.lock_folder()
+            .map_err(|error| JournalError::of(directory, error))?;
         let folder = lock.folder();
         let (found, set_aside) = match store::read(folder)? {
             Ok(found) => (found, None),
@@ -836,6 +838,29 @@ mod tests {
             changes: Vec::new(),
             undo: UndoRecord::default(),
         })
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "the lock is deleted on purpose")]
+    fn journal_without_its_lock_file_is_opened_only_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path().join("journal")).unwrap();
+        std::fs::remove_file(folder.path().join("journal/changes.lock")).unwrap();
+        let second = Journal::open(folder.path().join("journal"));
+        assert!(matches!(second, Err(JournalError::InUse { .. })));
+        drop(journal);
+        Journal::open(folder.path().join("journal")).unwrap();
+    }
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a segment is deleted on purpose")]
+    fn change_does_not_begin_in_a_deleted_journal() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path().join("journal")).unwrap();
+        begin(&journal).unwrap().applied();
+        std::fs::remove_file(folder.path().join("journal/changes.00000001")).unwrap();
+        let error = begin(&journal).unwrap_err();
+        assert!(matches!(error, JournalError::Write { .. }), "{error:?}");
     }
 
     /// Lets files of this process grow to `most` bytes.

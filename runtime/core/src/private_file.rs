@@ -234,10 +234,20 @@ impl StoreFile {
         &self.folder
     }
 
+    /// Also locks the folder, in case the lock file is deleted. The folder must have no other store.
+    pub(crate) fn lock_folder(&self) -> Result<(), PrivateFileError> {
+        match self.folder.dir.try_lock() {
+            Err(TryLockError::WouldBlock) => Err(PrivateFileError::InUse),
+            // Some network file systems cannot lock folders.
+            Ok(()) | Err(TryLockError::Error(_)) => Ok(()),
+        }
+    }
+
     /// Releases the lock. The file must not be written any more.
     pub(crate) fn release(&self) {
         // A forked process may hold the same handle, and the lock, until it executes another program.
         let _ = self.lock.unlock();
+        let _ = self.folder.dir.unlock();
     }
 
     /// Replaces the content of the file; after a crash it has the old or the new content.

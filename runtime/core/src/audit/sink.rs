@@ -460,10 +460,15 @@ impl AuditSink for JsonLines {
             bytes.extend_from_slice(record.line().as_bytes());
             bytes.push(b'\n');
         }
+        let metadata = self.file.metadata()?;
+        if metadata.nlink() == 0 {
+            let deleted = "the audit file was deleted; restart the runtime";
+            return Err(io::Error::new(io::ErrorKind::NotFound, deleted));
+        }
         if self.unclean {
             self.file.set_len(self.length)?;
             self.unclean = false;
-        } else if self.file.metadata()?.len() != self.length {
+        } else if metadata.len() != self.length {
             return Err(changed());
         }
         if self.is_full(bytes.len()) {
@@ -570,6 +575,18 @@ mod tests {
         assert_eq!(again.torn(), None);
         write(&mut again, &["c"]);
         assert_eq!(records_in(&path), 3);
+    }
+
+    #[test]
+    fn nothing_is_recorded_in_a_deleted_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("audit.jsonl");
+        let mut sink = JsonLines::create(&path).unwrap();
+        write(&mut sink, &["a"]);
+        std::fs::remove_file(&path).unwrap();
+        let record = sink.head().record(0, 0, event("b"));
+        let error = sink.keep(&[record]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, openat, renameat_with, unlinkat};
@@ -305,10 +306,12 @@ impl Store {
         }
         let frame = payload.frame(self.next);
         let length = frame.len() as u64;
+        let named = self.check_name();
         let Some(last) = self.segments.back_mut() else {
             return Err(JournalError::Broken);
         };
-        let written = self.file.write_all(&frame).and_then(|()| {
+        let written = named.and_then(|()| self.file.write_all(&frame));
+        let written = written.and_then(|()| {
             if self.limits.durable {
                 self.file.sync_data()
             } else {
@@ -335,6 +338,15 @@ impl Store {
         self.next += 1;
         self.index.add(number, location, record);
         Ok(ChangeId(number))
+    }
+
+    /// Rejects a segment that was deleted.
+    fn check_name(&self) -> io::Result<()> {
+        if self.file.metadata()?.nlink() == 0 {
+            let deleted = "the change journal was deleted; restart the runtime";
+            return Err(io::Error::new(io::ErrorKind::NotFound, deleted));
+        }
+        Ok(())
     }
 
     /// Notes a record that could not be written.

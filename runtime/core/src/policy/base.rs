@@ -122,7 +122,7 @@ impl Base {
     }
 
     /// Whether no grant may cover a host path outside all roots. These paths are the top of the file system,
-    /// ungrantable paths with their ancestors and numbered files, files of the kernel, and for writing also top-level
+    /// ungrantable paths with their ancestors and the files beside them, files of the kernel, and for writing also top-level
     /// entries.
     pub(super) fn is_ungrantable(&self, verb: Verb, path: &VirtualPath) -> bool {
         let first = path.names().next();
@@ -132,7 +132,7 @@ impl Base {
             || self
                 .ungrantable
                 .iter()
-                .any(|ungrantable| ungrantable.starts_with(path) || is_numbered(ungrantable, path))
+                .any(|ungrantable| ungrantable.starts_with(path) || is_beside(ungrantable, path))
     }
 
     /// The same without rules about names: globs and protected names.
@@ -324,13 +324,21 @@ impl Base {
     }
 }
 
-/// Whether `path` is `ungrantable` with a numeric suffix, such as a segment of an audit.
-fn is_numbered(ungrantable: &VirtualPath, path: &VirtualPath) -> bool {
-    let suffix = path.as_str().strip_prefix(ungrantable.as_str());
-    let number = suffix.and_then(|suffix| suffix.strip_prefix('.'));
-    number.is_some_and(|number| {
-        !number.is_empty() && number.bytes().all(|digit| digit.is_ascii_digit())
-    })
+/// Whether `path` is `ungrantable` with the endings that audits, journals and stores append to the names of their files:
+/// numbers of segments, locks, new and damaged files.
+fn is_beside(ungrantable: &VirtualPath, path: &VirtualPath) -> bool {
+    let endings = path.as_str().strip_prefix(ungrantable.as_str());
+    let endings = endings.and_then(|endings| endings.strip_prefix('.'));
+    let is_number = |text: &str| {
+        let mut bytes = text.bytes();
+        !text.is_empty() && bytes.all(|byte| byte.is_ascii_digit() || byte == b'-')
+    };
+    let is_ending = |ending: &str| {
+        let damaged = ending.strip_prefix("corrupt-");
+        let number = damaged.or_else(|| ending.strip_prefix("torn-"));
+        matches!(ending, "lock" | "new" | "corrupt") || is_number(number.unwrap_or(ending))
+    };
+    endings.is_some_and(|endings| endings.split('.').all(is_ending))
 }
 
 fn covers(list: &[ScopePattern], need: &Need<'_>) -> bool {

@@ -648,6 +648,12 @@ fn ungrantable_paths_are_denied() {
         "write:file:/home/me",
         "read:file:/var/log",
         "read:file:/var/log/audit",
+        "read:file:/var/log/audit.00000001",
+        "read:file:/var/log/audit.00000001.corrupt-1",
+        "read:file:/var/log/audit.corrupt",
+        "read:file:/var/log/audit.torn-12-0",
+        "write:file:/var/log/audit.lock",
+        "write:file:/var/log/audit.new",
         "read:file:/proc/self/environ",
         "read:file:/sys",
         "write:file:/dev/sda",
@@ -661,6 +667,9 @@ fn ungrantable_paths_are_denied() {
         "write:file:/home/me/x",
         "read:file:/home/mean",
         "read:file:/var/log/other",
+        "read:file:/var/log/audit.bak",
+        "read:file:/var/log/audit.corrupt-x",
+        "read:file:/var/log/audit.lock/x",
         "read:file:/process",
     ] {
         check(&host, need, &[], Ask);
