@@ -2,7 +2,11 @@
 
 use std::fs::File;
 use std::io::{self, Read as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+
+/// The permissions of the group and of others to write.
+const OTHERS_WRITE: u32 = 0o022;
 
 /// Why a file cannot be read. `what` is its role, such as `servers file`.
 #[derive(Debug, thiserror::Error)]
@@ -24,7 +28,15 @@ pub(crate) enum ReadError {
 /// Reads a file of at most `max` bytes.
 pub(crate) fn read(what: &'static str, path: &Path, max: u64) -> Result<Vec<u8>, ReadError> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(max + 1).read_to_end(&mut bytes));
+    let read = File::open(path).and_then(|file| {
+        if file.metadata()?.mode() & OTHERS_WRITE != 0 {
+            let path = path.display();
+            tracing::warn!(
+                "other users can write the {what} `{path}`; `chmod go-w` takes that away"
+            );
+        }
+        file.take(max + 1).read_to_end(&mut bytes)
+    });
     let path = path.to_owned();
     match read {
         Err(source) => Err(ReadError::Io { what, path, source }),

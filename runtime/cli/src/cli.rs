@@ -149,6 +149,8 @@ pub(crate) enum CliError {
     NoServer(&'static str),
     #[error("invalid --toolchain `{}`", .path.display())]
     Toolchain { path: PathBuf, source: io::Error },
+    #[error("invalid --toolchain `{}`: it contains `{}`, which commands must not read; keep that elsewhere", .path.display(), .held.display())]
+    ToolchainHolds { path: PathBuf, held: PathBuf },
     #[error("invalid --env `{0}`: must be NAME=VALUE, or the name of a variable that is set")]
     Env(String),
     #[error("the environment variable `{0}` (--bearer-env) is not set")]
@@ -272,6 +274,16 @@ fn serve_options(
         pins: flags.pins.clone(),
         environment,
     });
+    let mut kept_out: Vec<_> = [&flags.config, &flags.audit, &flags.grants, &flags.journal]
+        .into_iter()
+        .flatten()
+        .cloned()
+        .collect();
+    if let Some(servers) = &servers {
+        kept_out.push(servers.file.clone());
+        kept_out.extend(crate::servers::pins_file(servers));
+    }
+    flags.commands.keep_out(&kept_out)?;
     Ok(Options {
         flags,
         sources,
@@ -297,6 +309,7 @@ fn run_options(
         commands = commands.env("TERM", term);
     }
     let has_optional_layers = !flags.commands.optional_layers.is_empty();
+    flags.commands.keep_out(flags.config.as_slice())?;
     let commands = flags.commands.add_to(commands, &variables)?;
     let (sources, _) = read_file(flags.config.as_deref())?;
     variables::drop_serve_only(&mut variables);
@@ -349,6 +362,7 @@ fn read_file(path: Option<&Path>) -> Result<(ConfigSources, Option<Durability>),
     let mut tools = [&bailiwick_fs::TOOL_NAMES[..], &bailiwick_exec::TOOL_NAMES].concat();
     tools.sort_unstable();
     let sources = ConfigSources::new().tools(tools);
+    let sources = sources.resources(["file", "command", "network", "mcp"]);
     let Some(path) = path else {
         return Ok((sources, None));
     };

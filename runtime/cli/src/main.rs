@@ -7,6 +7,7 @@ mod doctor;
 mod grants;
 mod journal;
 mod logging;
+mod paths;
 mod run;
 mod sandbox;
 mod serve;

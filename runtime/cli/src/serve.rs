@@ -25,6 +25,7 @@ pub(crate) use secret::dir as secrets_dir;
 
 use crate::audit;
 use crate::cli::{Ask, Options};
+use crate::paths;
 use crate::sandbox;
 use crate::servers::{self, START_TIMEOUT, ServerSetupError, Servers, ServersFile};
 use crate::signals::{self, StopSignals};
@@ -539,36 +540,17 @@ fn reject_roots_holding(
     path: &Path,
     remedy: &'static str,
 ) -> Result<(), ServeError> {
-    let path = real_path(path);
     let mut roots = config.roots.iter().enumerate();
-    let holds = |root: &RootConfig| path.starts_with(real_path(Path::new(root.mount.as_str())));
+    let holds = |root: &RootConfig| paths::holds(Path::new(root.mount.as_str()), path);
     match roots.find(|(_, root)| holds(root)) {
         None => Ok(()),
         Some((index, root)) => Err(ServeError::RootHolds {
             place: options.sources.place(&format!("/roots/{index}/path")),
             root: root.mount.as_str().into(),
-            path,
+            path: paths::real(path),
             remedy,
         }),
     }
-}
-
-/// The path without links, as far as it exists. If nothing of it can be found, opening it fails later.
-fn real_path(path: &Path) -> PathBuf {
-    let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let real = |above: &Path| {
-        let rest = absolute.strip_prefix(above).ok()?.components();
-        Some(
-            above
-                .canonicalize()
-                .ok()?
-                .components()
-                .chain(rest)
-                .collect(),
-        )
-    };
-    let real = absolute.ancestors().find_map(real);
-    real.unwrap_or(absolute)
 }
 
 fn about() -> GatewayInfo {

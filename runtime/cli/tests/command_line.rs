@@ -455,6 +455,54 @@ fn roots_that_contain_the_secrets_directory_are_rejected() {
 }
 
 #[test]
+fn unknown_resources_of_scopes_are_rejected() {
+    let workspace = Workspace::new();
+    for (scope, expected) in [
+        ("write:fiel", "did you mean `file`?"),
+        ("execute:comands", "did you mean `command`?"),
+    ] {
+        workspace.refused(
+            &["--deny-scopes", scope, "root"],
+            &[],
+            &["--deny-scopes (item 1)", "unknown resource", expected],
+        );
+        workspace.refused(
+            &["root"],
+            &[("BAILIWICK_DENY_SCOPES", scope)],
+            &["BAILIWICK_DENY_SCOPES", expected],
+        );
+    }
+    workspace.accepted(&["--deny-scopes", "write:file", "root"], &[]);
+}
+
+#[test]
+fn toolchain_that_contains_a_file_of_the_server_is_rejected() {
+    let workspace = Workspace::new();
+    workspace.file("tools/servers.json", r#"{"mcpServers":{}}"#);
+    workspace.file("tools/config.json", "{}");
+    workspace.file("servers.json", r#"{"mcpServers":{}}"#);
+    for (flag, file) in [
+        ("--config", "tools/config.json"),
+        ("--audit", "tools/audit"),
+        ("--journal", "tools/journal"),
+        ("--servers", "tools/servers.json"),
+    ] {
+        let arguments = ["--exec", "--toolchain", "tools", flag, file, "root"];
+        let pins = ["--pins", "pins"];
+        let pins = if flag == "--servers" { &pins[..] } else { &[] };
+        workspace.refused(
+            &[pins, &arguments].concat(),
+            &[],
+            &["--toolchain", "it contains", file],
+        );
+    }
+    let pins = ["--servers", "servers.json", "--pins", "tools/pins"];
+    let arguments = ["--exec", "--toolchain", "tools", "root"];
+    workspace.refused(&[&pins[..], &arguments].concat(), &[], &["tools/pins"]);
+    assert!(!workspace.path().join("tools/audit").exists());
+}
+
+#[test]
 fn refused_start_creates_no_files() {
     let workspace = Workspace::new();
     workspace.file("servers.json", r#"{"mcpServers":{}}"#);

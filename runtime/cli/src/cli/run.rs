@@ -10,6 +10,7 @@ use clap::Args;
 use super::CliError;
 use super::command::one_of;
 use super::variables::Variables;
+use crate::paths;
 
 const ABOUT: &str = "Runs one command in the sandbox of `run_command`, the tool of `serve --exec`.
 
@@ -83,6 +84,17 @@ const OPTIONAL_LAYERS: [(&str, Layer); 7] = [
 ];
 
 impl CommandFlags {
+    /// Rejects toolchains that contain files which commands must not read.
+    pub(super) fn keep_out(&self, files: &[PathBuf]) -> Result<(), CliError> {
+        for path in &self.toolchain {
+            if let Some(held) = files.iter().find(|file| paths::holds(path, file)) {
+                let (path, held) = (path.clone(), paths::real(held));
+                return Err(CliError::ToolchainHolds { path, held });
+            }
+        }
+        Ok(())
+    }
+
     /// Adds these flags to the tool.
     pub(super) fn add_to(
         &self,

@@ -29,7 +29,7 @@ fn two_values(field: &Key) -> [Value; 2] {
         }
         ValueKind::Names => json!(["stat", "find"]),
         ValueKind::Globs => json!(["other", "more"]),
-        ValueKind::Patterns => json!(["read:other"]),
+        ValueKind::Patterns => json!(["read:network"]),
         ValueKind::Object | ValueKind::Policy => json!({ "children": 1 }),
         ValueKind::Objects => json!([{ "path": "/other" }]),
     };

@@ -17,8 +17,6 @@ use crate::scope::words;
 const MAX_NEAR: usize = 3;
 /// Maximum length of a name to compare, since comparing is quadratic.
 const LONGEST: usize = 64;
-/// The resources of the tools of this library.
-const RESOURCES: [&str; 4] = ["file", "command", "network", "mcp"];
 
 words! {
     /// Source of a configuration, in this order; a later one never loosens an earlier one.
@@ -57,6 +55,8 @@ pub struct ConfigSources {
     by_source: BTreeMap<ConfigSource, Map<String, Value>>,
     /// The existing tools, if known.
     tools: Option<Vec<String>>,
+    /// The resources of all scopes, if known.
+    resources: Option<Vec<String>>,
 }
 
 /// A configuration with the origin of its keys.
@@ -96,6 +96,14 @@ impl ConfigSources {
         self
     }
 
+    /// Sets the resources of all scopes; sources with scopes of others are rejected from now on. The tools of this library use
+    /// `file`, `command`, `network` and `mcp`.
+    #[must_use]
+    pub fn resources<'r>(mut self, names: impl IntoIterator<Item = &'r str>) -> Self {
+        self.resources = Some(names.into_iter().map(str::to_owned).collect());
+        self
+    }
+
     /// Sets the JSON object of `source`, replacing an earlier one.
     ///
     /// # Errors
@@ -105,6 +113,9 @@ impl ConfigSources {
         checked(&document).map_err(blame)?;
         if let Some(tools) = &self.tools {
             known(&document, tools).map_err(blame)?;
+        }
+        if let Some(resources) = &self.resources {
+            known_resources(&document, "", resources).map_err(blame)?;
         }
         if let Value::Object(mut members) = document {
             members.retain(|_, value| !value.is_null());
@@ -231,8 +242,7 @@ impl ConfigSources {
                 all.insert(key.clone(), new);
             }
         }
-        let mut notes = empty_lists(&all);
-        notes.extend(similar_resources(&all));
+        let notes = empty_lists(&all);
         let mut config = checked(&Value::Object(all)).map_err(|fault| {
             let key = fault.field().split('/').nth(1).unwrap_or_default();
             let origin = origins.get(key).copied();
@@ -278,29 +288,6 @@ fn empty_lists(document: &Map<String, Value>) -> Vec<String> {
         .collect()
 }
 
-/// Scopes whose resource may be a misspelt one. Hosts have resources of their own, so this is not an error.
-fn similar_resources(document: &Map<String, Value>) -> Vec<String> {
-    let lists = document.iter().filter(|(key, _)| {
-        Key::find(key).is_some_and(|field| matches!(field.kind, ValueKind::Patterns))
-    });
-    let patterns = lists.flat_map(|(key, list)| {
-        let patterns = list.as_array().into_iter().flatten().enumerate();
-        patterns.map(move |(index, pattern)| (key, index, pattern))
-    });
-    let note = |(key, index, pattern): (&String, usize, &Value)| {
-        let resource = pattern.as_str()?.split(':').nth(1)?;
-        let is_known = resource.is_empty() || resource == "*" || RESOURCES.contains(&resource);
-        let comparable = !is_known && resource.len() <= LONGEST;
-        let mut known = RESOURCES.iter().filter(|_| comparable);
-        let similar = known.find(|known| edits(resource, known) * 2 <= known.len())?;
-        let resource = crate::text::escape(resource);
-        Some(format!(
-            "/{key}/{index} names the resource `{resource}`; did you mean `{similar}`?"
-        ))
-    };
-    patterns.filter_map(note).collect()
-}
-
 /// Rejects unknown tools: a misspelt tool would be disabled.
 fn known(document: &Value, tools: &[String]) -> Result<(), PolicyError> {
     let named = document.get("tools").and_then(Value::as_array);
@@ -313,26 +300,62 @@ fn known(document: &Value, tools: &[String]) -> Result<(), PolicyError> {
     Ok(())
 }
 
+/// Rejects scopes of unknown resources: a misspelt one would deny nothing.
+fn known_resources(document: &Value, at: &str, resources: &[String]) -> Result<(), PolicyError> {
+    let members = document.as_object().into_iter().flatten();
+    for (key, value) in members {
+        let field = format!("{at}/{key}");
+        let entries = value.as_array().into_iter().flatten().enumerate();
+        match Key::find(key).map(|key| key.kind) {
+            Some(ValueKind::Patterns) => {
+                for (index, pattern) in entries {
+                    let resource = pattern.as_str().and_then(|text| text.split(':').nth(1));
+                    if let Some(resource) = resource.filter(|resource| *resource != "*")
+                        && !resources.iter().any(|known| known == resource)
+                    {
+                        let field = format!("{field}/{index}");
+                        return Err(unknown(&field, "resource", resource, resources));
+                    }
+                }
+            }
+            _ if key == "restrictions" => {
+                for (index, restriction) in entries {
+                    let policy = restriction.get("policy").unwrap_or(&Value::Null);
+                    known_resources(policy, &format!("{field}/{index}/policy"), resources)?;
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 /// The error for the unknown tool `name`, with suggestions.
 pub(crate) fn unknown_tool(field: &str, name: &str, tools: &[String]) -> PolicyError {
-    let similar_names = similar_names(name, tools);
-    let reason = format!(
-        "names an unknown tool: `{}`; {similar_names}",
-        crate::text::escape(name)
-    );
+    unknown(field, "tool", name, tools)
+}
+
+fn unknown(field: &str, what: &str, name: &str, known: &[String]) -> PolicyError {
+    let similar_names = similar_names(name, known);
+    let name = crate::text::escape(name);
+    let reason = format!("names an unknown {what}: `{name}`; {similar_names}");
     PolicyError::invalid(field, reason)
 }
 
-/// The tools with names similar to `name`, as a hint.
-fn similar_names(name: &str, tools: &[String]) -> String {
-    let comparable = tools.iter().filter(|_| name.len() <= LONGEST);
-    let mut similar_names: Vec<_> = comparable.map(|tool| (edits(name, tool), tool)).collect();
-    similar_names.retain(|(edits, tool)| edits * 2 <= tool.len());
+/// The known names that are similar to `name`, as a hint.
+fn similar_names(name: &str, known: &[String]) -> String {
+    let comparable = known.iter().filter(|_| name.len() <= LONGEST);
+    let mut similar_names: Vec<_> = comparable
+        .map(|known| (edits(name, known), known))
+        .collect();
+    similar_names.retain(|(edits, known)| edits * 2 <= known.len());
     similar_names.sort();
     let similar_names = similar_names.iter().take(MAX_NEAR);
-    let similar_names: Vec<_> = similar_names.map(|(_, tool)| format!("`{tool}`")).collect();
+    let similar_names: Vec<_> = similar_names
+        .map(|(_, known)| format!("`{known}`"))
+        .collect();
     if similar_names.is_empty() {
-        format!("there are {}", tools.join(", "))
+        format!("there are {}", known.join(", "))
     } else {
         format!("did you mean {}?", similar_names.join(" or "))
     }
@@ -852,27 +875,35 @@ mod tests {
     }
 
     #[test]
-    fn misspelt_resource_of_a_scope_is_noted() {
-        let notes = |scopes: Value| {
-            let document = json!({ "deny_scopes": scopes, "allow": ["read:mcps:notes"] });
-            let effective = sources(&[(File, document)]).effective();
-            effective.unwrap().notes().to_vec()
+    fn unknown_resource_of_a_scope_is_rejected_with_suggestions() {
+        let sources = ConfigSources::new().resources(["file", "command"]);
+        let with = |document| {
+            sources
+                .clone()
+                .with(File, document)
+                .map_err(|error| error.to_string())
         };
-        let allowed = "/allow/0 names the resource `mcps`; did you mean `mcp`?";
-        assert_eq!(
-            notes(json!([
-                "read:file:/r",
-                "execute",
-                "read:fil:/r",
-                "read:*",
-                "read:tickets"
-            ])),
-            [
-                "/deny_scopes/2 names the resource `fil`; did you mean `file`?",
-                allowed
-            ]
+        let denied = |scope: &str| json!({ "deny_scopes": ["read:file:/r", scope] });
+        for known in [
+            "execute",
+            "read:*",
+            "write:file:/a:b",
+            "execute:command:ls",
+            "*",
+        ] {
+            assert!(with(denied(known)).is_ok(), "{known}");
+        }
+        let error = with(denied("write:fiel")).unwrap_err();
+        let expected = "/deny_scopes/1 names an unknown resource: `fiel`; did you mean `file`?";
+        assert!(error.contains(expected), "{error}");
+        let error = with(denied("read:mcp:hub")).unwrap_err();
+        assert!(error.contains("there are file, command"), "{error}");
+        let nested = json!({ "restrictions": [{ "policy": { "deny_scopes": ["write:fiel"] } }] });
+        let error = with(nested).unwrap_err();
+        assert!(
+            error.contains("/restrictions/0/policy/deny_scopes/0"),
+            "{error}"
         );
-        assert_eq!(notes(json!([])), [allowed]);
     }
 
     #[test]
