@@ -71,7 +71,7 @@ impl ReachedDurability {
     }
 }
 
-/// Why a file was not replaced; it is unchanged.
+/// Why a file was not replaced. It is unchanged, except after [`ReplaceError::Displaced`].
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReplaceError {
     /// Another writer was faster.
@@ -83,6 +83,15 @@ pub(crate) enum ReplaceError {
     /// The call must stop.
     #[error(transparent)]
     Stopped(#[from] CallError),
+    /// The file was exchanged with the new one, and then a system call failed. The displaced file, which may be that of
+    /// another writer, has this name now.
+    #[error("the displaced file was kept as `{kept}`")]
+    Displaced {
+        /// The name.
+        kept: String,
+        /// The error.
+        source: Errno,
+    },
     /// The process may not write files of this size.
     #[error("the file size limit of this process is {0} bytes")]
     Limit(u64),
@@ -100,6 +109,14 @@ impl ReplaceError {
                 format!("`{path}` changed while it was being written; read it again"),
             ),
             Self::Exists => (Code::AlreadyExists, format!("`{path}` already exists")),
+            // The step may have been carried out.
+            Self::Displaced { kept, source } => {
+                let message = format!(
+                    "`{path}` may have its new content, and another program may have changed it meanwhile: `{kept}` in the \
+                     same directory has the other version ({source})"
+                );
+                return CallError::new(Code::Io, message).with("done", 1);
+            }
             Self::Limit(limit) => (
                 Code::Io,
                 format!(
@@ -148,6 +165,16 @@ impl TemporaryName<'_> {
     /// The file has another name now, so there is nothing to remove.
     fn renamed(mut self) {
         self.name.clear();
+    }
+
+    /// Keeps the file under a name that the sweeper leaves alone, if it can be renamed. Returns its name.
+    fn keep(mut self) -> String {
+        let own = std::mem::take(&mut self.name);
+        let kept = format!("{own}.kept");
+        match sys::renameat(self.dir, own.as_str(), self.dir, kept.as_str()) {
+            Ok(()) => kept,
+            Err(_) => own,
+        }
     }
 }
 
@@ -317,11 +344,10 @@ impl<'d> StagedFile<'d> {
             None => self.link_temporary()?,
         };
         check_unchanged(self.dir, name, old, was)?;
-        let own = temporary.name.as_str();
         let reached = match requested {
-            Durability::Visible => self.exchange(own, name, was)?,
+            Durability::Visible => self.exchange(temporary, name, was)?,
             Durability::Ordered | Durability::Durable => {
-                sys::renameat(self.dir, own, self.dir, name)?;
+                sys::renameat(self.dir, temporary.name.as_str(), self.dir, name)?;
                 temporary.renamed();
                 requested
             }
@@ -330,7 +356,13 @@ impl<'d> StagedFile<'d> {
     }
 
     /// Exchanges the two names, so that the replaced file can be checked again before it is removed.
-    fn exchange(&self, own: &str, name: &str, was: &Meta) -> Result<Durability, ReplaceError> {
+    fn exchange(
+        &self,
+        temporary: TemporaryName<'_>,
+        name: &str,
+        was: &Meta,
+    ) -> Result<Durability, ReplaceError> {
+        let own = temporary.name.as_str();
         let swap = || sys::renameat_with(self.dir, own, self.dir, name, RenameFlags::EXCHANGE);
         match swap() {
             Ok(()) => {}
@@ -344,13 +376,23 @@ impl<'d> StagedFile<'d> {
             let out = Meta::from_stat(&sys::statat(self.dir, own, AtFlags::SYMLINK_NOFOLLOW)?);
             Ok((out.dev, out.ino))
         };
-        let out = inspect()?;
-        if out == (was.dev, was.ino) {
-            return Ok(Durability::Visible);
+        let finish = || {
+            let out = inspect()?;
+            if out == (was.dev, was.ino) {
+                return Ok(true);
+            }
+            let ours = Meta::of(&self.file)?;
+            swap_back((ours.dev, ours.ino), out, swap, inspect)?;
+            Ok(false)
+        };
+        match finish() {
+            Ok(true) => Ok(Durability::Visible),
+            Ok(false) => Err(ReplaceError::Changed),
+            Err(source) => {
+                let kept = temporary.keep();
+                Err(ReplaceError::Displaced { kept, source })
+            }
         }
-        let ours = Meta::of(&self.file)?;
-        swap_back((ours.dev, ours.ino), out, swap, inspect)?;
-        Err(ReplaceError::Changed)
     }
 
     fn link_temporary(&self) -> Result<TemporaryName<'d>, ReplaceError> {

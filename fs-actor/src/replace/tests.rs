@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use bailiwick_test_support::wait;
+use bailiwick_test_support::{forbidden_calls::forbid, wait};
 use rustix::fs::XattrFlags;
 
 use super::*;
@@ -435,4 +435,38 @@ fn failed_exchange_keeps_the_newest_file() {
         swap_back("ours", "theirs", swap, || Ok(names.get().1)).unwrap();
         assert_eq!(names.get(), (left, gone));
     }
+}
+
+/// System call number of `newfstatat`.
+const STATAT: i64 = if cfg!(target_arch = "x86_64") {
+    262
+} else {
+    79
+};
+
+#[test]
+fn displaced_file_is_kept_if_it_cannot_be_inspected() {
+    let temp = tempfile::tempdir().unwrap();
+    let (file, other) = (temp.path().join("f"), temp.path().join("g"));
+    fs::write(&file, "old").unwrap();
+    let (dir, old) = (open(temp.path()), open(&file));
+    let was = Meta::of(&old).unwrap();
+    let mut staged = StagedFile::in_place_of(dir.as_fd(), b"ours", &old, None).unwrap();
+    let temporary = staged.name.take().unwrap();
+    fs::write(&other, "theirs").unwrap();
+    fs::rename(&other, &file).unwrap();
+    let exchanged = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            forbid(&[STATAT], Errno::IO);
+            staged.exchange(temporary, "f", &was)
+        });
+        thread.join().unwrap()
+    });
+    drop(staged);
+    let Err(ReplaceError::Displaced { kept, .. }) = exchanged else {
+        panic!("{exchanged:?}");
+    };
+    assert_eq!(fs::read(&file).unwrap(), b"ours");
+    assert_eq!(sweep::sweep(dir.as_fd()).unwrap(), 0);
+    assert_eq!(fs::read(temp.path().join(kept)).unwrap(), b"theirs");
 }
