@@ -63,6 +63,10 @@ impl Index {
         (before - self.items.len()) as u64
     }
 
+    pub(super) fn begin(&self, change: ChangeId) -> Option<Arc<Begin>> {
+        self.items.get(&change).map(|item| Arc::clone(&item.begin))
+    }
+
     pub(super) fn location(&self, change: ChangeId) -> Option<Location> {
         self.items.get(&change).map(|item| item.location)
     }
