@@ -49,7 +49,8 @@ pub struct JournalLimits {
     pub change_bytes: u64,
     /// How long changes are kept; 30 days by default. Older ones are dropped, several at a time, when the journal is opened and
     /// when a change is recorded; with changes now and then, they are kept up to an eighth longer. A change that a crash
-    /// interrupted is kept until it is recovered.
+    /// interrupted is kept until it is recovered, and so are all later changes, unless `bytes` or the maximum number of
+    /// changes (16,000) requires that the oldest ones are dropped.
     pub age: Duration,
     /// Whether each record is synced to the disk before its change begins. Without this, a crash of the machine may lose
     /// the newest records; a crash of the program loses none. Off by default.
