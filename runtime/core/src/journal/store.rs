@@ -471,7 +471,7 @@ fn create(folder: &Folder, number: u32, durable: bool) -> Result<(Segment, File)
     Ok((segment, file))
 }
 
-/// All names that a journal uses in its directory, for messages.
+/// The names of these files, for messages.
 pub(super) fn display(paths: &[PathBuf]) -> String {
     let names = paths.iter().filter_map(|path| path.file_name());
     let names: Vec<_> = names
