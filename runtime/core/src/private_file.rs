@@ -156,6 +156,23 @@ impl Folder {
         Ok(Some(bytes))
     }
 
+    /// Moves the damaged file `name` to a free name beside it, and returns that name.
+    pub(crate) fn set_aside(&self, name: &OsStr) -> io::Result<PathBuf> {
+        let dir = &self.dir;
+        for number in 1..=MAX_ASIDE {
+            let aside = aside(name, number);
+            match renameat_with(dir, name, dir, &aside, RenameFlags::NOREPLACE) {
+                Ok(()) => {
+                    fsync(dir)?;
+                    return Ok(self.place.with_file_name(aside));
+                }
+                Err(Errno::EXIST) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
+    }
+
     /// Like [`Folder::locked`], but waits up to `timeout` for the lock. Blocks.
     #[doc(hidden)]
     pub fn locked_within(self, timeout: Duration) -> Result<StoreFile, PrivateFileError> {
@@ -280,19 +297,7 @@ impl StoreFile {
 
     /// Moves the file to a free name beside it, and returns that name.
     pub(crate) fn set_aside(&self) -> io::Result<PathBuf> {
-        let Folder { dir, name, place } = &self.folder;
-        for number in 1..=MAX_ASIDE {
-            let aside = aside(name, number);
-            match renameat_with(dir, name, dir, &aside, RenameFlags::NOREPLACE) {
-                Ok(()) => {
-                    fsync(dir)?;
-                    return Ok(place.with_file_name(aside));
-                }
-                Err(Errno::EXIST) => {}
-                Err(errno) => return Err(errno.into()),
-            }
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+        self.folder.set_aside(&self.folder.name)
     }
 }
 

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, RenameFlags, fsync, openat, renameat_with, unlinkat};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, fsync, openat, unlinkat};
 
 use super::format::{Damage, End, Frame, Frames, MAGIC, Payload, Record};
 use super::index::{Index, Location};
@@ -25,8 +25,6 @@ const MAX_CHANGES: u64 = 16_000;
 const MAX_NUMBER: u64 = 1 << 53;
 /// The number of no record.
 const NO_CHANGE: ChangeId = ChangeId(0);
-/// Maximum number of damaged segments of one number that are kept.
-const MAX_ASIDE: u32 = 100;
 
 /// One file of the journal.
 #[derive(Clone, Copy, Debug)]
@@ -194,24 +192,9 @@ impl Found {
 
 /// Renames all segments, so that the journal is empty. Returns the new paths.
 pub(super) fn set_aside(folder: &Folder) -> io::Result<Vec<PathBuf>> {
-    let dir = folder.directory();
-    let mut kept = Vec::new();
-    for number in numbers(folder)? {
-        let name = name_of(number);
-        let mut attempts = (1..=MAX_ASIDE).map(|attempt| {
-            let mut aside = name.clone();
-            aside.push(format!(".corrupt-{attempt}"));
-            let renamed = renameat_with(dir, &name, dir, &aside, RenameFlags::NOREPLACE);
-            renamed.map(|()| folder.place().with_file_name(aside))
-        });
-        let exists = |renamed: &Result<_, rustix::io::Errno>| {
-            !matches!(renamed, Err(rustix::io::Errno::EXIST))
-        };
-        let renamed = attempts.find(exists);
-        kept.push(renamed.ok_or(io::ErrorKind::AlreadyExists)??);
-    }
-    fsync(dir)?;
-    Ok(kept)
+    let numbers = numbers(folder)?.into_iter();
+    let kept = numbers.map(|number| folder.set_aside(&name_of(number)));
+    kept.collect()
 }
 
 impl Store {
