@@ -231,26 +231,20 @@ fn count(last: Option<u32>) -> Result<usize, CallError> {
     }
 }
 
-/// Whether a change is in effect, at least in part.
-fn is_in_effect(entry: &JournalEntry) -> bool {
-    matches!(
-        entry.state,
-        ChangeState::Applied
-            | ChangeState::Failed
-            | ChangeState::Interrupted
-            | ChangeState::Conflict { .. }
-    )
+/// Whether a change, or a part of it, may be in effect. Of an interrupted one, this is not known before it is planned.
+fn may_be_in_effect(entry: &JournalEntry) -> bool {
+    entry.state.is_in_effect() || entry.state == ChangeState::Interrupted
 }
 
 /// Whether only a part of a change may be in effect.
 fn is_partial(entry: &JournalEntry) -> bool {
-    is_in_effect(entry) && entry.state != ChangeState::Applied
+    may_be_in_effect(entry) && entry.state != ChangeState::Applied
 }
 
 impl Choice {
     /// The chosen ones of `entries`, which are the newest first, in the same order.
     fn select(&self, entries: &[JournalEntry]) -> Vec<ChangeId> {
-        let made = |entry: &&JournalEntry| is_in_effect(entry) && entry.undoes.is_empty();
+        let made = |entry: &&JournalEntry| may_be_in_effect(entry) && entry.undoes.is_empty();
         let ids = |entry: &JournalEntry| entry.id;
         match self {
             Self::Last(count) => entries.iter().filter(made).take(*count).map(ids).collect(),
@@ -260,20 +254,19 @@ impl Choice {
                     entries.any(|entry| entry.id == *id && entry.undoes.is_empty())
                 };
                 // What undoes an undo is a redo.
-                let undo =
-                    |entry: &&JournalEntry| is_in_effect(entry) && entry.undoes.iter().any(is_call);
+                let undo = |entry: &&JournalEntry| {
+                    may_be_in_effect(entry) && entry.undoes.iter().any(is_call)
+                };
                 entries.iter().filter(undo).take(*count).map(ids).collect()
             }
             Self::Agent(agent) => {
-                let of_agent = |entry: &&JournalEntry| {
-                    let rest = entry.agent.strip_prefix(agent.as_str());
-                    made(entry) && rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-                };
+                let of_agent =
+                    |entry: &&JournalEntry| made(entry) && entry.is_made_at_or_beneath(agent);
                 entries.iter().filter(of_agent).map(ids).collect()
             }
             Self::Changes(changes) => {
                 let named =
-                    |entry: &&JournalEntry| is_in_effect(entry) && changes.contains(&entry.id);
+                    |entry: &&JournalEntry| may_be_in_effect(entry) && changes.contains(&entry.id);
                 entries.iter().filter(named).map(ids).collect()
             }
         }
@@ -342,7 +335,7 @@ fn plan(
     let chosen = job.chosen.get_or_init(|| job.choice.select(&entries));
     let current = |id: &ChangeId| {
         let mut entries = entries.iter();
-        entries.any(|entry| entry.id == *id && is_in_effect(entry))
+        entries.any(|entry| entry.id == *id && may_be_in_effect(entry))
     };
     let expected = match &job.choice {
         Choice::Changes(changes) => changes.len(),
@@ -372,7 +365,7 @@ fn plan(
     } = sequenced;
     let others = entries.iter().filter(|entry| !chosen.contains(&entry.id));
     let remaining = others
-        .filter(|entry| is_in_effect(entry) && entry.undoes.is_empty() && entry.can_be_undone);
+        .filter(|entry| may_be_in_effect(entry) && entry.undoes.is_empty() && entry.can_be_undone);
     let output = UndoOutput {
         undone: undoes.iter().map(|change| change.0).collect(),
         files: changes.len(),

@@ -121,11 +121,8 @@ impl ActivityQuery {
             until,
             ..
         } = self;
-        let of_agent = |agent: &String| {
-            let rest = call.agent.strip_prefix(agent.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        agent.as_ref().is_none_or(of_agent)
+        let mut agents = agent.iter();
+        agents.all(|agent| call.is_made_at_or_beneath(agent))
             && tool.as_ref().is_none_or(|tool| *tool == call.tool.as_str())
             && result.is_none_or(|result| CallResult::of(call) == Some(result))
             && (!self.effects_only || (call.mutates && !call.preview))

@@ -10,7 +10,7 @@ use crate::effect::{Change, ResourceChange};
 use crate::error::Code;
 pub use crate::id::CallId;
 use crate::id::{QuestionId, ToolName, WorkerId};
-use crate::permission::{DecidedBy, Decision, GrantView, Lifetime};
+use crate::permission::{DecidedBy, Decision, GrantView, Lifetime, is_at_or_beneath};
 use crate::scope::{Scope, ScopePattern};
 use crate::worker::CallState;
 
@@ -189,6 +189,12 @@ pub struct AfterApproval {
 }
 
 impl RecentCall {
+    /// Returns whether the agent that made it is called `agent`, such as `main/tests`, or is beneath one that is.
+    #[must_use]
+    pub fn is_made_at_or_beneath(&self, agent: &str) -> bool {
+        is_at_or_beneath(&self.agent, agent)
+    }
+
     /// Returns the code if the call has ended and was denied or failed.
     #[must_use]
     pub fn code(&self) -> Option<Code> {
