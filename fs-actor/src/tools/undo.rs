@@ -1,5 +1,6 @@
 //! `undo` and `redo`: take back what earlier calls changed, and make it again.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use bailiwick::config::Namespace;
@@ -249,13 +250,11 @@ impl Choice {
         match self {
             Self::Last(count) => entries.iter().filter(made).take(*count).map(ids).collect(),
             Self::LastUndone(count) => {
-                let is_call = |id: &ChangeId| {
-                    let mut entries = entries.iter();
-                    entries.any(|entry| entry.id == *id && entry.undoes.is_empty())
-                };
+                let calls = entries.iter().filter(|entry| entry.undoes.is_empty());
+                let calls: BTreeSet<ChangeId> = calls.map(ids).collect();
                 // What undoes an undo is a redo.
                 let undo = |entry: &&JournalEntry| {
-                    may_be_in_effect(entry) && entry.undoes.iter().any(is_call)
+                    may_be_in_effect(entry) && entry.undoes.iter().any(|id| calls.contains(id))
                 };
                 entries.iter().filter(undo).take(*count).map(ids).collect()
             }
@@ -265,12 +264,24 @@ impl Choice {
                 entries.iter().filter(of_agent).map(ids).collect()
             }
             Self::Changes(changes) => {
-                let named =
-                    |entry: &&JournalEntry| may_be_in_effect(entry) && changes.contains(&entry.id);
+                // They are sorted.
+                let named = |entry: &&JournalEntry| {
+                    may_be_in_effect(entry) && changes.binary_search(&entry.id).is_ok()
+                };
                 entries.iter().filter(named).map(ids).collect()
             }
         }
     }
+}
+
+/// Divides the entries into those of these changes and all others.
+fn divide<'e>(
+    entries: &'e [JournalEntry],
+    changes: &[ChangeId],
+) -> (Vec<&'e JournalEntry>, Vec<&'e JournalEntry>) {
+    let changes: BTreeSet<ChangeId> = changes.iter().copied().collect();
+    let entries = entries.iter();
+    entries.partition(|entry| changes.contains(&entry.id))
 }
 
 fn view(permit: &ReadPermit) -> Result<&JournalView, CallError> {
@@ -287,8 +298,9 @@ fn needs(job: &Job, permit: &ReadPermit) -> Vec<Scope> {
     };
     let entries = view.entries();
     let chosen = job.chosen.get_or_init(|| job.choice.select(&entries));
-    let chosen = entries.iter().filter(|entry| chosen.contains(&entry.id));
+    let (chosen, _) = divide(&entries, chosen);
     let needs = chosen
+        .into_iter()
         .flat_map(|entry| &*entry.changes)
         .flat_map(reverse_needs);
     let mut needs: Vec<Scope> = needs.collect();
@@ -333,15 +345,13 @@ fn plan(
     let view = view(permit)?;
     let entries = view.entries();
     let chosen = job.chosen.get_or_init(|| job.choice.select(&entries));
-    let current = |id: &ChangeId| {
-        let mut entries = entries.iter();
-        entries.any(|entry| entry.id == *id && may_be_in_effect(entry))
-    };
+    let (own, others) = divide(&entries, chosen);
+    let current = own.iter().filter(|entry| may_be_in_effect(entry)).count();
     let expected = match &job.choice {
         Choice::Changes(changes) => changes.len(),
         Choice::Last(_) | Choice::Agent(_) | Choice::LastUndone(_) => 1,
     };
-    if chosen.len() < expected || !chosen.iter().all(current) {
+    if current < chosen.len().max(expected) {
         return Err(nothing(job, view).into());
     }
     let later = view.changed_since(chosen);
@@ -363,8 +373,8 @@ fn plan(
         resources,
         ..
     } = sequenced;
-    let others = entries.iter().filter(|entry| !chosen.contains(&entry.id));
     let remaining = others
+        .into_iter()
         .filter(|entry| may_be_in_effect(entry) && entry.undoes.is_empty() && entry.can_be_undone);
     let output = UndoOutput {
         undone: undoes.iter().map(|change| change.0).collect(),
@@ -495,5 +505,58 @@ fn record(steps: &UndoSteps, inverse: Option<&UndoSteps>) -> UndoRecord {
     UndoRecord {
         undoes: steps.undoes.clone(),
         ..stored::undo_record(inverse.map(|inverse| &*inverse.change_set.steps))
+    }
+}
+
+#[cfg(test)]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the test makes the root of its runtime"
+)]
+mod tests {
+    use bailiwick::journal::Journal;
+    use bailiwick::{Policy, Runtime, WorkerSpec};
+    use serde_json::json;
+
+    use super::*;
+
+    /// The entry of a change in effect.
+    async fn entry() -> JournalEntry {
+        let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("r")).unwrap();
+        let journal = Journal::open(temp.path().join("journal")).unwrap();
+        let builder = Runtime::builder().root("r", temp.path().join("r"));
+        let builder = builder.tools(crate::tools()).journal(journal.clone());
+        let (runtime, _grants) = builder.build().await.unwrap();
+        let spec = WorkerSpec::new("main").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        let write = json!({"path": "/r/a", "content": ""});
+        worker.call("write_file", write).await.unwrap();
+        journal.entries().remove(0)
+    }
+
+    #[tokio::test]
+    async fn changes_are_chosen_in_one_pass() {
+        const CALLS: u64 = 200_000;
+        let entry = entry().await;
+        let numbered = |id, undoes: &[ChangeId]| {
+            let mut entry = entry.clone();
+            (entry.id, entry.undoes) = (ChangeId(id), undoes.to_vec());
+            entry
+        };
+        // Comparing each of these with each other one would take minutes.
+        let dropped: Vec<ChangeId> = (1..=10_000).map(|id| ChangeId(2 * CALLS + id)).collect();
+        let redone = (1..=100).map(|id| numbered(CALLS + id, &dropped));
+        let undone = numbered(CALLS, &[ChangeId(1)]);
+        let calls = (1..CALLS).map(|id| numbered(id, &[]));
+        let entries: Vec<JournalEntry> = calls.chain([undone]).chain(redone).rev().collect();
+
+        let undo = Choice::LastUndone(2).select(&entries);
+        assert_eq!(undo, [ChangeId(CALLS)]);
+        let calls: Vec<ChangeId> = (1..CALLS).map(ChangeId).collect();
+        let chosen = Choice::Changes(calls.clone()).select(&entries);
+        assert!(chosen.iter().rev().eq(&calls));
+        let (own, others) = divide(&entries, &chosen);
+        assert_eq!((own.len(), others.len()), (calls.len(), 101));
     }
 }
