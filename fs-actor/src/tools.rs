@@ -41,7 +41,7 @@ pub use make_directory::{MakeDirectoryArgs, MakeDirectoryOutput};
 pub use move_entry::{MoveArgs, MoveOutput};
 pub use read_file::{FileContent, LazyHash, ReadFileArgs, ReadFileOutput};
 pub use stat::{StatArgs, StatOutput};
-pub use undo::{RedoArgs, UndoArgs, UndoOutput};
+pub use undo::{RedoArgs, RedoOutput, UndoArgs, UndoOutput};
 pub use write_file::{IfExists, WriteFileArgs, WriteFileOutput};
 
 /// The page on which MCP Apps clients show the folders of a call: the file browser of `bailiwick-mcp`.

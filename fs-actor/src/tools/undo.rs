@@ -55,7 +55,7 @@ pub struct RedoArgs {
     pub last: Option<u32>,
 }
 
-/// Output of `undo` and `redo`.
+/// Output of `undo`.
 #[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct UndoOutput {
     /// The changes that are undone, the latest first.
@@ -63,6 +63,17 @@ pub struct UndoOutput {
     /// Number of files and directories that are changed now.
     pub files: usize,
     /// Number of further calls that can be undone.
+    pub remaining: usize,
+}
+
+/// Output of `redo`.
+#[derive(Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct RedoOutput {
+    /// The changes that are made again, the latest first.
+    pub redone: Vec<u64>,
+    /// Number of files and directories that are changed now.
+    pub files: usize,
+    /// Number of further undo calls that can be reverted.
     pub remaining: usize,
 }
 
@@ -177,7 +188,7 @@ impl WriteTool for Undo {
 
 impl WriteTool for Redo {
     type Args = RedoArgs;
-    type Output = UndoOutput;
+    type Output = RedoOutput;
     type Job = Job;
     type Steps = UndoSteps;
 
@@ -250,12 +261,8 @@ impl Choice {
         match self {
             Self::Last(count) => entries.iter().filter(made).take(*count).map(ids).collect(),
             Self::LastUndone(count) => {
-                let calls = entries.iter().filter(|entry| entry.undoes.is_empty());
-                let calls: BTreeSet<ChangeId> = calls.map(ids).collect();
-                // What undoes an undo is a redo.
-                let undo = |entry: &&JournalEntry| {
-                    may_be_in_effect(entry) && entry.undoes.iter().any(|id| calls.contains(id))
-                };
+                let calls = Calls::of(entries.iter());
+                let undo = |entry: &&JournalEntry| calls.are_undone_by(entry);
                 entries.iter().filter(undo).take(*count).map(ids).collect()
             }
             Self::Agent(agent) => {
@@ -271,6 +278,21 @@ impl Choice {
                 entries.iter().filter(named).map(ids).collect()
             }
         }
+    }
+}
+
+/// The changes that undo no others.
+struct Calls(BTreeSet<ChangeId>);
+
+impl Calls {
+    fn of<'e>(entries: impl Iterator<Item = &'e JournalEntry>) -> Self {
+        let calls = entries.filter(|entry| entry.undoes.is_empty());
+        Self(calls.map(|entry| entry.id).collect())
+    }
+
+    /// Whether this is an undo of calls that may be in effect. What undoes an undo is a redo.
+    fn are_undone_by(&self, entry: &JournalEntry) -> bool {
+        may_be_in_effect(entry) && entry.undoes.iter().any(|id| self.0.contains(id))
     }
 }
 
@@ -373,22 +395,7 @@ fn plan(
         resources,
         ..
     } = sequenced;
-    let remaining = others
-        .into_iter()
-        .filter(|entry| may_be_in_effect(entry) && entry.undoes.is_empty() && entry.can_be_undone);
-    let output = UndoOutput {
-        undone: undoes.iter().map(|change| change.0).collect(),
-        files: changes.len(),
-        remaining: remaining.count(),
-    };
-    let ids: Vec<String> = output.undone.iter().map(u64::to_string).collect();
-    let text = format!(
-        "{} undone (change {}), {} files changed; {} more can be undone",
-        output.undone.len(),
-        ids.join(", "),
-        output.files,
-        output.remaining
-    );
+    let reply = reply(&job.choice, &undoes, (&own, &others), changes.len());
     let steps = UndoSteps {
         change_set: executor.change_set(steps, executor.reached()),
         rollback,
@@ -398,7 +405,7 @@ fn plan(
     Ok(Plan {
         changes,
         resources,
-        reply: Reply::text(text, output),
+        reply,
         cost,
         steps,
         inverse: inverse.map(|steps| UndoSteps {
@@ -408,6 +415,55 @@ fn plan(
             sweep: Vec::new(),
         }),
     })
+}
+
+/// The reply of a call that undoes the changes `own`; `others` are all others.
+fn reply(
+    choice: &Choice,
+    undoes: &[ChangeId],
+    (own, others): (&[&JournalEntry], &[&JournalEntry]),
+    files: usize,
+) -> Reply {
+    let kept = others.iter().filter(|entry| entry.can_be_undone);
+    match choice {
+        Choice::LastUndone(_) => {
+            let undone = own.iter().filter(|_| !undoes.is_empty());
+            let redone: BTreeSet<ChangeId> = undone.flat_map(|undo| undo.undoes.clone()).collect();
+            let calls = Calls::of(others.iter().copied());
+            let output = RedoOutput {
+                redone: redone.iter().rev().map(|change| change.0).collect(),
+                files,
+                remaining: kept.filter(|entry| calls.are_undone_by(entry)).count(),
+            };
+            let text = format!(
+                "{} made again (change {}), {files} files changed; undo calls that can still be reverted: {}",
+                output.redone.len(),
+                joined(&output.redone),
+                output.remaining
+            );
+            Reply::text(text, output)
+        }
+        Choice::Last(_) | Choice::Agent(_) | Choice::Changes(_) => {
+            let calls = kept.filter(|entry| may_be_in_effect(entry) && entry.undoes.is_empty());
+            let output = UndoOutput {
+                undone: undoes.iter().map(|change| change.0).collect(),
+                files,
+                remaining: calls.count(),
+            };
+            let text = format!(
+                "{} undone (change {}), {files} files changed; {} more can be undone",
+                output.undone.len(),
+                joined(&output.undone),
+                output.remaining
+            );
+            Reply::text(text, output)
+        }
+    }
+}
+
+fn joined(ids: &[u64]) -> String {
+    let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
+    ids.join(", ")
 }
 
 /// The steps that undo the chosen changes.

@@ -134,6 +134,33 @@ async fn undo_takes_back_the_latest_call_and_redo_makes_it_again() {
 }
 
 #[tokio::test]
+async fn redo_reply_says_what_was_made_again_and_what_can_still_be() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    for content in ["one", "two", "three"] {
+        write(&worker, "/r/a", content).await;
+    }
+    undo(&worker, json!({})).await.unwrap();
+    undo(&worker, json!({"last": 2})).await.unwrap();
+
+    let redone = worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(
+        redone.structured().unwrap(),
+        json!({"redone": [3, 1], "files": 1, "remaining": 1})
+    );
+    assert_eq!(
+        redone.text(),
+        "2 made again (change 3, 1), 1 files changed; undo calls that can still be reverted: 1"
+    );
+    let redone = worker.call("redo", json!({})).await.unwrap();
+    assert_eq!(
+        redone.structured().unwrap(),
+        json!({"redone": [5], "files": 1, "remaining": 0})
+    );
+    assert_eq!(world.read("a").unwrap(), "three");
+}
+
+#[tokio::test]
 async fn change_that_was_made_again_is_undone_before_those_made_meanwhile() {
     let world = World::new().await;
     let worker = world.worker().await;
