@@ -348,15 +348,19 @@ impl<'s> Sequence<'s> {
             return Err(conflict(permit, &conflicts).into());
         }
         target::require_all(checks)?;
+        let planned: Vec<PlannedStep> = planned.into_iter().flatten().collect();
+        let inverses = planned.iter().rev();
+        let inverses: Option<Vec<&[Step]>> =
+            inverses.map(|planned| planned.inverse.as_deref()).collect();
         let mut sequenced = Sequenced {
             steps: Vec::new(),
             rollback: Vec::new(),
-            inverse: Some(Vec::new()),
+            inverse: inverses.map(|inverses| inverses.concat()),
             changes: Vec::new(),
             resources: Vec::new(),
             sizes: Vec::new(),
         };
-        for planned in planned.into_iter().flatten() {
+        for planned in planned {
             let cost = Cost {
                 bytes: planned.bytes,
                 files: planned.files,
@@ -367,10 +371,6 @@ impl<'s> Sequence<'s> {
             sequenced.steps.push(planned.step);
             sequenced.changes.extend(planned.changes);
             sequenced.resources.extend(planned.resources);
-            let later = sequenced.inverse.take();
-            sequenced.inverse = later
-                .zip(planned.inverse.clone())
-                .map(|(later, first)| [first, later].concat());
             sequenced.rollback.push(planned.inverse.unwrap_or_default());
         }
         repository::require(permit, &sequenced.steps, &[])?;

@@ -993,3 +993,17 @@ async fn sequence_keeps_no_contents_of_moved_and_copied_files() {
     };
     assert_eq!(held(1_000, changed).await, old);
 }
+
+/// Whether all of these steps can be undone.
+async fn undoable(steps: Vec<Step>) -> bool {
+    held(u64::MAX, steps).await.undoable
+}
+
+/// The number of steps with which comparing each with each other one takes minutes.
+const MANY: usize = 60_000;
+
+#[tokio::test]
+async fn inverse_of_many_steps_is_collected_once() {
+    let made = (0..MANY).map(|n| make(&format!("/r/new/{n}")));
+    assert!(undoable([make("/r/new")].into_iter().chain(made).collect()).await);
+}
