@@ -1,6 +1,7 @@
 //! Plans several steps, each on the result of those before it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use bailiwick::effect::{Change, ContentHash, Cost, Entry, FileDiff, Op, ResourceChange};
 use bailiwick::scope::Operation;
@@ -453,8 +454,7 @@ impl<'s> Sequence<'s> {
         inspected
             .items
             .retain(|item| self.simulated(&item.path).is_none());
-        let known = self.known.iter();
-        let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
+        let known = known_beneath(&self.known, path);
         for (path, known) in known.filter(|(_, known)| known.state != State::Absent) {
             let Some(meta) = known.meta else { continue };
             inspected.items.push(Item {
@@ -551,8 +551,17 @@ impl<'s> Sequence<'s> {
     }
 
     pub(crate) fn is_touched_beneath(&self, path: &VirtualPath) -> bool {
-        let mut known = self.known.keys();
-        known.any(|known| known != path && known.starts_with(path))
+        known_beneath(&self.known, path).next().is_some()
+    }
+
+    /// Removes what the steps so far say about the paths beneath `path`.
+    fn take_beneath(&mut self, path: &VirtualPath) -> Vec<(VirtualPath, Known)> {
+        let paths = known_beneath(&self.known, path).map(|(path, _)| path.clone());
+        let paths: Vec<VirtualPath> = paths.collect();
+        let taken = paths
+            .iter()
+            .filter_map(|path| self.known.remove_entry(path));
+        taken.collect()
     }
 
     fn write(
@@ -903,8 +912,7 @@ impl<'s> Sequence<'s> {
             }
             self.plan(planned);
         }
-        self.known
-            .retain(|known, _| known == &path || !known.starts_with(&path));
+        self.take_beneath(&path);
         self.known.insert(path, Known::absent());
         Ok(())
     }
@@ -980,10 +988,8 @@ impl<'s> Sequence<'s> {
 
     /// The state of a directory that was made in this sequence; `None` if it has contents that were not.
     fn new_directory(&self, path: &VirtualPath) -> Option<State> {
-        let known = self.known.iter();
-        let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
         let mut entries = Vec::new();
-        for (known, entry) in known {
+        for (known, entry) in known_beneath(&self.known, path) {
             let names: Vec<&str> = known.names().skip(path.depth()).collect();
             match (&entry.state, entry.made_by) {
                 (State::Absent, _) => {}
@@ -1035,15 +1041,12 @@ impl<'s> Sequence<'s> {
 
     /// Whether all steps at and beneath `path` made what is there now.
     fn is_made_here(&self, path: &VirtualPath) -> bool {
-        let known = self.known.iter();
-        let known = known.filter(|(known, _)| known.starts_with(path));
-        let makers: Vec<usize> = known.filter_map(|(_, known)| known.made_by).collect();
+        let own = self.known.get(path).and_then(|known| known.made_by);
+        let contents = known_beneath(&self.known, path);
+        let contents = contents.filter_map(|(_, known)| known.made_by);
+        let makers: BTreeSet<usize> = own.into_iter().chain(contents).collect();
         let mut planned = self.planned.iter().enumerate();
-        let is_own = self
-            .known
-            .get(path)
-            .is_some_and(|known| known.made_by.is_some());
-        is_own
+        own.is_some()
             && planned.all(|(index, planned)| {
                 let outside = planned.as_ref().is_none_or(|planned| {
                     let mut touched = planned.step.touched();
@@ -1055,8 +1058,7 @@ impl<'s> Sequence<'s> {
 
     /// Drops the steps that made the contents of a directory, which is not made either.
     fn unmake_contents(&mut self, path: &VirtualPath) {
-        let known = self.known.iter();
-        let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
+        let known = known_beneath(&self.known, path);
         let made: Vec<usize> = known.filter_map(|(_, known)| known.made_by).collect();
         for index in made {
             self.take(index);
@@ -1065,8 +1067,7 @@ impl<'s> Sequence<'s> {
 
     /// Whether the steps so far remove everything that the directory contains.
     fn is_emptied(&self, path: &VirtualPath, inspected: Option<&Inspected>) -> bool {
-        let made = self.known.iter().filter(|(known, _)| *known != path);
-        let mut made = made.filter(|(known, _)| known.starts_with(path));
+        let mut made = known_beneath(&self.known, path);
         if made.any(|(_, known)| known.state != State::Absent) {
             return false;
         }
@@ -1203,10 +1204,8 @@ impl<'s> Sequence<'s> {
         if mode == TransferMode::Move && permit.shows(to) {
             self.checks.push(permit.require(Verb::Read, [from]));
         }
-        let made = self
-            .known
-            .iter()
-            .filter(|(known, _)| known.starts_with(from));
+        let made = self.known.get_key_value(from).into_iter();
+        let made = made.chain(known_beneath(&self.known, from));
         let made = made.filter(|(_, known)| known.state != State::Absent);
         for path in items
             .iter()
@@ -1256,14 +1255,9 @@ impl<'s> Sequence<'s> {
         to: VirtualPath,
         moved: Known,
     ) -> Result<(), Interrupt> {
-        let known = std::mem::take(&mut self.known);
-        for (path, known) in known {
-            if path == from || !path.starts_with(&from) {
-                self.known.insert(path, known);
-            } else {
-                let path = target::relocated(&path, &from, &to)?;
-                self.known.insert(path, known.of_other_steps());
-            }
+        for (path, known) in self.take_beneath(&from) {
+            let path = target::relocated(&path, &from, &to)?;
+            self.known.insert(path, known.of_other_steps());
         }
         self.known.insert(from.clone(), Known::absent());
         let moved = moved.without_content().of_other_steps();
@@ -1278,15 +1272,17 @@ impl<'s> Sequence<'s> {
         to: VirtualPath,
         copied: Known,
     ) -> Result<(), Interrupt> {
-        let mut copies = Vec::new();
         // The copy depends on the steps that made its source.
-        for (path, known) in &mut self.known {
-            if path.starts_with(&from) {
-                known.made_by = None;
-                copies.push((target::relocated(path, &from, &to)?, known.clone()));
-            }
+        if let Some(known) = self.known.get_mut(&from) {
+            known.made_by = None;
         }
-        self.known.extend(copies);
+        let mut known = Vec::new();
+        for (path, beneath) in self.take_beneath(&from) {
+            let beneath = beneath.of_other_steps();
+            known.push((target::relocated(&path, &from, &to)?, beneath.clone()));
+            known.push((path, beneath));
+        }
+        self.known.extend(known);
         // Until something changes it, its content is that of its source.
         let copied = copied.without_content().of_other_steps();
         self.known.insert(to.clone(), copied);
@@ -1312,8 +1308,7 @@ impl<'s> Sequence<'s> {
             };
             contents.insert(item.path, known);
         }
-        let known = self.known.iter();
-        let known = known.filter(|(known, _)| *known != path && known.starts_with(path));
+        let known = known_beneath(&self.known, path);
         let known = known.filter(|(_, known)| known.state != State::Absent);
         contents.extend(known.map(|(path, known)| (path.clone(), known.clone())));
         Ok(contents)
@@ -1400,6 +1395,17 @@ impl<'s> Sequence<'s> {
             (_, meta) => self.executor.entry(&known.state, meta.as_ref(), shown),
         }
     }
+}
+
+/// What is known about the paths beneath `path`.
+fn known_beneath<'k>(
+    known: &'k BTreeMap<VirtualPath, Known>,
+    path: &'k VirtualPath,
+) -> impl Iterator<Item = (&'k VirtualPath, &'k Known)> {
+    let known = known.range((Bound::Excluded(path), Bound::Unbounded));
+    // Names such as `d-1` are between `d` and what is beneath it.
+    let known = known.take_while(|(known, _)| known.as_str().starts_with(path.as_str()));
+    known.filter(|(known, _)| known.starts_with(path))
 }
 
 /// Steps that restore a replaced file; `None` if its content was not kept.
