@@ -8,12 +8,18 @@
 //! Therefore, [`Prepared::needs`](bailiwick::tool::Prepared::needs) does not have to contain paths that the tool finds
 //! while it runs. It should contain the paths in the arguments, so that a person is asked before the tool runs.
 //!
+//! [`ToolSet::for_files`](bailiwick::ToolSet::for_files) makes such tools file tools. They then run on the I/O threads, which
+//! Landlock confines to the roots
+//! ([`RuntimeBuilder::confine_files`](bailiwick::RuntimeBuilder::confine_files)). A tool that implements
+//! [`WriteTool::undo_record`](bailiwick::WriteTool::undo_record) makes changes that can be undone if the runtime has a journal.
+//!
 //! # Examples
 //!
 //! A tool that counts the lines of all Rust files in a directory, and a tool that appends a line to a file:
 //!
 //! ```
 //! use bailiwick::config::Namespace;
+//! use bailiwick::journal::UndoRecord;
 //! use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
 //! use bailiwick::{CallError, Plan, ReadTool, Reply, Scope, ToolSpec, Verb, VirtualPath, WriteTool};
 //! use bailiwick_fs::Kind;
@@ -104,6 +110,10 @@
 //!         self.0.plan(permit, old, content, reply)
 //!     }
 //!
+//!     fn undo_record(&self, _: &PlannedWrite, inverse: Option<&PlannedWrite>) -> UndoRecord {
+//!         self.0.undo_record(inverse)
+//!     }
+//!
 //!     fn apply(&self, planned: PlannedWrite, permit: WritePermit) -> Result<(), CallError> {
 //!         self.0.apply(planned, &permit).map(drop)
 //!     }
@@ -111,19 +121,32 @@
 //!
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! use bailiwick::{Policy, Runtime, WorkerSpec};
+//! use bailiwick::journal::Journal;
+//! use bailiwick::{Policy, Runtime, ToolSet, WorkerSpec};
+//! use bailiwick_fs::Durability;
 //! use serde_json::json;
 //!
 //! let dir = tempfile::tempdir()?;
-//! std::fs::write(dir.path().join("main.rs"), "fn main() {}\n")?;
-//! let tools = bailiwick_fs::tools().reader(CountLines).writer(AppendLine::default());
-//! let (runtime, _grants) = Runtime::builder().root("repo", dir.path()).tools(tools).build().await?;
+//! let (repo, journal) = (dir.path().join("repo"), dir.path().join("journal"));
+//! # std::fs::create_dir(&repo)?;
+//! std::fs::write(repo.join("main.rs"), "fn main() {}\n")?;
+//! let tools = ToolSet::new().reader(CountLines).writer(AppendLine::default()).for_files();
+//! let (runtime, _grants) = Runtime::builder()
+//!     .root("repo", &repo)
+//!     .journal(Journal::open(journal)?)
+//!     .tools(bailiwick_fs::undo_tools(Durability::default()))
+//!     .tools(tools)
+//!     .build()
+//!     .await?;
 //! let policy = Policy::nothing().allow("read:file").allow("write:file");
 //! let worker = runtime.spawn(WorkerSpec::new("main").policy(policy)).await?;
 //!
 //! worker.call("append_line", json!({"path": "/repo/main.rs", "line": "// end"})).await?;
 //! let counted = worker.call("count_lines", json!({"path": "/repo"})).await?;
 //! assert_eq!(counted.text(), "2 lines");
+//! worker.call("undo", json!({})).await?;
+//! let counted = worker.call("count_lines", json!({"path": "/repo"})).await?;
+//! assert_eq!(counted.text(), "1 lines");
 //! # Ok(())
 //! # }
 //! ```
