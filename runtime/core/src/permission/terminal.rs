@@ -59,7 +59,7 @@ struct Console {
     coloured: bool,
     /// Only set for a terminal. Other input is read in order.
     keyboard: Option<Keyboard>,
-    /// The line being read. If its question is withdrawn, it is used for the next one.
+    /// The line being read. It stays if its question is withdrawn, since reading cannot be interrupted.
     reading: Option<oneshot::Receiver<Line>>,
 }
 
@@ -89,7 +89,8 @@ impl Terminal {
         Self::with(input, io::stderr(), coloured, keyboard)
     }
 
-    /// Asks on `output` and reads answers from `input`, in their order; a diff is coloured if `coloured`.
+    /// Asks on `output` and reads answers from `input`, in their order; a diff is coloured if `coloured`. The line that is
+    /// being read when its question is withdrawn or expires is dropped.
     #[must_use]
     pub fn new(
         input: impl BufRead + Send + 'static,
@@ -225,6 +226,9 @@ const STOP: &str = "stop";
 /// Reply to a line that came too soon.
 const EARLY: &str = "Too early: the request had just appeared. Enter it again: ";
 
+/// Reply to a line that was being read for an earlier question.
+const EARLIER: &str = "The last input was for an earlier request. Enter the answer to this one: ";
+
 /// Reply to an answer beyond the call that would grant more than a person can read.
 const TOO_MANY: &str = "Too many permissions to allow beyond this call. The call was denied.\n";
 
@@ -321,9 +325,14 @@ impl Console {
         written.unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))
     }
 
-    /// Reads the first line after a question was displayed. On a terminal, earlier input does not count.
+    /// Reads the first line after a question was displayed. On a terminal, earlier input does not count. Other input may
+    /// contain answers in advance, but a line whose reading began for an earlier question was meant for that one.
     async fn read_first(&mut self) -> io::Result<String> {
         let Some(keyboard) = &self.keyboard else {
+            if self.reading.is_some() {
+                self.read().await?;
+                self.show(EARLIER.to_owned()).await?;
+            }
             return Ok(self.read().await?.1);
         };
         (keyboard.drop_typed)();
@@ -1160,6 +1169,44 @@ mod tests {
         assert_eq!(first.matches("-- permission").count(), 1);
         assert_eq!(rest.matches("-- permission").count(), 2);
         assert_eq!(rest.matches(WITHDRAWN).count(), 1);
+    }
+
+    /// Input that reports each time that it is read, and blocks until it gets a line.
+    struct Pipe {
+        reads: Arc<watch::Sender<usize>>,
+        lines: mpsc::Receiver<&'static str>,
+    }
+
+    impl io::Read for Pipe {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            self.reads.send_modify(|reads| *reads += 1);
+            let mut line = self.lines.recv().unwrap_or_default().as_bytes();
+            io::Read::read(&mut line, into)
+        }
+    }
+
+    #[tokio::test]
+    async fn piped_answer_to_a_withdrawn_question_does_not_answer_the_next() {
+        let reads = Arc::new(watch::Sender::new(0));
+        let (line_tx, lines) = mpsc::channel();
+        let pipe = Pipe {
+            reads: Arc::clone(&reads),
+            lines,
+        };
+        let terminal = Terminal::new(BufReader::new(pipe), Screen::default(), false);
+        let question = question(asked());
+        let mut reads = reads.subscribe();
+        let mut withdrawn = terminal.decide(&question);
+        tokio::select! {
+            answer = &mut withdrawn => panic!("{answer:?}"),
+            read = reads.wait_for(|reads| *reads == 1) => assert!(read.is_ok()),
+        }
+        drop(withdrawn);
+        line_tx.send("yes\n").unwrap();
+        line_tx.send("\n").unwrap();
+        assert_eq!(terminal.decide(&question).await, Answer::DENY);
+        line_tx.send("yes\n").unwrap();
+        assert_eq!(terminal.decide(&question).await, allow(1, Lifetime::Once));
     }
 
     #[test]
