@@ -266,7 +266,6 @@ impl Core {
             if tokio::time::timeout_at(end, gate.idle()).await.is_err() {
                 unfinished.push((id, gate));
             }
-            self.broker.forget_worker(id).await;
             ids.push(id);
         }
         for shared in self.registered(ids.iter().copied()) {
@@ -274,6 +273,8 @@ impl Core {
             let _ = tokio::time::timeout_at(end, shared.wait_until_stopped()).await;
         }
         for id in ids {
+            // Its actor asks no more questions.
+            self.broker.forget_worker(id).await;
             self.registry.remove(&id);
             if unfinished.iter().all(|(other, _)| *other != id) {
                 self.tree.lock().ended(id);

@@ -453,6 +453,10 @@ impl CallTable {
         plan: Option<(AnyPlan, Preview)>,
         mut call: Box<OpenCall>,
     ) {
+        if self.shared.gate().is_closed() {
+            // `WorkerMsg::Close` has not been processed yet.
+            return self.answer(id, call, Err(revoked()));
+        }
         call.suspend_deadline();
         call.slot = None;
         let (plan, preview) = plan.unzip();

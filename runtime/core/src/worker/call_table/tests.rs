@@ -99,6 +99,28 @@ async fn call_that_reaches_a_paused_worker_after_its_revocation_is_cancelled() {
 }
 
 #[tokio::test]
+async fn revoked_worker_asks_no_question() {
+    let root = tempfile::tempdir().unwrap();
+    let builder = needs_read(&root).approver(Deferred);
+    let (runtime, _grants) = builder.build().await.unwrap();
+    for revoke in [false, true] {
+        let worker = runtime.spawn(WorkerSpec::new("main")).await.unwrap();
+        let mut calls = CallTable::new(Arc::clone(&worker.shared));
+        let (request, call, mut answer) = admitted(&worker, look("f"));
+        let id = request.info.id;
+        calls.receive(request, call);
+        if revoke {
+            // Its table has not received that it was revoked.
+            worker.shared.gate().close();
+        }
+        calls.grants_checked(id, Ok(None));
+        let answer = answer.try_recv().ok();
+        let code = answer.map(|answer| answer.unwrap_err().code());
+        assert_eq!(code, revoke.then_some(Code::Cancelled));
+    }
+}
+
+#[tokio::test]
 async fn later_call_does_not_overtake_paused_calls() {
     let root = tempfile::tempdir().unwrap();
     let (runtime, _) = needs_read(&root).build().await.unwrap();
