@@ -173,8 +173,8 @@ impl Pool {
         Ok(ticket)
     }
 
-    /// Runs `work` and waits for its result; `None` if the pool is full or `work` panics. If this future is dropped before
-    /// its end, the job is abandoned.
+    /// Runs `work` and waits for its result; `None` if the pool is full, no thread may run jobs, or `work` panics. If this
+    /// future is dropped before its end, the job is abandoned.
     pub(crate) async fn run<T: Send + 'static>(
         self: &Arc<Self>,
         lost: &Arc<AtomicU32>,
@@ -272,8 +272,14 @@ impl Pool {
         let may_work = confinement.is_none_or(|confinement| confinement.enter());
         let mut state = self.state.lock();
         if !may_work {
-            // The next job that is submitted starts another thread.
+            // The next job that is submitted starts another thread. Without a thread, those in the queue would never run.
             state.threads -= 1;
+            if state.threads == 0 {
+                let never_run = std::mem::take(&mut state.queue);
+                // The jobs are dropped outside the lock, so that their callers are notified and their resources released.
+                drop(state);
+                drop(never_run);
+            }
             return;
         }
         loop {
@@ -350,6 +356,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::worker::ConfineFiles;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -572,6 +579,19 @@ mod tests {
         assert!(pool.abandon(&ticket));
         drop(hung.2);
         assert_eq!(has_run.recv_timeout(SOON).unwrap(), "kept");
+    }
+
+    #[tokio::test]
+    async fn job_ends_without_a_result_if_no_thread_may_run_it() {
+        let lost = Arc::default();
+        for (confinement, result) in [
+            (Confinement::new(ConfineFiles::Never, &[]).unwrap(), Some(1)),
+            (Confinement::without_effect(), None),
+        ] {
+            let pool = Pool::confined("test", SMALL, &Arc::new(confinement));
+            let ran = tokio::time::timeout(SOON, pool.run(&lost, || 1)).await;
+            assert_eq!((ran, pool.queued()), (Ok(result), 0));
+        }
     }
 
     #[test]

@@ -229,8 +229,20 @@ mod tests {
     use super::*;
     use rustix::fs::{AtFlags, linkat, mkdirat, renameat, unlinkat};
     use std::os::fd::{AsFd as _, OwnedFd};
+    use std::path::Path;
 
-    fn open(path: &std::path::Path) -> OwnedFd {
+    impl Confinement {
+        /// Required rules that forbid nothing, so that no thread may run file tools.
+        pub(crate) fn without_effect() -> Self {
+            Self {
+                rules: Some(rules(&[(open(Path::new("/")).as_fd(), true)]).unwrap()),
+                required: true,
+                state: Mutex::new(LayerState::NotTested),
+            }
+        }
+    }
+
+    fn open(path: &Path) -> OwnedFd {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         openat(CWD, path, flags, Mode::empty()).unwrap()
     }
