@@ -160,10 +160,7 @@ impl CallControl {
     pub(crate) fn check(&self) -> Result<(), CallError> {
         match self.state.load(Ordering::SeqCst) {
             0 | BEGUN => Ok(()),
-            expired if expired == StopReason::Expired as u8 => Err(CallError::new(
-                Code::Deadline,
-                "the call did not end in time; request less in one call",
-            )),
+            expired if expired == StopReason::Expired as u8 => Err(self::expired()),
             revoked if revoked == StopReason::Revoked as u8 => Err(self::revoked()),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
         }
@@ -230,6 +227,13 @@ pub(crate) fn revoked() -> CallError {
     CallError::new(
         Code::Cancelled,
         "the worker or a grant of this call was revoked, or the runtime has ended",
+    )
+}
+
+pub(crate) fn expired() -> CallError {
+    CallError::new(
+        Code::Deadline,
+        "the call did not end in time; request less in one call",
     )
 }
 

@@ -8,7 +8,7 @@ use super::admission::policies_busy;
 use super::prepare::{explained, narrowed};
 use super::{Shared, Worker};
 use crate::call::{Call, Origin};
-use crate::capability::{CallControl, StopReason};
+use crate::capability::expired;
 use crate::error::CallError;
 use crate::policy::{Authority, Explanation};
 
@@ -30,14 +30,8 @@ impl Worker {
         };
         let limit = self.shared.core.limit(None);
         let compiled = compiled(&self.shared, policy.clone(), origin);
-        match tokio::time::timeout(limit, compiled).await {
-            Ok(authority) => authority,
-            Err(_) => {
-                let stop = CallControl::default();
-                stop.raise(StopReason::Expired);
-                stop.check().map(|()| self.shared.authority.clone())
-            }
-        }
+        let compiled = tokio::time::timeout(limit, compiled).await;
+        compiled.unwrap_or_else(|_| Err(expired()))
     }
 
     /// Like [`Worker::explain`], with the call's own policy compiled on a pool thread.
