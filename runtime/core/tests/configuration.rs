@@ -524,7 +524,7 @@ async fn scopes_of_other_resources_need_builder_allow() {
     let wanted = || WorkerSpec::new("net").policy(Policy::nothing().allow("read:network"));
     let (runtime, _) = Runtime::builder().build().await.unwrap();
     let refused = runtime.spawn(wanted()).await.unwrap_err().to_string();
-    for part in ["`read:network`", "RuntimeBuilder::allow", "held: nothing"] {
+    for part in ["`read:network`", "RuntimeBuilder::allow"] {
         assert!(refused.contains(part), "{part}: {refused}");
     }
     let builder = Runtime::builder().allow("read:network");
@@ -618,7 +618,7 @@ async fn debug_output_of_errors_is_their_message() {
     let refused = runtime.spawn(WorkerSpec::new("a").policy(wider)).await;
     let printed = format!("{:?}", refused.unwrap_err());
     assert!(
-        printed.contains("asked for: `read:file:/etc`; held: `/repo`"),
+        printed.contains("asked for: `read:file:/etc`; held: `/repo` ("),
         "{printed}"
     );
     let absent = Runtime::builder().root("r", world.path().join("absent"));

@@ -2,8 +2,6 @@
 
 use std::sync::{Arc, OnceLock};
 
-use serde_json::Value;
-
 use super::access::Access;
 use super::base::Base;
 use super::entries::{EntryRules, EntryRulesBuilder};
@@ -426,16 +424,6 @@ impl Authority {
     pub(crate) fn served(&self) -> Vec<VirtualPath> {
         let roots = self.rules.base.listed();
         roots.map(|root| root.mount.path.clone()).collect()
-    }
-
-    /// The subtrees that are visible to a worker with this authority.
-    pub(crate) fn visible(&self) -> Value {
-        let mounts = self.rules.base.listed().map(|root| root.mount.path.clone());
-        let layers = self.rules.layers.iter();
-        let left = layers.fold(mounts.collect::<Vec<_>>(), |left, entry| {
-            entry.layer.0.roots.narrow(&left)
-        });
-        left.iter().map(VirtualPath::as_str).collect()
     }
 }
 

@@ -55,7 +55,7 @@ struct Fault {
     requested: Value,
     #[serde(skip_serializing_if = "Value::is_null")]
     limit: Value,
-    /// What the issuer has, for the message, if `limit` does not say it all.
+    /// What the issuer has, for the message, if it says more than `limit`.
     #[serde(skip)]
     held: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -186,8 +186,10 @@ impl PolicyError {
         self
     }
 
-    /// Names these folders with their access as what the issuer has.
+    /// Names these folders as what the issuer has, in the message with their access.
     pub(super) fn held(mut self, folders: &[OpenFolder]) -> Self {
+        let paths = folders.iter().map(|folder| folder.path.as_str());
+        self.0.limit = paths.collect();
         let named: Vec<_> = folders.iter().map(ToString::to_string).collect();
         self.0.held = Some(some_of(&named));
         self

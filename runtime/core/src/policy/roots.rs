@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Policy;
 use super::access::Access;
@@ -376,30 +377,6 @@ impl Roots {
         self.listed().any(beneath)
             || !self.blocks(prefix) && (!self.closed || self.listed().any(touches))
     }
-
-    /// The allowed parts of the subtrees `visible`.
-    pub(crate) fn narrow(&self, visible: &[VirtualPath]) -> Vec<VirtualPath> {
-        if !self.closed {
-            return visible.to_vec();
-        }
-        let pairs = visible
-            .iter()
-            .flat_map(|held| self.listed().map(move |entry| (held, &entry.mount.path)));
-        let mut left: Vec<_> = pairs
-            .filter(|(held, listed)| held.touches(listed))
-            .map(|(held, listed)| {
-                if held.starts_with(listed) {
-                    held
-                } else {
-                    listed
-                }
-            })
-            .cloned()
-            .collect();
-        left.sort_unstable();
-        left.dedup();
-        left
-    }
 }
 
 /// The innermost entries that contain `path`.
@@ -450,12 +427,13 @@ pub(crate) fn admit(roots: Option<&[PolicyRoot]>, issuer: &Authority) -> Result<
     for (index, root) in roots.unwrap_or_default().iter().enumerate() {
         let at = format!("/roots/{index}");
         if !issuer.lists(&root.path) {
-            return Err(PolicyError::expansion(
+            let error = PolicyError::expansion(
                 format!("{at}/path"),
                 "is outside the configured roots",
                 root.path.as_str(),
-                issuer.visible(),
-            ));
+                Value::Null,
+            );
+            return Err(error.held(issuer.delegable()?.open_folders()));
         }
         if root.blocked == Some(false) && issuer.blocks(&root.path) {
             return Err(PolicyError::expansion(

@@ -1,6 +1,7 @@
 //! Allow, ask, deny and delegate-only scope lists of a policy.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::access::is_of_writing;
 use super::authority::Authority;
@@ -233,7 +234,7 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
                     format!("/{key}/{index}"),
                     reason,
                     pattern.to_string(),
-                    issuer.visible(),
+                    Value::Null,
                 );
                 return Err(if pattern.is_of_files() {
                     error.held(issuer.delegable()?.open_folders())

@@ -274,7 +274,7 @@ proptest! {
         prop_assert_eq!(one.flags(), other.flags());
         prop_assert_eq!((one.access(), one.is_strict()), (other.access(), other.is_strict()));
         prop_assert_eq!(one.max_grantable(), other.max_grantable());
-        prop_assert_eq!(one.visible(), other.visible());
+        prop_assert_eq!(one.open_folders(), other.open_folders());
         prop_assert_eq!(one.level(), other.level());
         let default = |config: &Config| config.namespace().default_root().cloned();
         prop_assert_eq!(default(&config), default(&read));

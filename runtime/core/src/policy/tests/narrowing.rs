@@ -650,3 +650,28 @@ fn rejected_scope_is_answered_with_the_access_that_is_held() {
         "{text}"
     );
 }
+
+#[test]
+fn rejected_policy_is_answered_with_open_folders_only() {
+    let config = json!({ "roots": [{ "path": "/docs" }, { "path": "/app" }] });
+    let reader = under(
+        &configured(&config),
+        &Policy::nothing().allow("read:file:/docs"),
+    );
+    let held = "; held: `/docs` (read only)";
+    for (policy, held, limit) in [
+        (Policy::new().root("/zzz"), held, json!(["/docs"])),
+        (
+            Policy::new().allow("read:file:/app"),
+            held,
+            json!(["/docs"]),
+        ),
+        (Policy::new().allow("execute:chat"), "", json!(null)),
+    ] {
+        let error = reader.admit(&policy, Origin::Model).unwrap_err();
+        let text = error.to_string();
+        let (_, after) = text.split_once("; asked for: ").unwrap();
+        let (_, shown) = after.split_once('`').unwrap().1.split_once('`').unwrap();
+        assert_eq!((shown, error.limit()), (held, &limit), "{text}");
+    }
+}

@@ -92,7 +92,7 @@ fn v01_a_root_beside_the_configured_ones_is_an_expansion() {
     );
     assert_eq!(
         error.to_string(),
-        "policy may only restrict: /roots/0/path is outside the configured roots; asked for: `/etc`; held: `/r`, `/s`"
+        "policy may only restrict: /roots/0/path is outside the configured roots; asked for: `/etc`; held: `/r` (read and write), `/s` (read and write)"
     );
 }
 
