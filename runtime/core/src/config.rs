@@ -20,8 +20,8 @@ use crate::scope::{Resource, Scope, ScopePattern, Verb};
 pub use crate::policy::keys::{Audience, EnumKind, KEYS, Key, KeyScope, Merge, ValueKind};
 pub use error::ConfigError;
 pub use schema::{ConfigSchema, config_schema, policy_schema};
-pub(crate) use sources::unknown_tool;
 pub use sources::{ConfigSource, ConfigSources, Effective};
+pub(crate) use sources::{similar_resource, unknown_tool};
 
 /// Resolves paths written by models to virtual paths.
 ///

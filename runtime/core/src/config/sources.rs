@@ -17,6 +17,8 @@ use crate::scope::words;
 const MAX_NEAR: usize = 3;
 /// Maximum length of a name to compare, since comparing is quadratic.
 const LONGEST: usize = 64;
+/// The resources of the tools of this library.
+const RESOURCES: [&str; 4] = ["file", "command", "network", "mcp"];
 
 words! {
     /// Source of a configuration, in this order; a later one never loosens an earlier one.
@@ -286,6 +288,14 @@ fn empty_lists(document: &Map<String, Value>) -> Vec<String> {
             format!("/roots/{index}/allow is empty, which means that all of the root is open")
         })
         .collect()
+}
+
+/// The resource of the tools of this library that may have been meant by another one.
+pub(crate) fn similar_resource(resource: &str) -> Option<&'static str> {
+    let is_known = resource.is_empty() || resource == "*" || RESOURCES.contains(&resource);
+    let comparable = !is_known && resource.len() <= LONGEST;
+    let mut known = RESOURCES.into_iter().filter(|_| comparable);
+    known.find(|known| edits(resource, known) * 2 <= known.len())
 }
 
 /// Rejects unknown tools: a misspelt tool would be disabled.

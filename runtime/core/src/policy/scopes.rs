@@ -9,8 +9,9 @@ use super::error::PolicyError;
 use super::fold::fold;
 use super::need::Need;
 use super::verdict::{Rule, Ruling, Verdict};
+use crate::config::similar_resource;
 use crate::path::{VirtualPath, beneath};
-use crate::scope::{Detail, Scope, ScopePattern, Verb};
+use crate::scope::{Detail, Resource, Scope, ScopePattern, Verb};
 
 /// The scope lists of a policy: `deny` precedes `ask`, which precedes `allow`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -224,15 +225,10 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
     for (key, list) in wanted {
         for (index, pattern) in list.iter().flatten().enumerate() {
             if !issuer.holds(pattern) {
-                let reason = if pattern.is_of_files() {
-                    "is more than the issuer of the policy holds; name a part of what it holds"
-                } else {
-                    "is more than the issuer of the policy holds; the host allows it with `RuntimeBuilder::allow` \
-                     (configuration key `allow`)"
-                };
+                let more = "is more than the issuer of the policy holds";
                 let error = PolicyError::expansion(
                     format!("/{key}/{index}"),
-                    reason,
+                    format!("{more}; {}", advice(pattern, issuer)),
                     pattern.to_string(),
                     Value::Null,
                 );
@@ -245,4 +241,21 @@ pub(crate) fn admit(lists: &ScopeLists, issuer: &Authority) -> Result<(), Policy
         }
     }
     Ok(())
+}
+
+/// What helps if `issuer` does not hold `pattern`.
+fn advice(pattern: &ScopePattern, issuer: &Authority) -> String {
+    if pattern.is_of_files() {
+        return "name a part of what it holds".to_owned();
+    }
+    if issuer.base().holds(pattern) {
+        return "the host allows it, but a policy of the issuer does not".to_owned();
+    }
+    let resource = pattern.resource().map(Resource::as_str);
+    match resource.and_then(similar_resource) {
+        Some(similar) => format!("did you mean the resource `{similar}`?"),
+        None => {
+            "the host allows it with `RuntimeBuilder::allow` (configuration key `allow`)".to_owned()
+        }
+    }
 }

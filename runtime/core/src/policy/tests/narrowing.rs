@@ -675,3 +675,37 @@ fn rejected_policy_is_answered_with_open_folders_only() {
         assert_eq!((shown, error.limit()), (held, &limit), "{text}");
     }
 }
+
+#[test]
+fn rejected_scope_is_answered_with_who_can_allow_it() {
+    let config = json!({ "roots": [{ "path": "/r" }], "allow": ["execute:chat"] });
+    let host = configured(&config);
+    let reader = under(&host, &Policy::nothing().allow("read:file:/r"));
+    for (issuer, scope, advice) in [
+        (
+            &host,
+            "execute:mail",
+            "; the host allows it with `RuntimeBuilder::allow` (",
+        ),
+        (
+            &reader,
+            "execute:mail",
+            "; the host allows it with `RuntimeBuilder::allow` (",
+        ),
+        (
+            &reader,
+            "execute:chat",
+            "; the host allows it, but a policy of the issuer does not; ",
+        ),
+        (
+            &host,
+            "read:files:/r",
+            "; did you mean the resource `file`?; ",
+        ),
+    ] {
+        let policy = Policy::new().allow(scope);
+        let error = issuer.admit(&policy, Origin::Model).unwrap_err();
+        assert!(error.to_string().contains(advice), "{scope}: {error}");
+    }
+    admitted(&host, &Policy::new().allow("execute:chat"));
+}
