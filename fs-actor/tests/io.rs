@@ -203,7 +203,8 @@ impl Stage {
             });
         let journal = Journal::open(temp.path().join("journal")).unwrap();
         let builder = Runtime::builder().root("r", &root).tools(tools);
-        let builder = builder.journal(journal);
+        let undo = bailiwick_fs::undo_tools(Durability::Visible);
+        let builder = builder.journal(journal).tools(undo);
         let (runtime, worker) = started(builder, policy).await;
         Self {
             runtime,

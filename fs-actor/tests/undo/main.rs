@@ -825,6 +825,37 @@ async fn without_a_journal_nothing_can_be_undone() {
 }
 
 #[tokio::test]
+async fn without_the_undo_tool_nothing_can_be_undone() {
+    let temp = tempfile::tempdir().unwrap();
+    fs::create_dir(temp.path().join("r")).unwrap();
+    for has_tool in [true, false] {
+        let journal = Journal::open(temp.path().join(format!("journal-{has_tool}"))).unwrap();
+        let builder = Runtime::builder().root("r", temp.path().join("r"));
+        let mut builder = builder.journal(journal).tools(bailiwick_fs::tools());
+        if has_tool {
+            builder = builder.tools(bailiwick_fs::undo_tools(Durability::Visible));
+        }
+        let (runtime, grants) = builder.build().await.unwrap();
+        let spec = WorkerSpec::new("main").policy(Policy::new());
+        let worker = runtime.spawn(spec).await.unwrap();
+        let arguments = json!({"path": "/r/a", "content": "a"});
+        let preview = worker.preview("write_file", arguments).await.unwrap();
+        assert_eq!(preview.undoable, has_tool);
+        worker.apply(&preview).await.unwrap();
+        let changes = runtime.journal().unwrap().changes_of_agent("main");
+        for failed in [
+            grants.preview_undo(&changes).await.map(drop).err(),
+            grants.undo(&changes).await.map(drop).err(),
+        ] {
+            assert_eq!(failed.is_none(), has_tool, "{failed:?}");
+            if let Some(error) = failed {
+                assert!(error.message().contains("undo_tools"), "{error}");
+            }
+        }
+    }
+}
+
+#[tokio::test]
 async fn root_that_contains_the_journal_is_rejected() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("r/journal");

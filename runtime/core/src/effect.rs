@@ -459,8 +459,8 @@ pub struct Preview {
     pub token: PreviewToken,
     /// Its artifacts.
     pub artifacts: Vec<ArtifactRef>,
-    /// Whether the changes of files can be undone afterwards: the runtime has a journal, and the journal keeps what they
-    /// replace.
+    /// Whether the changes of files can be undone afterwards: the runtime has a journal and the tool `undo`, and the journal
+    /// keeps what they replace.
     pub undoable: bool,
     /// The call that was previewed, if its caller may apply the preview.
     pub(crate) call: Option<Arc<Call>>,

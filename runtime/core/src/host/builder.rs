@@ -414,8 +414,9 @@ impl RuntimeBuilder {
         self
     }
 
-    /// Sets the change journal, so that the changes of file tools can be undone. By default there is none, and nothing can be
-    /// undone. No root and no grant may contain its directory.
+    /// Sets the change journal, so that the changes of file tools can be undone with the tool `undo`
+    /// (`bailiwick_fs::undo_tools`). By default there is none, and nothing can be undone. No root and no grant may contain its
+    /// directory.
     ///
     /// [`RuntimeBuilder::build`] checks the changes that a crash interrupted, which needs the tool `undo`: it keeps complete ones
     /// and rolls back the others. [`Runtime::recovered`] returns them.

@@ -353,12 +353,12 @@ fn drop_large_inverse(shared: &Shared, plan: &mut AnyPlan) {
     }
 }
 
-/// Whether the journal will keep what undoes the changes of files.
+/// Whether the journal will keep what undoes the changes of files, and the runtime has the tool that reads it.
 fn is_undoable(shared: &Shared, job: &dyn WriteJob, plan: &AnyPlan) -> bool {
     let Some(journal) = &shared.core.journal else {
         return false;
     };
-    if plan.changes.is_empty() || plan.inverse.is_none() {
+    if !shared.core.has_undo_tool() || plan.changes.is_empty() || plan.inverse.is_none() {
         return false;
     }
     let kept = job.undo_record(plan).inverse;

@@ -21,6 +21,13 @@ use crate::supervisor::Core;
 /// The tool that reads the bytes of the journal.
 const UNDO: &str = "undo";
 
+impl Core {
+    /// Whether it has the tool that undoes changes.
+    pub(super) fn has_undo_tool(&self) -> bool {
+        self.tools.get(UNDO).is_some()
+    }
+}
+
 impl GrantAuthority {
     /// Undoes changes of any workers, also of those that have ended, and of earlier runtimes that used the journal: all of
     /// them or none. [`Journal::changes_of`] and [`Journal::changes_of_agent`] return the changes of a subtree.
@@ -34,7 +41,7 @@ impl GrantAuthority {
     /// `NOT_FOUND` if a change is unknown or undone already; `UNKNOWN_TOOL` without the tool `undo`; otherwise as
     /// [`Worker::submit`].
     pub async fn undo(&self, changes: &[ChangeId]) -> Result<Outcome, CallError> {
-        let worker = Undoing::start(self.core()?, "~undo").await?;
+        let worker = self.undoing().await?;
         let done = undo_granted(&worker.0, Origin::Human, changes).await;
         worker.end().await;
         done
@@ -45,10 +52,20 @@ impl GrantAuthority {
     /// # Errors
     /// As [`GrantAuthority::undo`].
     pub async fn preview_undo(&self, changes: &[ChangeId]) -> Result<Preview, CallError> {
-        let worker = Undoing::start(self.core()?, "~undo").await?;
+        let worker = self.undoing().await?;
         let done = preview_granted(&worker.0, changes).await;
         worker.end().await;
         done
+    }
+
+    async fn undoing(&self) -> Result<Undoing, CallError> {
+        let core = self.core()?;
+        if !core.has_undo_tool() {
+            let message = "this runtime has no tool `undo`, so nothing can be undone; add `bailiwick_fs::undo_tools` with \
+                 `RuntimeBuilder::tools`";
+            return Err(CallError::new(Code::UnknownTool, message));
+        }
+        Undoing::start(core, "~undo").await
     }
 }
 
