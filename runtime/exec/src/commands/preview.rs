@@ -85,7 +85,8 @@ pub(super) fn rights(
                 true => "; all files are copied before it starts, since overlayfs is missing",
                 false => "",
             };
-            let copy = "only a copy: your files stay as they are until another call applies its changes, which can be undone";
+            let copy =
+                "only a copy: your files stay as they are until another call applies its changes";
             (format!("{copy}{how}"), true)
         }
         (Changes::Live, Some(files)) => (format!("{files}; this cannot be undone"), false),
