@@ -323,6 +323,23 @@ async fn root_containing_a_symlinked_kept_out_path_is_rejected() {
 }
 
 #[tokio::test]
+async fn configuration_with_a_root_that_nothing_opens_is_rejected() {
+    let world = tempfile::tempdir().unwrap();
+    let path = VirtualPath::parse(world.path().to_str().unwrap(), None).unwrap();
+    let config = || Config::new().root(RootConfig::new(path.clone()));
+    let built = Runtime::builder().config(config()).build().await;
+    match only_fault(&built) {
+        fault @ BuildFault::Unopened(root) => {
+            assert_eq!(*root, path);
+            assert!(fault.to_string().contains("RuntimeBuilder::configured"));
+        }
+        other => panic!("{other:?}"),
+    }
+    let opened = Runtime::builder().configured(config());
+    assert!(opened.build().await.is_ok());
+}
+
+#[tokio::test]
 async fn builder_call_order_does_not_lose_restrictions() {
     let world = tempfile::tempdir().unwrap();
     let deny = || bailiwick::Policy::new().deny("read:file:/r/secret");

@@ -122,6 +122,12 @@ pub enum BuildFault {
         /// The reason.
         source: RootError,
     },
+    /// [`RuntimeBuilder::config`] has a root, which it does not open.
+    #[error(
+        "the configuration has the root `{0}`, which `RuntimeBuilder::config` does not open: use `RuntimeBuilder::configured` \
+         or `RuntimeBuilder::root`"
+    )]
+    Unopened(VirtualPath),
     /// A configuration source is invalid.
     #[error(transparent)]
     Source(#[from] ConfigError),
@@ -331,8 +337,8 @@ impl RuntimeBuilder {
         self.root_with(config, host, false)
     }
 
-    /// Sets the configuration. The other methods add to it, in any order. Roots in it are not opened;
-    /// [`RuntimeBuilder::configured`] opens them.
+    /// Sets the configuration, which has no roots. The other methods add to it, in any order.
+    /// [`RuntimeBuilder::configured`] takes a configuration with roots.
     #[must_use]
     pub fn config(mut self, config: Config) -> Self {
         self.config = config;

@@ -53,6 +53,8 @@ impl RuntimeBuilder {
         let complete = faults.is_empty();
         faults.extend(threads::in_tokio().err());
         faults.extend(self.tools.faults().iter().cloned().map(BuildFault::Tools));
+        let unopened = self.config.roots.iter().map(|root| root.mount.clone());
+        faults.extend(unopened.map(BuildFault::Unopened));
         let kept_out = self.kept_out(&mut faults);
         let configured = std::mem::take(&mut self.roots);
         let (opened, errors) = open_roots(std::mem::take(&mut self.config), configured, &kept_out);
