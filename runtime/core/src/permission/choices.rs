@@ -74,6 +74,11 @@ impl Choice {
         sentence(&self.patterns, roots)
     }
 
+    /// What it allows if it is only for the call, as a sentence for people.
+    pub(super) fn sentence_of_call(&self, roots: &[VirtualPath]) -> String {
+        joined(&self.patterns, roots, Coverage::sentence_of_call)
+    }
+
     /// Returns what it is about in a few words, such as `this file` or `its folder`.
     #[must_use]
     pub fn label(&self) -> &'static str {
@@ -186,12 +191,20 @@ impl Request {
 
 /// What `patterns` allow, as a sentence for people. Escape it before it is shown.
 pub(crate) fn sentence(patterns: &[Coverage], roots: &[VirtualPath]) -> String {
+    joined(patterns, roots, Coverage::sentence)
+}
+
+fn joined(
+    patterns: &[Coverage],
+    roots: &[VirtualPath],
+    sentence: fn(&Coverage) -> String,
+) -> String {
     let mut texts: Vec<String> = Vec::with_capacity(patterns.len());
     for one in patterns {
         let outside = one
             .path()
             .is_some_and(|path| root_of(path, roots).is_none());
-        let text = one.sentence()
+        let text = sentence(one)
             + if outside {
                 " (outside your project)"
             } else {

@@ -133,7 +133,11 @@ impl Question {
 
     fn option(&self, offer: &Offer, verb: &str) -> AnswerOption {
         let choice = self.request.choices.get(offer.index);
-        let covered = choice.map(|one| one.sentence(&self.request.roots));
+        let roots = &self.request.roots;
+        let covered = choice.map(|one| match offer.lifetime.waiting_calls() {
+            Some(_) => one.sentence_of_call(roots),
+            None => one.sentence(roots),
+        });
         let covered = covered.unwrap_or_default();
         let time = match offer.lifetime {
             Lifetime::Once => match self.all_waiting() {
@@ -224,6 +228,18 @@ mod tests {
             {"optionId": "reject-session", "name": "Deny for this session: create, change, delete or move any file", "kind": "reject_always"},
         ]);
         assert_eq!(shown, expected);
+    }
+
+    #[test]
+    fn option_for_the_call_does_not_offer_other_arguments() {
+        let needs = ["execute:command:ls", "read:mcp:hub:list"];
+        let options = crate::fixtures::question(request(1, 1, &needs)).options();
+        let names: Vec<&str> = options.iter().map(|option| option.name.as_str()).collect();
+        let once = "Allow only this call: run ls; read things with list of hub. Careful: ";
+        assert!(names[0].starts_with(once), "{names:?}");
+        let later =
+            ": run ls with any arguments; read things with list of hub, whatever it is given";
+        assert!(names[1].contains(later), "{names:?}");
     }
 
     #[test]

@@ -142,6 +142,15 @@ impl Coverage {
     /// Returns what it allows, as a sentence for people. Ambiguous paths are quoted.
     #[must_use]
     pub fn sentence(&self) -> String {
+        self.described(false)
+    }
+
+    /// What it allows a single call, whose arguments are known.
+    pub(crate) fn sentence_of_call(&self) -> String {
+        self.described(true)
+    }
+
+    fn described(&self, one_call: bool) -> String {
         let Self {
             pattern,
             reach,
@@ -149,12 +158,18 @@ impl Coverage {
         } = self;
         let all = all_in(*reach);
         if let Some(segments) = pattern.mcp() {
-            return of_server(*operations, *reach, segments);
+            let given = if one_call {
+                ""
+            } else {
+                ", whatever it is given"
+            };
+            return of_server(*operations, *reach, segments, given);
         }
         match (pattern.resource(), &pattern.detail) {
             (_, Detail::Path(path)) => format!("{operations} {}{all}", quoted(path.as_str())),
             (Some(resource), detail) if *operations == Operations::of(Some(Verb::Execute)) => {
-                executing(resource, detail, *reach)
+                let arguments = if one_call { "" } else { " with any arguments" };
+                executing(resource, detail, *reach, arguments)
             }
             (Some(resource), Detail::Segments(segments)) => {
                 format!(
@@ -173,7 +188,7 @@ impl Coverage {
 }
 
 /// The sentence for executing: for commands and hosts in words of their own.
-fn executing(resource: &Resource, detail: &Detail, reach: Reach) -> String {
+fn executing(resource: &Resource, detail: &Detail, reach: Reach, arguments: &str) -> String {
     let name = match detail {
         Detail::None => None,
         Detail::Segments(name) => Some(quoted(name)),
@@ -182,8 +197,8 @@ fn executing(resource: &Resource, detail: &Detail, reach: Reach) -> String {
     match (resource.as_str(), name) {
         ("command", None) => "run every command".to_owned(),
         ("command", Some(name)) => match reach {
-            Reach::Exact => format!("run {name} with any arguments"),
-            Reach::Beneath => format!("run {name} and its subcommands with any arguments"),
+            Reach::Exact => format!("run {name}{arguments}"),
+            Reach::Beneath => format!("run {name} and its subcommands{arguments}"),
         },
         ("network", None) => "connect to every host".to_owned(),
         ("network", Some(host)) => {
@@ -204,15 +219,14 @@ fn all_in(reach: Reach) -> &'static str {
 }
 
 /// The sentence for a server, or for a tool, resource or prompt of it, without marks.
-fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
+fn of_server(operations: Operations, reach: Reach, segments: &str, given: &str) -> String {
     let named = |text: &str| quoted(text.split('~').next().unwrap_or(text));
     let mut parts = segments.splitn(3, ':');
     let server = named(parts.next().unwrap_or_default());
     match (parts.next(), parts.next()) {
         (None, _) => {
             format!(
-                "{operations} things with every tool, resource and prompt of {server}, whatever it is given, and with what it \
-                 asks for"
+                "{operations} things with every tool, resource and prompt of {server}{given}, and with what it asks for"
             )
         }
         (Some(READ_RESOURCE), None) => format!("{operations} every resource of {server}"),
@@ -235,7 +249,7 @@ fn of_server(operations: Operations, reach: Reach, segments: &str) -> String {
                 Reach::Beneath => ", and with what it asks for",
             };
             format!(
-                "{operations} things with {} of {server}, whatever it is given{more}",
+                "{operations} things with {} of {server}{given}{more}",
                 named(tool)
             )
         }
