@@ -14,7 +14,12 @@ pub type Deciding<'q> = Pin<Box<dyn Future<Output = Answer> + Send + 'q>>;
 /// with a user interface of their own.
 ///
 /// Each question is decided on its own task, so a slow answer does not delay others. The future is dropped if the
-/// question ends without it, for example because it expires. A panic counts as a denial.
+/// question ends without it, for example because it expires.
+///
+/// The call is denied, as the host's decision and with the reason as the note, if `decide` panics or the answer cannot be
+/// used: it must cover all needs ([`Request::needs`](super::Request::needs)), cover no more than
+/// [`Request::max_grantable`](super::Request::max_grantable), last longer than no time, grant at most 20 patterns beyond the
+/// call, and exclude only parts that [`Request::check_excluded`](super::Request::check_excluded) accepts.
 ///
 /// ```
 /// use bailiwick::permission::Deciding;

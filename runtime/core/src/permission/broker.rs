@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use super::broker_state::BrokerState;
 use super::grants::UsedGrants;
 use super::ledger::AskLimits;
-use super::record::{NOBODY, trace};
+use super::record::{PANICKED, trace};
 use super::store::{GrantStore, StoreHandle, WallClock};
 use super::{Answer, Approver, DecidedBy, Decision, Question, RevokeCause, Run, millis};
 use crate::audit::{Audit, wall_clock};
@@ -184,7 +184,7 @@ async fn decide(approver: Arc<dyn Approver>, question: Question, broker: ActorRe
     let mut reply = Reply {
         broker,
         id: question.id,
-        answer: Answer::deny(Some(NOBODY.to_owned())),
+        answer: Answer::deny(Some(PANICKED.to_owned())),
         by: DecidedBy::Host,
     };
     reply.answer = approver.decide(&question).await;
@@ -611,6 +611,36 @@ mod tests {
         assert!(matches!(error, Err(AuthorityError::DoesNotFit)));
         person.broker.answer(id, Answer::ONCE).await.unwrap();
         allowed(asking.await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn denial_says_why_the_answer_of_an_approver_has_no_effect() {
+        let for_no_time = Scripted::new().rule(|_| Some(allow(Lifetime::For(Duration::ZERO))));
+        let panics = Scripted::new().rule(|_| panic!("a fault of the approver"));
+        let denies = Scripted::new();
+        for (approver, expected) in [
+            (
+                for_no_time,
+                Some(
+                    "the answer could not be used: the answer must cover everything that is asked",
+                ),
+            ),
+            (panics, Some("the approver panicked")),
+            (denies, None),
+        ] {
+            let asked = stage(approver).await.ask(request(1, 1, NEED)).await;
+            let AskOutcome::Refused { note, by, .. } = asked.unwrap() else {
+                panic!("{expected:?}");
+            };
+            let is_expected = match (&note, expected) {
+                (Some(note), Some(expected)) => note.starts_with(expected),
+                (note, expected) => note.is_none() && expected.is_none(),
+            };
+            assert!(
+                is_expected && by == DecidedBy::Host,
+                "{expected:?}: {note:?}"
+            );
+        }
     }
 
     /// Counts what a person is shown and never answers.

@@ -9,6 +9,8 @@ use crate::id::{CallId, QuestionId, WorkerId};
 
 /// Note for an answer without effect.
 pub(super) const UNUSABLE: &str = "the answer could not be used";
+/// Note for a question whose approver panicked.
+pub(super) const PANICKED: &str = "the approver panicked";
 /// Note for a question that nobody could answer.
 pub(super) const NOBODY: &str = "nobody could be asked";
 

@@ -168,12 +168,17 @@ impl BrokerState {
         }
     }
 
-    /// Ends a question with the answer of its approver; an answer without effect is a denial by the host.
+    /// Ends a question with the answer of its approver; an answer without effect is a denial by the host, which says why.
     pub(in super::super) fn decide(&mut self, id: QuestionId, answer: Answer, by: DecidedBy) {
-        if self.answer(id, answer, by).is_err()
+        if let Err(error) = self.answer(id, answer, by)
             && let Some(ended) = self.ledger.answer(id, None, (self.clock)())
         {
-            self.conclude(ended, DecidedBy::Host, Some(UNUSABLE));
+            tracing::warn!(question = %id, %error, "an answer could not be used");
+            self.conclude(
+                ended,
+                DecidedBy::Host,
+                Some(&format!("{UNUSABLE}: {error}")),
+            );
         }
     }
 
