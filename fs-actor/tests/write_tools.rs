@@ -1024,7 +1024,10 @@ async fn preview_that_cannot_be_planned_again_is_stale() {
         assert_eq!(stale.code(), Code::StalePreview, "{stale}");
         assert_eq!(stale.details()["cause"]["code"], cause, "{stale:#?}");
         let message = stale.details()["cause"]["message"].as_str().unwrap();
-        assert!(stale.message().contains(message), "{stale}");
+        let expected = format!(
+            "the files changed since the preview; preview the call again. The call now fails: {message}"
+        );
+        assert_eq!(stale.message(), expected);
         let read = fs::read_to_string(stage.host("root").join(changed)).unwrap();
         assert_eq!(read, content);
     };

@@ -515,7 +515,7 @@ pub(crate) fn unplannable(info: &CallInfo, error: CallError) -> CallError {
         return error;
     }
     let message = format!(
-        "the files changed since the preview, and the call now fails: {}; preview the call again",
+        "the files changed since the preview; preview the call again. The call now fails: {}",
         error.message()
     );
     let cause = json!({"code": error.code().as_str(), "message": error.message()});
