@@ -321,6 +321,24 @@ impl WaitingCalls {
 }
 
 /// A person's answer to a question.
+///
+/// ```
+/// use bailiwick::permission::{DeniedCalls, Lifetime};
+/// use bailiwick::{Answer, Question};
+/// use std::num::NonZeroU32;
+///
+/// fn answer(question: &Question, typed: &str) -> Answer {
+///     match (typed, question.request.choices.last()) {
+///         ("yes", _) => Answer::ONCE,
+///         ("ten", _) => Answer::allow(Lifetime::Uses(NonZeroU32::MIN.saturating_add(9))),
+///         ("session", _) => Answer::allow(Lifetime::Session),
+///         // The broadest choice, such as the whole project.
+///         ("all", Some(choice)) => Answer::allow_choice(choice, Lifetime::Session),
+///         ("stop", _) => Answer::deny_rest_of_session(DeniedCalls::Kind),
+///         _ => Answer::deny(Some("edit another file".to_owned())),
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
@@ -381,20 +399,26 @@ impl DeniedCalls {
 
 impl Answer {
     /// Allows exactly what was asked, once.
-    pub const ONCE: Self = Self::allow(Vec::new(), Lifetime::Once);
+    pub const ONCE: Self = Self::allow(Lifetime::Once);
     /// Denies the call without a note.
     pub const DENY: Self = Self::deny(None);
 
-    /// Denies the call, and every later call of the kind until the session ends.
-    pub(crate) const DENY_KIND: Self = Self::Deny {
-        note: None,
-        rest_of_session: Some(DeniedCalls::Kind),
-    };
-
-    /// Allows the whole call, for the worker without its descendants.
-    pub(crate) const fn allow(patterns: Vec<Coverage>, lifetime: Lifetime) -> Self {
+    /// Allows exactly what was asked, for the worker without its descendants.
+    #[must_use]
+    pub const fn allow(lifetime: Lifetime) -> Self {
         Self::Allow {
-            patterns,
+            patterns: Vec::new(),
+            lifetime,
+            descendants: false,
+            left_out: Vec::new(),
+        }
+    }
+
+    /// Allows what `choice`, one of [`Request::choices`], covers, for the worker without its descendants.
+    #[must_use]
+    pub fn allow_choice(choice: &Choice, lifetime: Lifetime) -> Self {
+        Self::Allow {
+            patterns: choice.patterns.clone(),
             lifetime,
             descendants: false,
             left_out: Vec::new(),
@@ -407,6 +431,15 @@ impl Answer {
         Self::Deny {
             note,
             rest_of_session: None,
+        }
+    }
+
+    /// Denies this call, and these later calls of the worker until the session ends, without a note.
+    #[must_use]
+    pub const fn deny_rest_of_session(calls: DeniedCalls) -> Self {
+        Self::Deny {
+            note: None,
+            rest_of_session: Some(calls),
         }
     }
 }

@@ -89,12 +89,7 @@ fn allowing(more: &[&str]) -> Config {
 }
 
 fn allow(lifetime: Lifetime) -> Answer {
-    Answer::Allow {
-        patterns: Vec::new(),
-        lifetime,
-        descendants: false,
-        left_out: Vec::new(),
-    }
+    Answer::allow(lifetime)
 }
 
 fn file(name: &str) -> Value {

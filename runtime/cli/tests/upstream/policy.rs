@@ -432,12 +432,7 @@ async fn one_approval_allows_one_of_64_equal_server_calls() {
     assert!(calls.join_next().await.unwrap().unwrap().is_ok());
     let question = asked(63).await;
     assert_eq!(sent().await, 1);
-    let two = Answer::Allow {
-        patterns: Vec::new(),
-        lifetime: Lifetime::Waiting(std::num::NonZeroU32::new(2).unwrap()),
-        descendants: false,
-        left_out: Vec::new(),
-    };
+    let two = Answer::allow(Lifetime::Waiting(std::num::NonZeroU32::new(2).unwrap()));
     stage.grants.answer(question, two).await.unwrap();
     for _ in 0..2 {
         assert!(calls.join_next().await.unwrap().unwrap().is_ok());

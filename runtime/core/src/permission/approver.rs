@@ -123,7 +123,7 @@ impl Scripted {
         self.rule(move |question| {
             let mut needs = question.request.needs.iter();
             let covered = needs.all(|need| pattern.covers(need));
-            covered.then(|| Answer::allow(Vec::new(), lifetime))
+            covered.then(|| Answer::allow(lifetime))
         })
     }
 

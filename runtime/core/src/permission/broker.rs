@@ -370,12 +370,7 @@ mod tests {
     }
 
     fn allow(lifetime: Lifetime) -> Answer {
-        Answer::Allow {
-            patterns: Vec::new(),
-            lifetime,
-            descendants: false,
-            left_out: Vec::new(),
-        }
+        Answer::allow(lifetime)
     }
 
     fn refusal(answered: Result<AskOutcome, CallError>) -> Decision {

@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use super::{Answer, Choice, Lifetime, Question};
+use super::{Answer, Choice, DeniedCalls, Lifetime, Question};
 
 /// Kind of an option in the Agent Client Protocol (ACP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -92,7 +92,11 @@ impl Question {
     pub fn chosen(&self, option_id: &str) -> Option<Chosen> {
         match option_id {
             REJECT => return Some(Chosen::Answer(Answer::DENY)),
-            REJECT_KIND => return Some(Chosen::Answer(Answer::DENY_KIND)),
+            REJECT_KIND => {
+                return Some(Chosen::Answer(Answer::deny_rest_of_session(
+                    DeniedCalls::Kind,
+                )));
+            }
             _ => {}
         }
         let (id, confirmed) = match option_id.strip_suffix(CONFIRMED) {
@@ -113,8 +117,7 @@ impl Question {
         };
         let choice = self.request.choices.get(offer.index)?;
         if choice.needs_confirmation(offer.lifetime) == confirmed {
-            let patterns = choice.patterns.clone();
-            return Some(Chosen::Answer(Answer::allow(patterns, offer.lifetime)));
+            return Some(Chosen::Answer(Answer::allow_choice(choice, offer.lifetime)));
         }
         (!confirmed).then(|| {
             let mut yes = self.option(&offer, "Yes, allow");

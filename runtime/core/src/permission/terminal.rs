@@ -13,7 +13,9 @@ use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::{Mutex, MutexGuard, oneshot};
 
 use super::record::NOBODY;
-use super::{Answer, Approver, Choice, DangerLevel, Deciding, Lifetime, Question, Request};
+use super::{
+    Answer, Approver, Choice, DangerLevel, Deciding, DeniedCalls, Lifetime, Question, Request,
+};
 use crate::effect::{Change, ExcludedChange, Op, Preview};
 use crate::scope::Coverage;
 use crate::text::escape;
@@ -222,6 +224,8 @@ const YES: &str = "yes";
 
 /// Input that denies all calls of the kind until the session ends.
 const STOP: &str = "stop";
+/// The answer of [`STOP`].
+const STOPS: Answer = Answer::deny_rest_of_session(DeniedCalls::Kind);
 
 /// Reply to a line that came too soon.
 const EARLY: &str = "Too early: the request had just appeared. Enter it again: ";
@@ -241,7 +245,7 @@ impl Console {
         // The denial counts even if the reply cannot be displayed.
         if answer == Answer::DENY {
             let _ = self.show(REFUSED.to_owned()).await;
-        } else if answer == Answer::DENY_KIND {
+        } else if answer == STOPS {
             let _ = self.show(STOPPED.to_owned()).await;
         }
         Ok(answer)
@@ -264,15 +268,10 @@ impl Console {
         if choice == YES
             && let Some(exact) = question.request.choices.first()
         {
-            return Ok(Answer::Allow {
-                patterns: exact.patterns.clone(),
-                lifetime: Lifetime::Once,
-                descendants: false,
-                left_out: Vec::new(),
-            });
+            return Ok(Answer::allow_choice(exact, Lifetime::Once));
         }
         if choice == STOP {
-            return Ok(Answer::DENY_KIND);
+            return Ok(STOPS);
         }
         let Some((choice, left_out)) = choose(&choice, &question.request) else {
             return Ok(Answer::DENY);
@@ -733,7 +732,7 @@ mod tests {
 
     #[tokio::test]
     async fn stop_denies_every_call_of_the_kind() {
-        for (input, expected) in [("stop\n", Answer::DENY_KIND), ("Stop\n", Answer::DENY)] {
+        for (input, expected) in [("stop\n", STOPS), ("Stop\n", Answer::DENY)] {
             let screen = Screen::default();
             let terminal = Terminal::new(input.as_bytes(), screen.clone(), false);
             assert_eq!(terminal.decide(&question(asked())).await, expected);

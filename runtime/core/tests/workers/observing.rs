@@ -170,12 +170,7 @@ async fn events_of_workers_calls_questions_and_grants_are_in_order() {
         panic!("nobody was asked");
     };
     let question = pending.question().id;
-    let answer = Answer::Allow {
-        patterns: Vec::new(),
-        lifetime: Lifetime::Session,
-        descendants: false,
-        left_out: Vec::new(),
-    };
+    let answer = Answer::allow(Lifetime::Session);
     stage.grants.answer(question, answer).await.unwrap();
     pending.resume().await.unwrap();
     let grant = stage.grants.grants().await.unwrap()[0].id;

@@ -188,12 +188,7 @@ async fn approve_one_then_two(
         ["/r/src/x"],
         "one approval, one effect"
     );
-    let two = Answer::Allow {
-        patterns: Vec::new(),
-        lifetime: Lifetime::Waiting(NonZeroU32::new(2).unwrap()),
-        descendants: false,
-        left_out: Vec::new(),
-    };
+    let two = Answer::allow(Lifetime::Waiting(NonZeroU32::new(2).unwrap()));
     stage.grants.answer(question, two).await.unwrap();
     calls
 }

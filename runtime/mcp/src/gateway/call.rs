@@ -583,14 +583,7 @@ mod tests {
 
     #[tokio::test]
     async fn failed_approval_is_not_recorded_as_denial_by_a_person() {
-        let yes = || {
-            FormResponse::Answer(Answer::Allow {
-                patterns: Vec::new(),
-                lifetime: Lifetime::Session,
-                descendants: false,
-                left_out: Vec::new(),
-            })
-        };
+        let yes = || FormResponse::Answer(Answer::allow(Lifetime::Session));
         assert_eq!(decided(1, yes()).await, None);
         assert_eq!(decided(0, yes()).await, Some(DecidedBy::Host));
     }

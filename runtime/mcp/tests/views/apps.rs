@@ -242,12 +242,7 @@ async fn page_gets_tool_updates_after_initialization_in_order() {
 
 /// A person who allows changes by pages, once, and nothing else.
 fn person() -> Scripted {
-    let once = Answer::Allow {
-        patterns: Vec::new(),
-        lifetime: Lifetime::Once,
-        descendants: false,
-        left_out: Vec::new(),
-    };
+    let once = Answer::allow(Lifetime::Once);
     Scripted::new().rule(move |question| {
         let shown = question.request.origin == Origin::View && question.request.preview.is_some();
         shown.then(|| once.clone())
