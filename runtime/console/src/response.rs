@@ -389,7 +389,7 @@ pub(super) fn lifetime_text(grant: &GrantView) -> String {
     }
     let until = match grant.holder {
         GrantHolder::Agent(_) => "until you revoke it",
-        GrantHolder::Session { .. } => "until the session ends",
+        GrantHolder::Session { .. } => "until the agent or its session ends",
         GrantHolder::Worker(_) => "until the agent ends",
     };
     until.to_owned()

@@ -455,12 +455,12 @@ pub enum Lifetime {
     Once,
     /// For this many of the calls that wait for the question, but no later ones.
     Waiting(NonZeroU32),
-    /// For this many calls of the worker, including the one that asked, until its session ends.
+    /// For this many calls of the worker, including the one that asked, until the worker or its session ends.
     Uses(NonZeroU32),
-    /// For this long, which is not zero, for the worker, until its session ends.
+    /// For this long, which is not zero, for the worker, until the worker or its session ends.
     #[serde(rename = "for_ms", with = "as_millis")]
     For(Duration),
-    /// Until the session ends, for the worker that asked.
+    /// Until the worker that asked or its session ends.
     Session,
     /// For the agent that asked, by its path: all workers of that name, also in later sessions.
     Agent,

@@ -339,7 +339,7 @@ async fn activity_shows_calls_under_standing_grants_with_their_changes() {
         allowed["text"]
             .as_str()
             .unwrap()
-            .ends_with(", until the session ends"),
+            .ends_with(", until the agent or its session ends"),
         "{allowed}"
     );
     let of_run = format!("{}-{}", written["run"].as_str().unwrap(), grant.0);

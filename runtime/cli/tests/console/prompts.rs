@@ -165,7 +165,7 @@ async fn grants_name_agent_lifetime_and_time() {
         })
         .collect();
     let expected = [
-        ("main/tests", "until the session ends"),
+        ("main/tests", "until the agent or its session ends"),
         ("main", "until you revoke it"),
         ("main", "3 uses left"),
         ("main", "for a limited time"),

@@ -382,7 +382,7 @@ fn duration_of(lifetime: Lifetime) -> String {
             seconds if seconds > 0 && seconds % 60 == 0 => format!("for {} min", seconds / 60),
             seconds => format!("for {seconds} s"),
         },
-        Lifetime::Session => "until the session ends".to_owned(),
+        Lifetime::Session => "until the agent or its session ends".to_owned(),
         Lifetime::Agent => "until it is revoked".to_owned(),
     }
 }
@@ -451,7 +451,7 @@ mod tests {
             (Lifetime::Uses(three), "for 3 calls"),
             (Lifetime::For(Duration::from_secs(600)), "for 10 min"),
             (Lifetime::For(Duration::from_secs(90)), "for 90 s"),
-            (Lifetime::Session, "until the session ends"),
+            (Lifetime::Session, "until the agent or its session ends"),
             (Lifetime::Agent, "until it is revoked"),
         ] {
             assert_eq!(duration_of(lifetime), said);

@@ -151,7 +151,7 @@ impl Question {
             // Of these, only the session is offered.
             Lifetime::Session | Lifetime::Uses(_) | Lifetime::For(_) | Lifetime::Agent => {
                 let label = choice.map_or("exactly this", Choice::label);
-                format!("until the session ends, for {label}")
+                format!("until this agent or its session ends, for {label}")
             }
         };
         let (kind, careful) = match offer.lifetime.waiting_calls() {
@@ -224,9 +224,9 @@ mod tests {
         let shown = serde_json::to_value(question(false).options()).unwrap();
         let expected = json!([
             {"optionId": "once", "name": "Allow only this call: change /r/a/x", "kind": "allow_once"},
-            {"optionId": "session-0", "name": "Allow until the session ends, for this file: change /r/a/x", "kind": "allow_always"},
-            {"optionId": "session-1", "name": "Allow until the session ends, for its folder: change /r/a and everything in it; sensitive files still ask", "kind": "allow_always"},
-            {"optionId": "session-2", "name": "Allow until the session ends, for the whole project: change /r and everything in it; sensitive files still ask", "kind": "allow_always"},
+            {"optionId": "session-0", "name": "Allow until this agent or its session ends, for this file: change /r/a/x", "kind": "allow_always"},
+            {"optionId": "session-1", "name": "Allow until this agent or its session ends, for its folder: change /r/a and everything in it; sensitive files still ask", "kind": "allow_always"},
+            {"optionId": "session-2", "name": "Allow until this agent or its session ends, for the whole project: change /r and everything in it; sensitive files still ask", "kind": "allow_always"},
             {"optionId": "reject", "name": "Deny", "kind": "reject_once"},
             {"optionId": "reject-session", "name": "Deny for this session: create, change, delete or move any file", "kind": "reject_always"},
         ]);
@@ -320,7 +320,7 @@ mod tests {
                 let chosen = question.chosen(&option.option_id).unwrap();
                 let title = option
                     .name
-                    .strip_prefix("Allow until the session ends, for ");
+                    .strip_prefix("Allow until this agent or its session ends, for ");
                 (
                     title.unwrap().to_owned(),
                     matches!(chosen, Chosen::Confirm(_)),

@@ -287,8 +287,8 @@ impl Console {
             format!(", 5 only the {calls} equal calls that wait")
         });
         self.show(format!(
-            "How long? 1 only this call{several}; or without asking again, at most until the session ends: 2 ten calls, \
-             3 one hour, 4 the whole session. Enter to deny: ",
+            "How long? 1 only this call{several}; or without asking again, at most until this agent or its session \
+             ends: 2 ten calls, 3 one hour, 4 until then. Enter to deny: ",
         ))
         .await?;
         let time = self.read().await?.1;
