@@ -747,7 +747,7 @@ mod tests {
         assert_eq!(asking.await.unwrap().unwrap_err().code(), Code::Cancelled);
         let later = stage.ask(request(1, 2, NEED)).await;
         assert_eq!(later.unwrap_err().code(), Code::Cancelled);
-        // A question without a preview is still asked.
+        // Everything else fails, too.
         let questions = stage.broker.open_questions().await;
         assert!(matches!(questions, Err(AuthorityError::Closed)));
         let grants = stage.broker.grants().await;

@@ -162,7 +162,7 @@ impl Output {
     }
 }
 
-/// Reads on a thread of its own, since a person may take longer than the runtime lives.
+/// A thread that the runtime does not wait for, since reading and writing may block longer than the runtime lives.
 fn thread() -> std::thread::Builder {
     std::thread::Builder::new().name("bailiwick-terminal".to_owned())
 }

@@ -51,7 +51,7 @@ pub enum CallState {
     /// It waits for a person's answer.
     Asking,
     /// It waits for other calls: for calls that change the same paths, because the worker's share of the threads is in use,
-    /// or because its tool limits its concurrent calls.
+    /// or because its tool limits its concurrent calls. A call whose changes are planned for a question is in this state, too.
     Queued,
     /// It runs, or waits for a thread.
     Running,
