@@ -112,10 +112,9 @@ impl RunningCall {
         }
     }
 
-    /// What lets a large result count as a job of the worker until it is dropped.
-    #[must_use]
-    pub fn into_hold(self) -> Option<Arc<ResultHold>> {
-        self.hold
+    /// Takes what lets a large result count as a job of the worker until it is dropped.
+    pub fn take_hold(&mut self) -> Option<Arc<ResultHold>> {
+        self.hold.take()
     }
 
     async fn begun(mut self) -> Result<CallProgress, CallError> {

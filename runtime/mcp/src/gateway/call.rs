@@ -265,7 +265,7 @@ impl Gateway {
                     return Ok(CallAnswer::Done(DoneCall {
                         done,
                         links: call.links,
-                        hold: running.call.into_hold(),
+                        hold: running.call.take_hold(),
                     }));
                 }
                 ClientCallEvent::Input(pending) => pending,

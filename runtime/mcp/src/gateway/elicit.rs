@@ -6,8 +6,8 @@
 //! ones and applies limits.
 
 use std::collections::HashMap;
-use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use rmcp::model::{
@@ -17,6 +17,7 @@ use rmcp::model::{
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestContext, RoleServer, ServiceError};
 use serde_json::{Value, json};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::form::{FormKind, FormResponse, form, read};
 use super::forward::{ClientCall, ForwardedRequest};
@@ -40,8 +41,8 @@ type SealedState = (u64, ContentHash);
 pub(super) struct SuspendedCall {
     pub(super) pending: PendingInput,
     pub(super) running: ClientCall,
-    /// When the question or request ends.
-    expires_at: Instant,
+    /// Removes the call when its question or request ends.
+    _expiry: AbortOnDropHandle<()>,
 }
 
 /// What a call waits for.
@@ -83,7 +84,7 @@ impl PendingInput {
 #[derive(Debug, Default)]
 pub(super) struct SuspendedCalls {
     codec: OnceLock<RequestStateCodec>,
-    calls: Mutex<HashMap<u64, SuspendedCall>>,
+    calls: Arc<Mutex<HashMap<u64, SuspendedCall>>>,
 }
 
 impl SuspendedCalls {
@@ -103,11 +104,13 @@ impl SuspendedCalls {
     }
 
     /// Suspends a call and returns its input-required result; `None` if that fails, such as if too many calls are suspended.
+    ///
+    /// Its result does not count as a job of the worker, since the client may never send the call again.
     pub(super) fn suspend(
         &self,
         call: ContentHash,
         pending: PendingInput,
-        running: ClientCall,
+        mut running: ClientCall,
     ) -> Option<InputRequiredResult> {
         let (key, input) = (pending.key(), pending.input()?);
         let id = getrandom::u64().ok()?;
@@ -117,15 +120,21 @@ impl SuspendedCalls {
         let codec = self.codec().ok()?;
         let state = codec.seal_json_with(&sealed, &seal).ok()?;
         let mut calls = self.calls.lock();
-        let now = Instant::now();
-        calls.retain(|_, call| now < call.expires_at);
         if calls.len() >= MAX_SUSPENDED {
             return None;
         }
+        running.call.take_hold();
+        let suspended = Arc::downgrade(&self.calls);
+        let expiry = tokio::spawn(async move {
+            tokio::time::sleep(timeout).await;
+            let calls = suspended.upgrade();
+            let expired = calls.and_then(|calls| calls.lock().remove(&id));
+            drop(expired);
+        });
         let call = SuspendedCall {
             pending,
             running,
-            expires_at: now.checked_add(timeout)?,
+            _expiry: AbortOnDropHandle::new(expiry),
         };
         calls.insert(id, call);
         let requests = InputRequests::from([(key.to_owned(), input)]);
@@ -228,5 +237,99 @@ pub(super) async fn ask_question(
             tracing::warn!(%error, "the person behind a client could not be asked");
             FormResponse::Dismissed
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bailiwick::call::{Asks, Call, CallMeta, Mode};
+    use bailiwick::fixtures;
+    use bailiwick::monitor::EventKind;
+    use bailiwick::permission::{Answer, Deferred};
+    use bailiwick::worker::{Admission, RunningCall};
+    use bailiwick::{Policy, Reply, Runtime, ToolSet, ToolSpec, WorkerSpec};
+    use tokio::time::timeout;
+
+    use super::super::forward::ClientCallEvent;
+    use super::*;
+
+    fn client_call(call: RunningCall) -> ClientCall {
+        ClientCall {
+            call,
+            requests: None,
+            asks_client: true,
+            progress: None,
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn suspended_call_ends_with_its_question() {
+        let (alive, dropped) = tokio::sync::oneshot::channel::<()>();
+        let running = client_call(RunningCall::without_questions(async move {
+            let _alive = alive;
+            std::future::pending().await
+        }));
+        let question = fixtures::question(fixtures::request(1, 1, &["write:file:/r/x"]));
+        let pending = PendingInput::Question(Box::new(question));
+        let limit = pending.timeout() * 2;
+        let suspended = SuspendedCalls::default();
+        let call = ContentHash::of(b"call");
+        assert!(suspended.suspend(call, pending, running).is_some());
+        let dropped = timeout(limit, dropped).await;
+        assert!(dropped.expect("the call is kept").is_err());
+    }
+
+    #[tokio::test]
+    async fn large_results_of_suspended_calls_do_not_delay_other_calls() {
+        let spec = ToolSpec::new("look", "Look", "Returns a long text.");
+        let tools = ToolSet::new().read_function(
+            spec,
+            |path: &Value, _| {
+                let path = path["path"]
+                    .as_str()
+                    .map(|path| format!("read:file:/repo/{path}"));
+                Ok(path.into_iter().map(|need| need.parse().unwrap()).collect())
+            },
+            |_, _| Ok(Reply::text("x".repeat(1 << 20), ())),
+        );
+        let bounds = Admission {
+            jobs: 1,
+            ..Admission::default()
+        };
+        let root = tempfile::tempdir().unwrap();
+        let builder = Runtime::builder().root("repo", root.path()).tools(tools);
+        let builder = builder.approver(Deferred).admission(bounds);
+        let (runtime, grants) = builder.build().await.unwrap();
+        let policy = Policy::ask_for_everything().allow("read:file:/repo/allowed");
+        let worker = runtime.spawn(WorkerSpec::new("main").policy(policy));
+        let worker = worker.await.unwrap();
+        let call = |path: &str, asks| {
+            let meta = CallMeta {
+                asks,
+                ..CallMeta::default()
+            };
+            Call::new("look", json!({ "path": path })).meta(meta)
+        };
+        let asking = worker.start_call(call("asked", Asks::WaitAlone), Mode::Apply);
+        let mut asking = client_call(asking);
+        let Ok(ClientCallEvent::Input(pending)) = asking.next().await else {
+            panic!("the call asks nothing");
+        };
+        let PendingInput::Question(question) = &pending else {
+            panic!("{pending:?} is no question");
+        };
+        let id = question.id;
+        let suspended = SuspendedCalls::default();
+        let suspending = suspended.suspend(ContentHash::of(b"call"), pending, asking);
+        assert!(suspending.is_some());
+        let mut events = runtime.events();
+        grants.answer(id, Answer::ONCE).await.unwrap();
+        while !matches!(
+            events.recv().await.unwrap().kind,
+            EventKind::CallEnded { .. }
+        ) {}
+        let other = worker.submit(call("allowed", Asks::Refuse)).await;
+        assert!(other.is_ok(), "{other:?}");
+        runtime.shutdown().await;
     }
 }

@@ -606,7 +606,7 @@ mod tests {
                 }
                 // Open calls come before those that ended.
                 assert_eq!(worker.activity()[0].state, CallState::Queued);
-                drop(first.into_hold());
+                drop(first.take_hold());
             }
             assert!(matches!(second.await.unwrap(), Ok(CallEvent::End(_))));
         }
