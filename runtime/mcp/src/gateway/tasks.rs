@@ -51,6 +51,14 @@ async fn finished(call: &mut CallTask) -> CallResult {
     call.await.unwrap_or_else(lost)
 }
 
+/// Whether another task fits.
+fn has_room(tasks: &HashMap<String, TaskEntry>) -> bool {
+    let bytes = tasks
+        .values()
+        .map(|task| task.bytes.load(Ordering::Relaxed));
+    tasks.len() < MAX_TASKS && bytes.sum::<usize>() + EXPECTED_RESULT_BYTES <= MAX_BYTES
+}
+
 impl Tasks {
     /// The result of a call, or a task if it takes long.
     pub(super) async fn answer(
@@ -62,8 +70,20 @@ impl Tasks {
         if let Ok(finished) = waited {
             return finished.map(Into::into);
         }
-        if !self.has_room() {
-            return finished(&mut call).await.map(Into::into);
+        match self.create(owner, call) {
+            Ok(created) => Ok(created.into()),
+            Err(mut call) => finished(&mut call).await.map(Into::into),
+        }
+    }
+
+    /// Makes a task of a call, or returns the call if there is no room for another task.
+    fn create(&self, owner: &str, mut call: CallTask) -> Result<CreateTaskResult, CallTask> {
+        // Locked until the task is added, so that concurrent calls do not exceed the limits.
+        let mut tasks = self.tasks.lock();
+        // The manager drops tasks some time after they have ended.
+        tasks.retain(|id, _| self.manager.get_task(id).is_ok());
+        if !has_room(&tasks) {
+            return Err(call);
         }
         let bytes = Arc::new(AtomicUsize::new(EXPECTED_RESULT_BYTES));
         let taken = Arc::clone(&bytes);
@@ -86,18 +106,8 @@ impl Tasks {
         });
         let owner = owner.to_owned();
         let entry = TaskEntry { owner, bytes };
-        self.tasks.lock().insert(task.task_id.clone(), entry);
-        Ok(CreateTaskResult::new(task).into())
-    }
-
-    /// Whether another task fits, after removing tasks that the manager has dropped.
-    fn has_room(&self) -> bool {
-        let mut tasks = self.tasks.lock();
-        tasks.retain(|id, _| self.manager.get_task(id).is_ok());
-        let bytes = tasks
-            .values()
-            .map(|task| task.bytes.load(Ordering::Relaxed));
-        tasks.len() < MAX_TASKS && bytes.sum::<usize>() + EXPECTED_RESULT_BYTES <= MAX_BYTES
+        tasks.insert(task.task_id.clone(), entry);
+        Ok(CreateTaskResult::new(task))
     }
 
     pub(super) fn get(&self, id: &str, caller: &str) -> Result<DetailedTask, ErrorData> {
