@@ -59,6 +59,27 @@ async fn only_changes_of_subscribed_files_are_notified_once() {
 }
 
 #[tokio::test]
+async fn watched_file_can_be_subscribed_to_again_at_the_limit() {
+    let workspace = Workspace::new();
+    let mut client = workspace.client(Trust::Host);
+    client.initialize("2025-11-25", json!({})).await;
+    for number in 0..=64 {
+        std::fs::write(workspace.path(&format!("r/{number}")), "x").unwrap();
+    }
+    // The server watches 64 files.
+    for (numbers, watched) in [(0..64, true), (64..65, false), (0..1, true)] {
+        for number in numbers {
+            let uri = json!({"uri": format!("file:///r/{number}")});
+            let answer = client.request("resources/subscribe", uri).await;
+            assert_eq!(answer["result"].is_object(), watched, "{number}: {answer}");
+        }
+    }
+    std::fs::write(workspace.path("r/0"), "changed").unwrap();
+    let notification = client.receive().await;
+    assert_eq!(notification["params"]["uri"], "file:///r/0");
+}
+
+#[tokio::test]
 async fn completions_and_subscriptions_ask_nobody() {
     let files = TempFiles::new(&[("r/a.txt", "a"), ("r/asked/b.txt", "b")]);
     let policy = Policy::new()

@@ -176,7 +176,9 @@ impl ServerHandler for Gateway {
         context: RequestContext<RoleServer>,
     ) -> Result<(), ErrorData> {
         let worker_request = self.worker_request(&context).await?;
-        let watched = worker_request.watch_file(&request.uri).await?;
+        // A new subscription replaces that to the same file.
+        let permit = self.session.subscriptions.permit(&request.uri);
+        let watched = worker_request.watch_file(&request.uri, permit).await?;
         self.subscribe_file(request.uri, watched, context.peer);
         Ok(())
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -58,8 +58,30 @@ impl Default for FileWatcher {
 /// Subscriptions of one connection. Dropping a task ends it.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
-    files: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
+    files: Mutex<HashMap<String, FileSubscription>>,
     lists: Mutex<Option<AbortOnDropHandle<()>>>,
+}
+
+/// A subscription to a file.
+#[derive(Debug)]
+struct FileSubscription {
+    /// The permit of the watched file, until the task ends.
+    permit: Weak<OwnedSemaphorePermit>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl Subscriptions {
+    /// The permit of the file at `uri`, if it is watched.
+    pub(super) fn permit(&self, uri: &str) -> Option<Arc<OwnedSemaphorePermit>> {
+        self.files.lock().get(uri)?.permit.upgrade()
+    }
+
+    /// Adds a subscription, or replaces that to the same file, and removes those whose tasks have ended.
+    fn insert(&self, uri: String, subscription: FileSubscription) {
+        let mut files = self.files.lock();
+        files.retain(|_, file| file.permit.strong_count() > 0);
+        files.insert(uri, subscription);
+    }
 }
 
 impl Gateway {
@@ -70,7 +92,7 @@ impl Gateway {
         mut watched: WatchedFile,
         peer: Peer<RoleServer>,
     ) {
-        let address = uri.clone();
+        let (address, permit) = (uri.clone(), Arc::downgrade(&watched.permit));
         let task = tokio::spawn(async move {
             while watched.changed().await.is_some() {
                 let update = ResourceUpdatedNotificationParam::new(address.clone());
@@ -79,8 +101,11 @@ impl Gateway {
                 }
             }
         });
-        let mut files = self.session.subscriptions.files.lock();
-        files.insert(uri, AbortOnDropHandle::new(task));
+        let subscription = FileSubscription {
+            permit,
+            _task: AbortOnDropHandle::new(task),
+        };
+        self.session.subscriptions.insert(uri, subscription);
     }
 
     pub(super) fn unsubscribe_file(&self, uri: &str) {
@@ -146,7 +171,7 @@ impl Gateway {
         let mut files = Vec::new();
         let supported = self.supported_filter(requested);
         for uri in supported.resource_subscriptions.into_iter().flatten() {
-            if let Ok(watched) = request.watch_file(&uri).await {
+            if let Ok(watched) = request.watch_file(&uri, None).await {
                 files.push((uri, watched));
             }
         }
@@ -201,8 +226,12 @@ impl Gateway {
 }
 
 impl WorkerRequest<'_> {
-    /// Starts to watch a file that the client may read; any other is not found.
-    pub(super) async fn watch_file(&self, uri: &str) -> Result<WatchedFile, ErrorData> {
+    /// Starts to watch a file that the client may read; any other is not found. Takes a permit unless it is given one.
+    pub(super) async fn watch_file(
+        &self,
+        uri: &str,
+        permit: Option<Arc<OwnedSemaphorePermit>>,
+    ) -> Result<WatchedFile, ErrorData> {
         if resource_of(uri).is_some() {
             let reason = "resources of third-party servers cannot be subscribed to";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
@@ -221,11 +250,16 @@ impl WorkerRequest<'_> {
             let reason = "a directory is not watched; name the files in it";
             return Err(ErrorData::invalid_params(reason, Some(json!({"uri": uri}))));
         }
-        let permit = Arc::clone(&state.watcher.permits).try_acquire_owned();
-        let permit = permit.map_err(|_| {
-            let reason = format!("one server watches {MAX_WATCHED_FILES} resources");
-            ErrorData::invalid_params(reason, None)
-        })?;
+        let permit = match permit {
+            Some(permit) => permit,
+            None => {
+                let permit = Arc::clone(&state.watcher.permits).try_acquire_owned();
+                Arc::new(permit.map_err(|_| {
+                    let reason = format!("one server watches {MAX_WATCHED_FILES} resources");
+                    ErrorData::invalid_params(reason, None)
+                })?)
+            }
+        };
         let worker = self.worker().clone();
         let read =
             Call::new(tools.read, json!({"path": path.as_str()})).meta(self.options.call_meta());
@@ -249,7 +283,7 @@ impl WorkerRequest<'_> {
         Ok(WatchedFile {
             changes,
             worker,
-            _permit: permit,
+            permit,
         })
     }
 }
@@ -268,7 +302,7 @@ struct PreparedSubscription(Arc<Mutex<Option<Subscription>>>);
 pub(super) struct WatchedFile {
     changes: Changes,
     worker: Worker,
-    _permit: OwnedSemaphorePermit,
+    permit: Arc<OwnedSemaphorePermit>,
 }
 
 impl WatchedFile {
@@ -385,6 +419,25 @@ mod tests {
     use std::fs;
 
     use super::*;
+
+    #[tokio::test]
+    async fn ended_subscriptions_are_removed() {
+        let subscriptions = Subscriptions::default();
+        let permits = Arc::new(Semaphore::new(1));
+        let permit = Arc::new(permits.try_acquire_owned().unwrap());
+        for (uri, permit) in [
+            ("file:///ended", Weak::new()),
+            ("file:///watched", Arc::downgrade(&permit)),
+            ("file:///new", Arc::downgrade(&permit)),
+        ] {
+            let _task = AbortOnDropHandle::new(tokio::spawn(async {}));
+            subscriptions.insert(uri.to_owned(), FileSubscription { permit, _task });
+        }
+        let files = subscriptions.files.lock();
+        let mut uris: Vec<_> = files.keys().collect();
+        uris.sort();
+        assert_eq!(uris, ["file:///new", "file:///watched"]);
+    }
 
     #[test]
     fn without_openat2_no_link_and_no_parent_is_followed() {
