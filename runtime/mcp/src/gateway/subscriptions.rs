@@ -444,7 +444,7 @@ mod tests {
         let top = tempfile::tempdir().unwrap();
         fs::create_dir_all(top.path().join("a/b")).unwrap();
         std::os::unix::fs::symlink("a", top.path().join("link")).unwrap();
-        let mutex = fs::File::open(top.path()).unwrap();
+        let directory = fs::File::open(top.path()).unwrap();
         for (path, opens) in [
             (".", true),
             ("a/b", true),
@@ -453,10 +453,10 @@ mod tests {
             ("a/..", false),
             ("none", false),
         ] {
-            let opened = open_components(mutex.as_fd(), path);
+            let opened = open_components(directory.as_fd(), path);
             assert_eq!(opened.is_ok(), opens, "{path}: {opened:?}");
         }
-        let opened = open_components(mutex.as_fd(), "a/b").unwrap();
+        let opened = open_components(directory.as_fd(), "a/b").unwrap();
         let same = fs::File::open(top.path().join("a/b")).unwrap();
         assert_eq!(fstat(&opened).unwrap().st_ino, fstat(&same).unwrap().st_ino);
     }
