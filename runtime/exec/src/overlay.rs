@@ -135,6 +135,8 @@ pub(crate) struct KeptChanges {
     pub(crate) began: Duration,
     /// The directory in memory that contains them.
     directory: OwnedFd,
+    /// The memory that they take.
+    bytes: u64,
 }
 
 impl KeptChanges {
@@ -150,16 +152,25 @@ impl KeptChanges {
             (owner, worker) => owner.is_none() && worker.is_none(),
         }
     }
+}
 
-    /// The memory that they take, in bytes.
-    fn bytes(&self) -> u64 {
-        rustix::fs::fstatvfs(&self.directory).map_or(0, |stat| {
-            let blocks = (stat.f_blocks - stat.f_bfree).saturating_mul(stat.f_frsize);
-            // Extended attributes are charged as entries of 1 KiB.
-            let entries = (stat.f_files - stat.f_ffree).saturating_mul(1 << 10);
-            blocks.saturating_add(entries)
-        })
-    }
+/// The memory that a directory of changes takes, in bytes.
+fn bytes_of(directory: &OwnedFd) -> u64 {
+    rustix::fs::fstatvfs(directory).map_or(0, |stat| {
+        let blocks = (stat.f_blocks - stat.f_bfree).saturating_mul(stat.f_frsize);
+        // Extended attributes are charged as entries of 1 KiB.
+        let entries = (stat.f_files - stat.f_ffree).saturating_mul(1 << 10);
+        blocks.saturating_add(entries)
+    })
+}
+
+/// Why changes are not kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotKept {
+    /// They take more memory than the changes of one worker may.
+    TooLarge,
+    /// The changes of other workers take too much.
+    Full,
 }
 
 /// The changes of the last commands.
@@ -167,31 +178,33 @@ impl KeptChanges {
 pub(crate) struct Store(Arc<Mutex<VecDeque<Arc<KeptChanges>>>>);
 
 impl Store {
-    /// Keeps changes, unless there is no room for them. The oldest of the same worker are dropped if there are too many, and
-    /// those of others if they are old or their worker has ended.
-    pub(crate) fn add(&self, changes: KeptChanges) -> bool {
+    /// Keeps changes, or drops nothing if there is no room for them. The oldest of the same worker are dropped if there are
+    /// too many, and those of others if they are old or their worker has ended.
+    pub(crate) fn add(&self, changes: KeptChanges) -> Result<(), NotKept> {
+        if changes.bytes > MAX_BYTES.0 {
+            return Err(NotKept::TooLarge);
+        }
         let mut kept = self.lock();
+        let mut left = kept.clone();
         let (worker, now) = (changes.worker(), changes.since);
-        let bytes = changes.bytes();
         loop {
-            let own = || kept.iter().filter(|kept| kept.worker() == worker);
-            let size = |bytes: u64, kept: &Arc<KeptChanges>| bytes.saturating_add(kept.bytes());
+            let own = || left.iter().filter(|kept| kept.worker() == worker);
+            let size = |bytes: u64, kept: &Arc<KeptChanges>| bytes.saturating_add(kept.bytes);
             let own_is_full =
-                own().count() >= MAX_COMMANDS.0 || own().fold(bytes, size) > MAX_BYTES.0;
+                own().count() >= MAX_COMMANDS.0 || own().fold(changes.bytes, size) > MAX_BYTES.0;
             let all_is_full =
-                kept.len() >= MAX_COMMANDS.1 || kept.iter().fold(bytes, size) > MAX_BYTES.1;
+                left.len() >= MAX_COMMANDS.1 || left.iter().fold(changes.bytes, size) > MAX_BYTES.1;
             let may_go = |kept: &Arc<KeptChanges>| {
                 kept.worker() == worker
                     || !own_is_full && now.saturating_duration_since(kept.since) > KEPT_FOR
             };
             if !own_is_full && !all_is_full {
-                kept.push_back(Arc::new(changes));
-                return true;
+                left.push_back(Arc::new(changes));
+                *kept = left;
+                return Ok(());
             }
-            let Some(oldest) = kept.iter().position(may_go) else {
-                return false;
-            };
-            kept.remove(oldest);
+            let oldest = left.iter().position(may_go).ok_or(NotKept::Full)?;
+            left.remove(oldest);
         }
     }
 
@@ -217,12 +230,19 @@ impl Store {
 }
 
 /// The result if changes cannot be kept.
-pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)]) -> DroppedChange {
+pub(crate) fn no_room(overlays: &[(VirtualPath, Identity)], why: NotKept) -> DroppedChange {
     DroppedChange {
         path: overlays
             .first()
             .map_or_else(String::new, |(path, _)| path.to_string()),
-        reason: "the memory for kept changes is full; the changes of other workers must be applied first",
+        reason: match why {
+            NotKept::TooLarge => {
+                "the changes take more than the 256 MiB that are kept for a worker"
+            }
+            NotKept::Full => {
+                "the memory for kept changes is full; the changes of other workers must be applied first"
+            }
+        },
     }
 }
 
@@ -258,7 +278,7 @@ mod tests {
         (worker, owner)
     }
 
-    fn changes(owner: &Owner) -> KeptChanges {
+    fn changes(owner: &Owner, bytes: u64) -> KeptChanges {
         let directory = rustix::fs::open("/proc", DIRECTORY, rustix::fs::Mode::empty());
         KeptChanges {
             id: owner.worker().to_string(),
@@ -267,12 +287,12 @@ mod tests {
             changes: Vec::new(),
             began: Duration::ZERO,
             directory: directory.unwrap(),
+            bytes,
         }
     }
 
-    #[tokio::test]
-    async fn changes_of_ended_workers_leave_room_for_others() {
-        let root = tempfile::tempdir().unwrap();
+    /// A runtime with the tool `note_owner`, and what the tool noted.
+    async fn runtime() -> (Runtime, Arc<Mutex<Vec<Owner>>>) {
         let owners: Arc<Mutex<Vec<Owner>>> = Arc::default();
         let noted = Arc::clone(&owners);
         let spec = ToolSpec::new("note_owner", "Note the owner", "Notes who calls it.");
@@ -284,24 +304,53 @@ mod tests {
                 Ok(Reply::text("noted", ()))
             },
         );
-        let builder = Runtime::builder().root("repo", root.path()).tools(tools);
-        let runtime = builder.build().await.unwrap().0;
+        let runtime = Runtime::builder().tools(tools).build().await.unwrap().0;
+        (runtime, owners)
+    }
+
+    #[tokio::test]
+    async fn changes_of_ended_workers_leave_room_for_others() {
+        let (runtime, owners) = runtime().await;
         let store = Store::default();
         let mut workers = Vec::new();
         for _ in 0..MAX_COMMANDS.1 / MAX_COMMANDS.0 {
             let (worker, owner) = worker(&runtime, &owners).await;
             for _ in 0..MAX_COMMANDS.0 {
-                assert!(store.add(changes(&owner)));
+                store.add(changes(&owner, 0)).unwrap();
             }
             workers.push(worker);
         }
         let (_other, other) = worker(&runtime, &owners).await;
-        assert!(!store.add(changes(&other)));
+        assert_eq!(store.add(changes(&other, 0)), Err(NotKept::Full));
         workers.remove(0).revoke().await;
         for _ in 0..MAX_COMMANDS.0 {
-            assert!(store.add(changes(&other)));
+            store.add(changes(&other, 0)).unwrap();
         }
         let (_last, last) = worker(&runtime, &owners).await;
-        assert!(!store.add(changes(&last)));
+        assert_eq!(store.add(changes(&last, 0)), Err(NotKept::Full));
+    }
+
+    #[tokio::test]
+    async fn changes_that_do_not_fit_replace_none() {
+        let (runtime, owners) = runtime().await;
+        let (_worker, owner) = worker(&runtime, &owners).await;
+        let store = Store::default();
+        store.add(changes(&owner, 1)).unwrap();
+        let kept = store.get(&owner.worker().to_string(), Some(owner.worker()));
+        let kept = kept.unwrap();
+        let is_kept = || store.lock().iter().any(|other| Arc::ptr_eq(other, &kept));
+        let too_large = changes(&owner, MAX_BYTES.0 + 1);
+        assert_eq!(store.add(too_large), Err(NotKept::TooLarge));
+        assert!(is_kept());
+        let mut others = Vec::new();
+        for _ in 0..MAX_BYTES.1 / MAX_BYTES.0 {
+            let (other, owner) = worker(&runtime, &owners).await;
+            store.add(changes(&owner, MAX_BYTES.0 - 1)).unwrap();
+            others.push(other);
+        }
+        assert_eq!(store.add(changes(&owner, 5)), Err(NotKept::Full));
+        assert!(is_kept());
+        store.add(changes(&owner, 4)).unwrap();
+        assert!(!is_kept());
     }
 }

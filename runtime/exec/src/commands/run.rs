@@ -359,12 +359,13 @@ impl Apart {
             overlay::collect(directory, &self.overlays, &self.directories, act.reading());
         let (kept, mut dropped) = collected?;
         let changes = CommandChanges::new(kept.as_ref(), dropped.clone());
-        let has_room = kept.is_none_or(|kept| self.store.add(kept));
-        if has_room {
-            return Ok(changes);
+        match kept.map_or(Ok(()), |kept| self.store.add(kept)) {
+            Ok(()) => Ok(changes),
+            Err(why) => {
+                dropped.insert(0, overlay::no_room(&self.overlays, why));
+                Ok(CommandChanges::new(None, dropped))
+            }
         }
-        dropped.insert(0, overlay::no_room(&self.overlays));
-        Ok(CommandChanges::new(None, dropped))
     }
 }
 

@@ -16,7 +16,7 @@ use super::directories::identity;
 use super::moves::Moves;
 use super::{
     ChangeKind, DIRECTORY, Directories, DroppedChange, FILE, Identity, KeptChange, KeptChanges,
-    MAX_DEPTH,
+    MAX_DEPTH, bytes_of,
 };
 use crate::clock::changed_at;
 
@@ -107,6 +107,7 @@ pub(crate) fn collect(
         since: Instant::now(),
         changes,
         began: directories.began(),
+        bytes: bytes_of(&directory),
         directory,
     };
     Ok((Some(kept), dropped))
