@@ -1,9 +1,10 @@
 //! Starts helpers, and that of the next sandbox ahead.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use rustix::process::{Gid, Uid, getegid, geteuid, getgid, getgroups, getuid};
 use rustix::thread::{CapabilitySets, capabilities};
+use tokio::sync::Mutex;
 
 use crate::error::ExecError;
 use crate::helper::OUTER;
@@ -48,7 +49,7 @@ impl Launcher {
     /// Starts the helper of the next sandbox with namespaces, unless there is one. Needs a tokio runtime. Blocks.
     pub(crate) fn launch_ahead(&self) {
         // A sandbox that is started meanwhile waits for this helper, which takes less time than to start another one.
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = self.next.blocking_lock();
         // Without it, the next sandbox is started as the first one.
         if next.is_none()
             && let Ok(credentials) = Credentials::of_this_thread()
@@ -62,7 +63,7 @@ impl Launcher {
     pub(crate) async fn launch(&self, role: &str) -> Result<Process, ExecError> {
         // It may have ended, and this process may have other rights than when it was started.
         if role == OUTER
-            && let Some((credentials, process)) = self.take()
+            && let Some((credentials, process)) = self.take().await
             && Credentials::of_this_thread().is_ok_and(|own| own == credentials)
             && let Ok(mut process) = process.ready(&self.helper).await
             && process.is_running()
@@ -72,8 +73,7 @@ impl Launcher {
         launch(&self.helper, role)?.ready(&self.helper).await
     }
 
-    fn take(&self) -> Option<(Credentials, Process)> {
-        let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
-        next.take()
+    async fn take(&self) -> Option<(Credentials, Process)> {
+        self.next.lock().await.take()
     }
 }
