@@ -78,23 +78,30 @@ pub const TOOL_NAMES: [&str; 2] = ["apply_changes", "run_command"];
 /// `live`; a command that exceeds a budget is killed. A budget of memory needs [`Layer::Namespaces`] and [`Layer::Proc`].
 /// [`Commands::limits`] has the limits of single commands.
 ///
-/// Add the tools to a runtime:
+/// Add the tools to a runtime. A sandbox starts the program again as its helper, so [`init`](crate::init) comes first in
+/// `main`, before tokio starts its threads:
 ///
 /// ```no_run
-/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use bailiwick::{Policy, Runtime, WorkerSpec};
-/// let tools = bailiwick_exec::Commands::new().tools();
-/// let builder = Runtime::builder().root("repo", ".").allow("execute:command");
-/// let (runtime, _grants) = builder.tools(tools).build().await?;
-/// let policy = Policy::nothing()
-///     .allow("read:file")
-///     .allow("write:file:/repo/target")
-///     .allow("execute:command:cargo");
-/// let tester = runtime.spawn(WorkerSpec::new("tester").policy(policy)).await?;
-/// let arguments = serde_json::json!({ "argv": ["cargo", "test"], "cwd": "/repo" });
-/// println!("{}", tester.call("run_command", arguments).await?.text());
-/// # Ok(())
-/// # }
+///
+/// fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     bailiwick_exec::init();
+///     tokio::runtime::Runtime::new()?.block_on(run())
+/// }
+///
+/// async fn run() -> Result<(), Box<dyn std::error::Error>> {
+///     let tools = bailiwick_exec::Commands::new().tools();
+///     let builder = Runtime::builder().root("repo", ".").allow("execute:command");
+///     let (runtime, _grants) = builder.tools(tools).build().await?;
+///     let policy = Policy::nothing()
+///         .allow("read:file")
+///         .allow("write:file:/repo/target")
+///         .allow("execute:command:cargo");
+///     let tester = runtime.spawn(WorkerSpec::new("tester").policy(policy)).await?;
+///     let arguments = serde_json::json!({ "argv": ["cargo", "test"], "cwd": "/repo" });
+///     println!("{}", tester.call("run_command", arguments).await?.text());
+///     Ok(())
+/// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Commands {
