@@ -10,9 +10,9 @@ use crate::error::{CallError, Code};
 
 /// A budget of a worker or of an ancestor is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the budget of {what} is spent: {limit} allowed")]
+#[error("the budget `{what}` is spent: {limit} allowed")]
 pub struct BudgetExceeded {
-    /// What the budget counts, such as `children`.
+    /// The field of [`Budget`] that limits it, such as `children`.
     pub what: &'static str,
     /// The limit.
     pub limit: u64,
@@ -21,11 +21,13 @@ pub struct BudgetExceeded {
 impl From<BudgetExceeded> for CallError {
     fn from(error: BudgetExceeded) -> Self {
         Self::new(Code::Budget, error.to_string())
+            .with("budget", error.what)
+            .with("limit", error.limit)
     }
 }
 
-/// What the budget of memory counts.
-const MEMORY: &str = "bytes of memory";
+/// The field of the budget of memory.
+const MEMORY: &str = "memory_bytes";
 
 /// Amounts that were charged or are to be charged.
 #[derive(Clone, Copy, Debug, Default)]
@@ -187,18 +189,13 @@ impl Amount {
         };
         Ok(Self {
             calls: sum("calls", self.calls, more.calls, calls)?,
-            bytes: sum("bytes written", self.bytes, more.bytes, bytes_written)?,
-            files: sum("files touched", self.files, more.files, files_touched)?,
+            bytes: sum("bytes_written", self.bytes, more.bytes, bytes_written)?,
+            files: sum("files_touched", self.files, more.files, files_touched)?,
             children: sum("children", self.children, more.children, children)?,
-            cpu_ms: sum("milliseconds of CPU time", self.cpu_ms, more.cpu_ms, cpu_ms)?,
-            wall_ms: sum(
-                "milliseconds of commands",
-                self.wall_ms,
-                more.wall_ms,
-                wall_ms,
-            )?,
+            cpu_ms: sum("cpu_ms", self.cpu_ms, more.cpu_ms, cpu_ms)?,
+            wall_ms: sum("wall_ms", self.wall_ms, more.wall_ms, wall_ms)?,
             output_bytes: sum(
-                "bytes printed",
+                "output_bytes",
                 self.output_bytes,
                 more.output_bytes,
                 output_bytes,
@@ -404,6 +401,8 @@ impl Meter {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn family() -> (Arc<Meter>, Meter) {
@@ -422,6 +421,18 @@ mod tests {
             Some(Arc::clone(&parent)),
         );
         (parent, child)
+    }
+
+    #[test]
+    fn budget_error_has_the_field_and_its_limit() {
+        let (_, meter) = family();
+        let cost = Cost {
+            bytes: 11,
+            files: 1,
+        };
+        let error = CallError::from(meter.affords(cost).unwrap_err());
+        let details = serde_json::Value::Object(error.details().clone());
+        assert_eq!(details, json!({ "budget": "bytes_written", "limit": 10 }));
     }
 
     #[test]
@@ -452,7 +463,7 @@ mod tests {
         let over = Cost { bytes: 5, files: 3 };
         let refused = |meter: &Meter, cost| meter.charge_effect(cost).unwrap_err();
         let files = BudgetExceeded {
-            what: "files touched",
+            what: "files_touched",
             limit: 2,
         };
         assert_eq!(refused(&child, over), files);
@@ -462,7 +473,7 @@ mod tests {
         };
         child.charge_effect(all).unwrap().keep(all);
         let bytes = BudgetExceeded {
-            what: "bytes written",
+            what: "bytes_written",
             limit: 10,
         };
         assert_eq!(refused(&parent, Cost { bytes: 1, files: 0 }), bytes);

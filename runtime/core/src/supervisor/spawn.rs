@@ -90,6 +90,7 @@ impl From<SpawnError> for CallError {
         match error {
             SpawnError::Policy(error) => error.into(),
             SpawnError::Audit(error) => error.into(),
+            SpawnError::Budget(error) => error.into(),
             error => Self::new(error.code(), error.to_string()),
         }
     }

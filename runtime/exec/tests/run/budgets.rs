@@ -40,7 +40,7 @@ async fn command_that_exceeds_a_budget_is_killed_and_the_next_one_is_refused() {
                 cpu_ms: Some(2000),
                 ..none
             },
-            "CPU time",
+            "cpu_ms",
             "(while :; do :; done) & (while :; do :; done)",
         ),
         (
@@ -48,7 +48,7 @@ async fn command_that_exceeds_a_budget_is_killed_and_the_next_one_is_refused() {
                 wall_ms: Some(5000),
                 ..none
             },
-            "commands",
+            "wall_ms",
             "sleep 600",
         ),
         (
@@ -56,7 +56,7 @@ async fn command_that_exceeds_a_budget_is_killed_and_the_next_one_is_refused() {
                 output_bytes: Some(100_000),
                 ..none
             },
-            "printed",
+            "output_bytes",
             "yes",
         ),
     ] {
@@ -66,7 +66,7 @@ async fn command_that_exceeds_a_budget_is_killed_and_the_next_one_is_refused() {
         let killed = tokio::time::timeout(Duration::from_secs(60), script(&worker, long));
         let killed = killed.await.unwrap().unwrap_err();
         assert_eq!(killed.code(), Code::Budget, "{killed}");
-        assert!(killed.message().contains(what), "{killed}");
+        assert_eq!(killed.details()["budget"], what, "{killed}");
         // The budget is shared by the subtree.
         let refused = script(&child(&parent).await, "echo a").await.unwrap_err();
         assert_eq!(refused.code(), Code::Budget, "{what}: {refused}");
@@ -104,6 +104,6 @@ async fn command_that_exceeds_the_memory_of_a_budget_is_killed() {
     let killed = tokio::time::timeout(Duration::from_secs(60), script(&child, hold));
     let killed = killed.await.unwrap().unwrap_err();
     assert_eq!(killed.code(), Code::Budget, "{killed}");
-    assert!(killed.message().contains("bytes of memory"), "{killed}");
+    assert_eq!(killed.details()["budget"], "memory_bytes", "{killed}");
     assert_eq!(script(&worker, "true").await.unwrap().exit_code, Some(0));
 }
