@@ -102,7 +102,7 @@ pub fn question(request: Request) -> Question {
         run: Run::default(),
         asked_at: Duration::ZERO,
         expires_at: Duration::from_secs(600),
-        request,
+        request: Arc::new(request),
         calls: WaitingCalls::default(),
     }
 }

@@ -295,8 +295,8 @@ pub struct Question {
     pub asked_at: Duration,
     /// When it expires, since the runtime began.
     pub expires_at: Duration,
-    /// The request.
-    pub request: Request,
+    /// The request, which clones share.
+    pub request: Arc<Request>,
     /// How many calls wait, as counted by the broker.
     #[doc(hidden)]
     pub calls: WaitingCalls,

@@ -338,7 +338,7 @@ mod tests {
             },
             asked_at: Duration::from_millis(5),
             expires_at: Duration::from_secs(600),
-            request: request(1, 1, needs),
+            request: request(1, 1, needs).into(),
             calls: crate::permission::WaitingCalls::default(),
         }
     }

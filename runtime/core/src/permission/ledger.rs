@@ -178,7 +178,7 @@ impl<W> Ledger<W> {
             run: self.run,
             asked_at: now,
             expires_at: now.saturating_add(self.timeout),
-            request,
+            request: Arc::new(request),
             calls: WaitingCalls::default(),
         };
         let waiters = vec![waiter];

@@ -214,7 +214,7 @@ mod tests {
             run: Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
-            request,
+            request: request.into(),
             calls: crate::permission::WaitingCalls::default(),
         }
     }
@@ -360,7 +360,7 @@ mod tests {
             let needs: Vec<String> = needs.collect();
             let needs: Vec<&str> = needs.iter().map(String::as_str).collect();
             let mut asked = question(true);
-            asked.request = changing(request(1, 1, &needs));
+            asked.request = changing(request(1, 1, &needs)).into();
             let options = asked.options().into_iter();
             options.map(|option| option.option_id).collect()
         };

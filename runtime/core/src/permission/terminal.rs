@@ -647,7 +647,7 @@ mod tests {
             run: crate::permission::Run::default(),
             asked_at: Duration::ZERO,
             expires_at: Duration::from_secs(600),
-            request,
+            request: request.into(),
             calls: crate::permission::WaitingCalls::default(),
         }
     }
@@ -880,7 +880,7 @@ mod tests {
     #[tokio::test]
     async fn changes_are_excluded_by_their_displayed_numbers() {
         let several = || {
-            let mut request = divisible().request;
+            let mut request = Request::clone(&divisible().request);
             let changes = &mut request.preview.as_mut().unwrap().changes;
             let edited = changes.first().cloned().unwrap();
             let at = |name: &str, op, diff| Change {

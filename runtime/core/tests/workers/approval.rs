@@ -44,7 +44,7 @@ async fn approved_write_is_previewed_once_and_applied() {
     );
     assert_eq!(question.request.agent_path, ["main"]);
     assert_eq!(question.request.intent, "Post “src/x”");
-    let preview = question.request.preview.unwrap();
+    let preview = question.request.preview.as_ref().unwrap();
     assert_eq!(preview.intent, "Post “src/x”");
     assert_eq!(preview.changes.len(), 1);
     assert_eq!(stage.board.planned.load(Ordering::SeqCst), 1);

@@ -360,6 +360,8 @@ fn show_resources(request: &Request, mut line: impl FnMut(String)) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use bailiwick::VirtualPath;
     use bailiwick::fixtures::{changing, request};
@@ -381,10 +383,15 @@ mod tests {
     #[test]
     fn resource_change_is_shown_and_cannot_forge_lines() {
         let mut question = question();
-        question.request = bailiwick::fixtures::shown(question.request);
+        question.request =
+            bailiwick::fixtures::shown(Arc::unwrap_or_clone(question.request)).into();
         let order =
             bailiwick::effect::ResourceChange::new("stock:tea", "order\nNeeds:").after("12");
-        question.request.preview.as_mut().unwrap().resources = vec![order];
+        Arc::make_mut(&mut question.request)
+            .preview
+            .as_mut()
+            .unwrap()
+            .resources = vec![order];
         let text = message(&question);
         assert!(
             text.contains("\nChanges stock:tea: order\\u{a}Needs:\n    +12\n"),
@@ -442,7 +449,7 @@ mod tests {
         let mut question = question();
         let forged = "read:file:/r/a, read:file:/r/b";
         let path = |path| VirtualPath::parse(path, None).unwrap();
-        question.request.needs = vec![
+        Arc::make_mut(&mut question.request).needs = vec![
             Scope::doing(Operation::Change, path("/r/a")),
             Scope::doing(Operation::Delete, path("/r/dir")).beneath(),
             forged.parse().unwrap(),
@@ -468,7 +475,7 @@ mod tests {
         let path = format!("{0}/{0}", "d".repeat(190));
         let needs = (0..20).map(|n| format!("read:file:/{n}/{path}/secret{n}"));
         let needs: Vec<String> = needs.collect();
-        let request = &mut question.request;
+        let request = Arc::make_mut(&mut question.request);
         request.needs = needs.iter().map(|need| need.parse().unwrap()).collect();
         let ceiling = [bailiwick::scope::ScopePattern::ANY];
         request.choices = bailiwick::permission::choices(&request.needs, &ceiling, &[], false);
@@ -478,7 +485,7 @@ mod tests {
         let preview = shown.preview.as_mut().unwrap();
         let folder = format!("/r{}", format!("/{}", "d".repeat(200)).repeat(15));
         preview.changes = vec![bailiwick::fixtures::deleted_directory(&folder, 99, 50); 100];
-        question.request = shown;
+        question.request = shown.into();
         let form = serde_json::to_string(&form(&question, FormKind::Connection).unwrap()).unwrap();
         assert!(form.len() < 24 << 10, "{}", form.len());
         let message = message(&question);
@@ -493,10 +500,10 @@ mod tests {
     fn form_counts_the_needs_of_a_large_plan() {
         let mut question = question();
         let needs = (0..1000).map(|n| format!("write:file:/r/{n}").parse().unwrap());
-        question.request.needs = needs.collect();
+        let request = Arc::make_mut(&mut question.request);
+        request.needs = needs.collect();
         let ceiling = [bailiwick::scope::ScopePattern::ANY];
-        let needs = &question.request.needs;
-        question.request.choices = bailiwick::permission::choices(needs, &ceiling, &[], false);
+        request.choices = bailiwick::permission::choices(&request.needs, &ceiling, &[], false);
         let form = serde_json::to_string(&form(&question, FormKind::Connection).unwrap()).unwrap();
         assert!(form.len() < 24 << 10, "{}", form.len());
         let message = message(&question);
@@ -506,8 +513,12 @@ mod tests {
     #[test]
     fn form_lists_the_contents_of_a_deleted_directory() {
         let mut question = question();
-        question.request = bailiwick::fixtures::shown(question.request);
-        let preview = question.request.preview.as_mut().unwrap();
+        question.request =
+            bailiwick::fixtures::shown(Arc::unwrap_or_clone(question.request)).into();
+        let preview = Arc::make_mut(&mut question.request)
+            .preview
+            .as_mut()
+            .unwrap();
         preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
         let message = message(&question);
         let expected = "Changes:\n  delete directory /r/old with everything in it: 12 files, 0 directories, 12 bytes\n    \
@@ -519,7 +530,7 @@ mod tests {
     #[test]
     fn broad_choices_require_the_tick() {
         let mut question = question();
-        question.request = changing(request(1, 1, &["write:file:/tmp/a/b/x"]));
+        question.request = changing(request(1, 1, &["write:file:/tmp/a/b/x"])).into();
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let offered = &form["requestedSchema"]["properties"];
         assert_eq!(offered["confirm"]["type"], "boolean");
@@ -584,10 +595,15 @@ mod tests {
     #[test]
     fn form_shows_the_sentence_and_dangers() {
         let mut question = question();
-        question.request = bailiwick::fixtures::shown(question.request);
-        let preview = question.request.preview.as_mut().unwrap();
+        question.request =
+            bailiwick::fixtures::shown(Arc::unwrap_or_clone(question.request)).into();
+        let preview = Arc::make_mut(&mut question.request)
+            .preview
+            .as_mut()
+            .unwrap();
         preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
-        question.request = bailiwick::fixtures::changing(question.request);
+        question.request =
+            bailiwick::fixtures::changing(Arc::unwrap_or_clone(question.request)).into();
         let message = message(&question);
         let expected = "Effect: Delete the folder old/ and the 12 files in it (12 bytes)\n\
             Careful: Deletes the folder old/ and the 12 files in it (12 bytes)\n\

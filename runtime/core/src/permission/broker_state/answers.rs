@@ -1,6 +1,7 @@
 //! Applies answers: ends questions, adds grants and replies to waiting calls.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::batch::{BatchAnswer, NotBatchable};
@@ -21,7 +22,7 @@ use crate::scope::Coverage;
 /// A valid approval of a question.
 struct Approval {
     question: QuestionId,
-    request: Request,
+    request: Arc<Request>,
     patterns: Vec<Coverage>,
     lifetime: Lifetime,
     descendants: bool,
@@ -59,7 +60,7 @@ impl Approval {
         Ok(Self {
             question: question.id,
             patterns,
-            request: request.clone(),
+            request: Arc::clone(request),
             lifetime,
             descendants,
             exclusion,
@@ -304,7 +305,7 @@ impl BrokerState {
         for (approval, waiter) in unserved {
             let again = Request {
                 call: waiter.call,
-                ..approval.request.clone()
+                ..Request::clone(&approval.request)
             };
             let id = self.ledger.ask_again(again, waiter, now);
             self.post_or_withdraw(id);
@@ -513,7 +514,7 @@ mod tests {
                 run: Run::default(),
                 asked_at: Duration::ZERO,
                 expires_at: Duration::from_secs(600),
-                request,
+                request: Arc::new(request),
                 calls: WaitingCalls::default(),
             };
             let approval = Approval::new(&question, &choice.patterns, lifetime, descendants, Vec::new()).unwrap();
