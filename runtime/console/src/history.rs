@@ -41,7 +41,7 @@ pub(super) async fn suggestions(State(console): AppState, body: Bytes) -> ApiRes
     let Some(found) = found else {
         return json_response(&json!({ "suggestion": null }));
     };
-    stats.suggested.insert(key(&found));
+    stats.note_suggestion(key(&found));
     drop(stats);
     // The suggestion always has the shortest lifetime, whatever the earlier grants had.
     let holder = GrantHolder::Session {

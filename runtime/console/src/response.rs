@@ -26,8 +26,6 @@ pub(super) struct StateResponse {
     pub(super) outcomes: BoundedList<OutcomeView, { 256 << 10 }>,
     pub(super) grants: BoundedList<GrantEntry, { 256 << 10 }>,
     pub(super) refusals: BoundedList<DenialView, { 64 << 10 }>,
-    /// Answers per session.
-    pub(super) tallies: BoundedList<SessionTally, { 64 << 10 }>,
     /// The numbers of items that did not fit into the lists.
     pub(super) omitted: Omitted,
 }
@@ -218,13 +216,6 @@ pub(super) fn denial_view(run: Run, silenced: &Silenced) -> DenialView {
         session: Arc::clone(&silenced.session),
         refused: silenced.sentence(),
     }
-}
-
-#[derive(Debug, Serialize)]
-pub(super) struct SessionTally {
-    pub(super) session: Arc<str>,
-    pub(super) allowed: u64,
-    pub(super) denied: u64,
 }
 
 /// The planned changes of a call.

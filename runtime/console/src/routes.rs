@@ -256,7 +256,6 @@ async fn submit_answer(
         Decision::Denied
     };
     if open.is_some() && state == QuestionState::Settled(own) {
-        source.stats().count(&session, allows);
         source.stats().note_answer(id);
     }
     Ok(question_status(&question, state, &granted))

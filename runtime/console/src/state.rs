@@ -1,6 +1,6 @@
 //! Shared state of the console and a snapshot of it for pages.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::ConsoleSource;
 use crate::activity::{OutcomeView, agent_view, outcome_view, undo_states};
 use crate::audit::AuditReader;
-use crate::response::{self, SessionTally, StateResponse};
+use crate::response::{self, StateResponse};
 use bailiwick::Runtime;
 use bailiwick::activity::RecentCall;
 use bailiwick::monitor::{EventKind, Events, EventsError};
@@ -23,6 +23,9 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 
 /// Maximum number of own answers that are remembered. The runtime remembers fewer ended questions.
 const MAX_ANSWERED: usize = 1000;
+
+/// Maximum number of suggested rules that are remembered, so that they are not suggested again.
+const MAX_SUGGESTED: usize = 1000;
 
 /// Maximum number of ended questions in the state.
 const MAX_OUTCOMES: usize = 200;
@@ -50,12 +53,10 @@ pub(super) struct SourceState {
 pub(super) struct SourceStats {
     /// Use count of each grant when it was last read, and when it last grew.
     uses: BTreeMap<GrantId, (u64, Option<u64>)>,
-    /// Number of allowed and denied questions per session.
-    tallies: BTreeMap<Arc<str>, (u64, u64)>,
     /// Questions that this console answered.
     answered: BTreeSet<QuestionId>,
-    /// Rules that were already suggested.
-    pub(super) suggested: BTreeSet<String>,
+    /// Rules that were already suggested, the oldest first.
+    pub(super) suggested: VecDeque<String>,
 }
 
 /// State whose changes increment the version.
@@ -247,14 +248,6 @@ impl SourceState {
         }));
         let refusals = silenced.iter().map(|one| response::denial_view(run, one));
         response.refusals.extend(refusals);
-        let tallies = stats.tallies.iter();
-        response
-            .tallies
-            .extend(tallies.map(|(session, (allowed, denied))| SessionTally {
-                session: Arc::clone(session),
-                allowed: *allowed,
-                denied: *denied,
-            }));
         let mounts = self.grants().authority().base().listed();
         response.sources.push(response::SourceView {
             run: response::run_name(run),
@@ -317,12 +310,27 @@ impl SourceStats {
         }
     }
 
-    pub(super) fn count(&mut self, session: &Arc<str>, allowed: bool) {
-        let (yes, no) = self.tallies.entry(Arc::clone(session)).or_default();
-        if allowed {
-            *yes += 1;
-        } else {
-            *no += 1;
+    /// Remembers that a rule was suggested.
+    pub(super) fn note_suggestion(&mut self, rule: String) {
+        if self.suggested.len() >= MAX_SUGGESTED {
+            self.suggested.pop_front();
         }
+        self.suggested.push_back(rule);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_suggestions_are_remembered() {
+        let mut stats = SourceStats::default();
+        for rule in 0..=MAX_SUGGESTED {
+            stats.note_suggestion(rule.to_string());
+        }
+        assert_eq!(stats.suggested.len(), MAX_SUGGESTED);
+        assert!(!stats.suggested.contains(&"0".to_owned()));
+        assert!(stats.suggested.contains(&MAX_SUGGESTED.to_string()));
     }
 }

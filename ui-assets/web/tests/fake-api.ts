@@ -23,7 +23,6 @@ export abstract class FakeApi {
     outcomes: [],
     grants: [],
     refusals: [],
-    tallies: [],
     omitted: { questions: 0, grants: 0, refusals: 0 },
   };
   /** Recorded POST requests. */

@@ -136,7 +136,6 @@ export interface State {
   readonly outcomes: readonly Outcome[];
   readonly grants: readonly Grant[];
   readonly refusals: readonly Refusal[];
-  readonly tallies: readonly { readonly session: string; readonly allowed: number; readonly denied: number }[];
   /** Number of items omitted from each list. */
   readonly omitted: Readonly<Record<"questions" | "grants" | "refusals", number>>;
 }
