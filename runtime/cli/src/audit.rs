@@ -6,12 +6,12 @@ use std::collections::BTreeSet;
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::cli::{HistoryCommand, VerifyCommand};
 use crate::table::json_lines;
 use bailiwick::audit::{
     AuditBroken, AuditFileError, AuditFileFault, BreakReason, Head, json_line, verify_file,
+    wall_clock,
 };
 use bailiwick::config::RootConfig;
 use bailiwick::effect::ContentHash;
@@ -52,7 +52,7 @@ pub(crate) fn history(command: HistoryCommand) -> Result<String, AuditError> {
             Ok(format::suggestions(&suggestions))
         };
     }
-    let now = now();
+    let now = wall_clock();
     let filter = HistoryFilter {
         agent: command.agent.map(Into::into),
         session: command.session.map(Into::into),
@@ -68,11 +68,6 @@ pub(crate) fn history(command: HistoryCommand) -> Result<String, AuditError> {
         (false, true) => history.export(&filter)?,
         (false, false) => format::entries(history.entries().filter(|entry| filter.admits(entry))),
     })
-}
-
-fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    now.map_or(0, |now| u64::try_from(now.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The audit file, and the numbered files of further clients: `.2`, `.3` and so on.

@@ -15,8 +15,9 @@ use crate::permissions::{self, AskedCall};
 use crate::request::{self, GrantRequest};
 use crate::response;
 use crate::routes::{self, ApiResult, AppState, json_response};
-use crate::state::{ConsoleState, SourceState, now_ms};
+use crate::state::{ConsoleState, SourceState};
 use bailiwick::activity::{CallId, RecentCall};
+use bailiwick::audit::wall_clock;
 use bailiwick::journal::{ChangeId, JournalEntry};
 use bailiwick::permission::{AuthorityError, DecidedBy};
 use bailiwick::{Origin, Runtime, Worker};
@@ -277,9 +278,8 @@ fn rows(calls: &[&SourceCall]) -> Vec<CallRow> {
 pub(super) async fn call(State(console): AppState, Path(name): Path<String>) -> ApiResult {
     let (source, number) = named(&console, &name, "NO_CALL")?;
     let runtime = source.runtime();
-    let calls = runtime.as_ref().map(Runtime::recent_calls);
-    let mut calls = calls.into_iter().flatten();
-    let found = calls.find(|call| call.call.0 == number);
+    let found = runtime.as_ref();
+    let found = found.and_then(|runtime| runtime.recent_call(CallId(number)));
     let found = found.ok_or_else(|| ApiError::missing("NO_CALL"))?;
     let undo = undo_states(runtime.as_ref(), [found.call]).remove(&found.call);
     let row = CallRow::new(source.run, &found, source.has_answered(&found), undo);
@@ -390,7 +390,7 @@ fn changes_of(runtime: &Runtime, worker: &Worker) -> Vec<ChangeId> {
 pub(super) async fn would_allow(State(console): AppState, body: Bytes) -> ApiResult {
     let request: GrantRequest = request::parse(&body)?;
     let (source, grant) = routes::new_grant(&console, request).await?;
-    let since = now_ms().saturating_sub(HOUR_MS);
+    let since = wall_clock().saturating_sub(HOUR_MS);
     let calls = source.runtime().map(|runtime| runtime.recent_calls());
     let asked = calls.into_iter().flatten().rev();
     let asked = asked.filter(|call| call.question.is_some() && call.at >= since);

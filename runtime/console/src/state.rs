@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +13,7 @@ use crate::audit::AuditReader;
 use crate::response::{self, StateResponse};
 use bailiwick::Runtime;
 use bailiwick::activity::RecentCall;
+use bailiwick::audit::wall_clock;
 use bailiwick::monitor::{EventKind, Events, EventsError};
 use bailiwick::permission::{
     GrantAuthority, GrantId, GrantView, Question, QuestionId, Run, Silenced,
@@ -80,13 +81,6 @@ async fn activity(events: &mut Option<Events>) {
         }
     }
     std::future::pending().await
-}
-
-pub(super) fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    since.map_or(0, |since| {
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    })
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -172,7 +166,7 @@ impl ConsoleState {
         let version = *self.version.borrow();
         let mut state = StateResponse {
             version,
-            now: now_ms(),
+            now: wall_clock(),
             ..StateResponse::default()
         };
         let mut outcomes = Vec::new();
@@ -294,7 +288,7 @@ impl SourceStats {
         for grant in grants {
             let (used, at) = before.get(&grant.id).copied().unwrap_or_default();
             let at = if grant.used > used {
-                Some(now_ms())
+                Some(wall_clock())
             } else {
                 at
             };

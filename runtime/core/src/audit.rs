@@ -30,9 +30,9 @@ use crate::scope::{Coverage, Scope, ScopePattern};
 pub use chain::{Head, Record, json_line};
 pub(crate) use past::{PastChange, PastEvent, PastFailure, PastRecord, PastStep, past};
 pub use recorder::AuditError;
+pub(crate) use recorder::DEFAULT_CAPACITY;
 #[doc(hidden)]
-pub use recorder::{Audit, WeakAudit};
-pub(crate) use recorder::{DEFAULT_CAPACITY, wall_clock};
+pub use recorder::{Audit, WeakAudit, wall_clock};
 
 pub(crate) use segments::follow_file;
 pub use segments::verify_file;

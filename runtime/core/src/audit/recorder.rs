@@ -605,7 +605,8 @@ impl Writer {
 }
 
 /// Milliseconds since 1970.
-pub(crate) fn wall_clock() -> u64 {
+#[must_use]
+pub fn wall_clock() -> u64 {
     let now = SystemTime::now()
         .duration_since(UNIX_EPOCH)
         .unwrap_or_default();
