@@ -25,7 +25,7 @@ use crate::scope::{Coverage, Operation, Scope, ScopePattern, Verb};
 
 pub(crate) use act::ActRecords;
 pub use act::{Act, ActPermit, ActProgress, OutputStream, PathsLocked};
-pub(crate) use gate::{GRACE, Gate, Pass, settled};
+pub(crate) use gate::{CloseReason, GRACE, Gate, Pass, passes, settled};
 pub use meter::{BudgetExceeded, MemoryUse, ProcessReservation};
 pub(crate) use meter::{Charge, Meter};
 pub use owner::Owner;
@@ -161,7 +161,10 @@ impl CallControl {
         match self.state.load(Ordering::SeqCst) {
             0 | BEGUN => Ok(()),
             expired if expired == StopReason::Expired as u8 => Err(self::expired()),
-            revoked if revoked == StopReason::Revoked as u8 => Err(self::revoked()),
+            revoked if revoked == StopReason::Revoked as u8 => Err(CallError::new(
+                Code::Cancelled,
+                "the worker or a grant of this call was revoked, or the runtime has ended",
+            )),
             _ => Err(CallError::new(Code::Cancelled, "the call was cancelled")),
         }
     }
@@ -204,30 +207,23 @@ impl PermitScope {
         self.gates().cloned().collect()
     }
 
-    /// A pass of each gate; `None` once one of them is closed.
-    fn passes(&self) -> Option<Vec<Pass>> {
-        self.gates().map(Gate::pass).collect()
-    }
-
     fn checkpoint(&self) -> Result<(), CallError> {
         self.stop.check()?;
         if let Some(progress) = &self.stop.progress {
             progress.step();
         }
-        if !self.stop.has_begun() && self.gates().any(|gate| gate.is_closed()) {
-            self.stop.raise(StopReason::Revoked);
-            Err(revoked())
-        } else {
-            Ok(())
+        if self.stop.has_begun() {
+            return Ok(());
         }
+        self.check_gates()
+            .inspect_err(|_| self.stop.raise(StopReason::Revoked))
     }
-}
 
-pub(crate) fn revoked() -> CallError {
-    CallError::new(
-        Code::Cancelled,
-        "the worker or a grant of this call was revoked, or the runtime has ended",
-    )
+    /// Fails if a gate is closed.
+    fn check_gates(&self) -> Result<(), CallError> {
+        let closed = self.gates().find(|gate| gate.is_closed());
+        closed.map_or(Ok(()), |gate| Err(gate.error()))
+    }
 }
 
 pub(crate) fn expired() -> CallError {
@@ -636,7 +632,7 @@ impl WritePermit {
     /// # Errors
     /// `CANCELLED` or `DEADLINE` if the effect must not begin.
     pub fn begin(&self) -> Result<Commit, CallError> {
-        let passes = self.read.scope.passes().ok_or_else(revoked)?;
+        let passes = passes(self.read.scope.gates())?;
         self.read.scope.stop.begin()?;
         Ok(Commit { _passes: passes })
     }

@@ -18,7 +18,7 @@ use ractor::{Actor, ActorCell, ActorId, ActorProcessingErr, ActorRef, Supervisio
 
 use crate::artifact::ArtifactStore;
 use crate::audit::{Audit, Step as AuditStep};
-use crate::capability::GRACE;
+use crate::capability::{CloseReason, GRACE};
 use crate::config::Namespace;
 use crate::id::{CallId, ToolName, WorkerId};
 use crate::journal::Journal;
@@ -188,7 +188,8 @@ impl SupervisorState {
         self.restarts.remove(&id);
         // Not awaited: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
-            core.revoke(id, DecidedBy::Host).await;
+            core.revoke(id, CloseReason::WorkerRevoked, DecidedBy::Host)
+                .await;
             shared.audit_best_effort(AuditStep::WorkerStopped);
         });
     }
@@ -227,8 +228,13 @@ impl Core {
     }
 
     /// Revokes a worker and its descendants, as `by` decided. This continues if the caller stops waiting.
-    pub(crate) async fn revoke(self: &Arc<Self>, id: WorkerId, by: DecidedBy) -> Revoked {
-        let subtree = self.tree.lock().revoke(id);
+    pub(crate) async fn revoke(
+        self: &Arc<Self>,
+        id: WorkerId,
+        why: CloseReason,
+        by: DecidedBy,
+    ) -> Revoked {
+        let subtree = self.tree.lock().revoke(id, why);
         self.end(subtree, by).await
     }
 

@@ -31,6 +31,7 @@ mod views;
 
 use crate::artifact::{Artifact, Reader};
 use crate::call::{Call, CallMeta, Mode, Origin};
+use crate::capability::CloseReason;
 use crate::effect::{ArtifactRef, ExcludedChange, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::ToolName;
@@ -374,7 +375,8 @@ impl Worker {
 
     /// Like [`Worker::revoke`], and records who decided it.
     pub async fn revoke_by(&self, by: DecidedBy) -> Revoked {
-        self.shared.core.revoke(self.shared.id, by).await
+        let (core, why) = (&self.shared.core, CloseReason::WorkerRevoked);
+        core.revoke(self.shared.id, why, by).await
     }
 
     /// Waits until this worker is revoked.

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{Gate, MemoryUse, Meter, Pass, PermitScope, ProcessReservation, ReadPermit, revoked};
+use super::{Gate, MemoryUse, Meter, Pass, PermitScope, ProcessReservation, ReadPermit, passes};
 use crate::budget::Usage;
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;
@@ -158,7 +158,7 @@ impl ActPermit {
     pub fn reserve(self) -> Result<Act, CallError> {
         let Self { read, records } = self;
         read.scope.stop.check()?;
-        let passes = read.scope.passes().ok_or_else(revoked)?;
+        let passes = passes(read.scope.gates())?;
         Ok(Act {
             read,
             records,
@@ -204,10 +204,7 @@ impl Act {
     /// `CANCELLED` or `DEADLINE`.
     pub fn checkpoint(&self) -> Result<(), CallError> {
         self.read.scope.stop.check()?;
-        if self.read.scope.gates().any(|gate| gate.is_closed()) {
-            return Err(revoked());
-        }
-        Ok(())
+        self.read.scope.check_gates()
     }
 
     /// Records details of the effect in the audit, as a step [`Recorded`](crate::audit::Step::Recorded) of the call: what

@@ -1,22 +1,39 @@
 //! Revocation gates: once a gate is closed, no effect begins.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
+
+use crate::error::{CallError, Code};
 
 /// How long a revocation waits for effects in progress.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 const CLOSED: u64 = 1 << 63;
 
+/// Why a gate is closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CloseReason {
+    /// The worker or an ancestor was revoked.
+    WorkerRevoked,
+    /// The lifetime of the worker or of an ancestor has passed.
+    WorkerExpired,
+    /// The runtime has ended.
+    RuntimeEnded,
+    /// The grant was revoked or narrowed.
+    GrantRevoked,
+}
+
 /// Open until revoked. Each effect holds a pass, and code that closes the gate can wait until all passes are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Gate {
     /// The top bit is set once the gate is closed; the other bits count passes.
     state: AtomicU64,
+    /// Set before the gate is closed.
+    reason: OnceLock<CloseReason>,
     changed: Notify,
 }
 
@@ -36,8 +53,30 @@ impl Gate {
         (before & CLOSED == 0).then_some(pass)
     }
 
-    /// Closes the gate, so that no further pass is handed out. Returns whether it was open.
-    pub(crate) fn close(&self) -> bool {
+    /// The error for a call that the closed gate stops.
+    pub(crate) fn error(&self) -> CallError {
+        let (cause, message) = match self.reason.get() {
+            Some(CloseReason::WorkerRevoked) => {
+                ("worker_revoked", "the worker, or one above it, was revoked")
+            }
+            Some(CloseReason::WorkerExpired) => (
+                "worker_expired",
+                "the lifetime of the worker, or of one above it, has passed (`ttl_ms`)",
+            ),
+            Some(CloseReason::RuntimeEnded) => ("runtime_ended", "the runtime has ended"),
+            Some(CloseReason::GrantRevoked) => (
+                "grant_revoked",
+                "a grant that the call used was revoked or narrowed",
+            ),
+            // It is open.
+            None => return CallError::new(Code::Cancelled, "the call was cancelled"),
+        };
+        CallError::new(Code::Cancelled, message).with("cause", cause)
+    }
+
+    /// Closes the gate, so that no further pass is handed out. Returns whether it was open. The first reason is kept.
+    pub(crate) fn close(&self, why: CloseReason) -> bool {
+        let _ = self.reason.set(why);
         let open = self.state.fetch_or(CLOSED, Ordering::SeqCst) & CLOSED == 0;
         self.changed.notify_waiters();
         open
@@ -62,6 +101,15 @@ impl Gate {
             changed.await;
         }
     }
+}
+
+/// Returns a pass of each of `gates`; fails if one is closed. A revocation waits until the passes are dropped.
+pub(crate) fn passes<'g>(
+    gates: impl IntoIterator<Item = &'g Arc<Gate>>,
+) -> Result<Vec<Pass>, CallError> {
+    let passes = gates.into_iter();
+    let passes = passes.map(|gate| gate.pass().ok_or_else(|| gate.error()));
+    passes.collect()
 }
 
 /// Waits at most `grace` until all passes of all `gates` are dropped; returns how many gates still have one.
@@ -96,14 +144,15 @@ mod tests {
     async fn closed_gate_waits_for_passes_and_issues_none() {
         let gate = Arc::new(Gate::default());
         let pass = gate.pass().unwrap();
-        assert!(gate.close());
+        assert!(gate.close(CloseReason::WorkerRevoked));
         assert!(gate.pass().is_none());
         let mut idle = pin!(gate.idle());
         let mut context = Context::from_waker(Waker::noop());
         assert!(idle.as_mut().poll(&mut context).is_pending());
         drop(pass);
         idle.await;
-        assert!(!gate.close());
+        assert!(!gate.close(CloseReason::RuntimeEnded));
+        assert_eq!(gate.error().details()["cause"], "worker_revoked");
     }
 
     #[tokio::test]
@@ -127,7 +176,7 @@ mod tests {
                         .is_none_or(|_pass| !closed.load(Ordering::SeqCst))
                 }
             });
-            gate.close();
+            gate.close(CloseReason::WorkerRevoked);
             gate.idle().await;
             closed.store(true, Ordering::SeqCst);
             assert!(effect.join().unwrap());

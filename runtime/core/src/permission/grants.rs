@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::settings::Narrowing;
 use super::{GrantHolder, Lifetime, NewGrant};
-use crate::capability::Gate;
+use crate::capability::{CloseReason, Gate};
 use crate::id::{GrantId, WorkerId};
 use crate::scope::{Coverage, Reach, Scope, ScopePattern};
 
@@ -214,7 +214,7 @@ impl GrantTable {
     /// Revokes a grant and closes its gate; the caller waits until it is idle.
     pub(crate) fn revoke(&mut self, id: GrantId) -> Option<(GrantHolder, Arc<Gate>)> {
         let Grant { view, gate, .. } = self.remove(id)?;
-        gate.close();
+        gate.close(CloseReason::GrantRevoked);
         Some((view.holder, gate))
     }
 
@@ -248,7 +248,7 @@ impl GrantTable {
             }
         }
         gate.inspect(|gate| {
-            gate.close();
+            gate.close(CloseReason::GrantRevoked);
         })
     }
 

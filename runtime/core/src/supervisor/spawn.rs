@@ -11,7 +11,7 @@ use super::Core;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Origin;
-use crate::capability::{BudgetExceeded, Charge, Gate, Meter};
+use crate::capability::{BudgetExceeded, Charge, CloseReason, Gate, Meter};
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
@@ -132,7 +132,7 @@ impl Starting<'_> {
 impl Drop for Starting<'_> {
     fn drop(&mut self) {
         if let Some(shared) = self.registered.take() {
-            if shared.gate().close() {
+            if shared.gate().close(CloseReason::WorkerRevoked) {
                 shared.audit_best_effort(AuditStep::Revoked);
             }
             shared.close();
@@ -346,7 +346,8 @@ impl Core {
         );
         let end = move || {
             if let Some(core) = core.upgrade() {
-                executor.spawn(async move { core.revoke(id, DecidedBy::Host).await });
+                let why = CloseReason::WorkerExpired;
+                executor.spawn(async move { core.revoke(id, why, DecidedBy::Host).await });
             }
         };
         shared.end_with(self.deadlines.arm(Duration::from_millis(ttl_ms), end));

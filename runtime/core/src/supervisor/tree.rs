@@ -6,7 +6,7 @@ use std::sync::Arc;
 use foldhash::fast::FixedState;
 
 use super::SpawnError;
-use crate::capability::Gate;
+use crate::capability::{CloseReason, Gate};
 use crate::id::WorkerId;
 
 #[derive(Debug)]
@@ -62,8 +62,8 @@ impl Tree {
 
     /// Closes the gates of `id` and its descendants. Returns all of them that have not ended, including those that were
     /// revoked before; parents come before their children.
-    pub(super) fn revoke(&mut self, id: WorkerId) -> Vec<Revoked> {
-        self.revoke_beneath(vec![id])
+    pub(super) fn revoke(&mut self, id: WorkerId, why: CloseReason) -> Vec<Revoked> {
+        self.revoke_beneath(vec![id], why)
     }
 
     /// Closes all gates and accepts no workers from now on.
@@ -71,7 +71,7 @@ impl Tree {
         self.closed = true;
         let tops = self.nodes.iter().filter(|(_, node)| node.parent.is_none());
         let tops = tops.map(|(id, _)| *id).collect();
-        self.revoke_beneath(tops)
+        self.revoke_beneath(tops, CloseReason::RuntimeEnded)
     }
 
     /// `id` and its descendants.
@@ -85,7 +85,7 @@ impl Tree {
         ids
     }
 
-    fn revoke_beneath(&self, mut ids: Vec<WorkerId>) -> Vec<Revoked> {
+    fn revoke_beneath(&self, mut ids: Vec<WorkerId>, why: CloseReason) -> Vec<Revoked> {
         let mut revoked = Vec::new();
         let mut next = 0;
         while let Some(id) = ids.get(next).copied() {
@@ -96,7 +96,7 @@ impl Tree {
             revoked.push(Revoked {
                 id,
                 gate: Arc::clone(&node.gate),
-                newly: node.gate.close(),
+                newly: node.gate.close(why),
             });
             ids.extend(&node.children);
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     fn revoke(tree: &mut Tree, id: u64) -> Vec<(u64, bool)> {
-        let revoked = tree.revoke(WorkerId(id));
+        let revoked = tree.revoke(WorkerId(id), CloseReason::WorkerRevoked);
         assert!(revoked.iter().all(|worker| worker.gate.is_closed()));
         let mut revoked: Vec<_> = revoked.iter().map(|it| (it.id.0, it.newly)).collect();
         revoked.sort_unstable();
@@ -159,7 +159,11 @@ mod tests {
     #[test]
     fn revoking_a_worker_revokes_only_its_subtree() {
         let mut tree = family();
-        let parents_first: Vec<_> = tree.revoke(WorkerId(2)).iter().map(|it| it.id.0).collect();
+        let parents_first: Vec<_> = tree
+            .revoke(WorkerId(2), CloseReason::WorkerRevoked)
+            .iter()
+            .map(|it| it.id.0)
+            .collect();
         assert_eq!(parents_first, [2, 3]);
         assert!(!tree.nodes[&WorkerId(1)].gate.is_closed());
         assert!(!tree.nodes[&WorkerId(5)].gate.is_closed());
@@ -188,7 +192,7 @@ mod tests {
     #[test]
     fn revoked_worker_gets_no_new_descendants() {
         let mut tree = family();
-        tree.revoke(WorkerId(2));
+        tree.revoke(WorkerId(2), CloseReason::WorkerRevoked);
         let orphan = insert(&mut tree, 6, Some(3));
         assert!(matches!(orphan, Err(SpawnError::Orphan)));
         insert(&mut tree, 6, Some(4)).unwrap();

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use super::Shared;
 use super::admission::Done;
-use super::future::{passes, while_open};
+use super::future::while_open;
 use super::jobs::{artifacts, catch_tool_panic, planned_step};
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
-use crate::capability::{ActRecords, StopReason};
+use crate::capability::{ActRecords, StopReason, passes};
 use crate::effect::Outcome;
 use crate::error::CallError;
 use crate::pipeline::{Cleared, Step};

@@ -14,7 +14,7 @@ use super::call_table::OpenCall;
 use super::prepare::UnparsedCall;
 use super::preview_arguments;
 use crate::call::{Call, Mode};
-use crate::capability::{CallControl, StopReason, revoked};
+use crate::capability::{CallControl, StopReason};
 use crate::effect::{Change, Outcome, Preview};
 use crate::error::{CallError, Code};
 use crate::id::CallId;
@@ -262,7 +262,7 @@ pub(super) fn admit(
     understood: Result<(), CallError>,
 ) -> Result<(UnparsedCall, Box<OpenCall>, ReplyReceiver), CallError> {
     let admitted = if shared.gate().is_closed() {
-        Err(revoked())
+        Err(shared.gate().error())
     } else {
         let measured = understood.and_then(|()| call_size(&call));
         measured.and_then(|bytes| Admitted::new(shared, bytes))
@@ -332,7 +332,7 @@ async fn post(
 /// The error for a call that its worker did not answer.
 pub(super) fn unanswered(shared: &Shared) -> CallError {
     if shared.gate().is_closed() {
-        return revoked();
+        return shared.gate().error();
     }
     let message = "the worker was restarted while the call was in flight; check the current state before you try again";
     CallError::new(Code::WorkerRestarted, message)

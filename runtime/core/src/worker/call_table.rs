@@ -22,7 +22,7 @@ use super::jobs::{self, Approved};
 use super::prepare::UnparsedCall;
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
-use crate::capability::{Interrupt, StopReason, revoked};
+use crate::capability::{Interrupt, StopReason};
 use crate::effect::Preview;
 use crate::error::{CallError, Code};
 use crate::id::CallId;
@@ -163,7 +163,7 @@ impl CallTable {
     pub(super) fn receive(&mut self, request: UnparsedCall, mut call: Box<OpenCall>) {
         if self.closing {
             // It was posted before its worker was revoked.
-            return call.finish(&self.shared, Err(revoked()));
+            return call.finish(&self.shared, Err(self.shared.gate().error()));
         }
         let admitted_at = call.admitted_at;
         call.since_previous = self
@@ -455,7 +455,8 @@ impl CallTable {
     ) {
         if self.shared.gate().is_closed() {
             // `WorkerMsg::Close` has not been processed yet.
-            return self.answer(id, call, Err(revoked()));
+            let ended = self.shared.gate().error();
+            return self.answer(id, call, Err(ended));
         }
         call.suspend_deadline();
         call.slot = None;

@@ -11,7 +11,7 @@ use super::Shared;
 use super::actor::WorkerMsg;
 use super::jobs::{Ended, panicked};
 use super::tool_slots::ToolSlot;
-use crate::capability::{CallControl, Gate, Pass, revoked};
+use crate::capability::{CallControl, Gate};
 use crate::error::CallError;
 use crate::id::CallId;
 use crate::pipeline::{Cleared, Step, Work};
@@ -55,12 +55,6 @@ impl Drop for Report {
     }
 }
 
-/// Returns a pass of each of `gates`; fails if one is closed. A revocation waits until the passes are dropped.
-pub(super) fn passes(gates: &[Arc<Gate>]) -> Result<Vec<Pass>, CallError> {
-    let passes = gates.iter().map(|gate| gate.pass().ok_or_else(revoked));
-    passes.collect()
-}
-
 /// Polls `call` while all of `gates` are open, then drops it. The caller holds their passes, so a revocation waits until
 /// it is dropped.
 pub(super) async fn while_open<T, E: From<CallError>>(
@@ -71,9 +65,10 @@ pub(super) async fn while_open<T, E: From<CallError>>(
     let closed = gates.iter().map(|gate| Box::pin(gate.closed()));
     let mut closed: Vec<_> = closed.collect();
     std::future::poll_fn(|context| {
-        let mut closed = closed.iter_mut();
-        if closed.any(|one| one.as_mut().poll(context).is_ready()) {
-            return Poll::Ready(Err(stop.with_effect(revoked()).into()));
+        for (gate, closed) in gates.iter().zip(&mut closed) {
+            if closed.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Err(stop.with_effect(gate.error()).into()));
+            }
         }
         let polled = catch_unwind(AssertUnwindSafe(|| call.as_mut().poll(context)));
         polled.unwrap_or_else(|_| Poll::Ready(Err(stop.with_effect(panicked()).into())))
@@ -129,6 +124,7 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::capability::{CloseReason, passes};
     use crate::error::Code;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Waker};
@@ -160,11 +156,12 @@ mod tests {
         });
         assert!(call.as_mut().poll(context).is_pending());
         assert!(call.as_mut().poll(context).is_pending());
-        gates[1].close();
+        gates[1].close(CloseReason::GrantRevoked);
         let Poll::Ready(Err(error)) = call.as_mut().poll(context) else {
             panic!("the call goes on");
         };
         assert_eq!(error.code(), Code::Cancelled);
+        assert_eq!(error.details()["cause"], "grant_revoked");
         assert_eq!(steps.load(Ordering::SeqCst), 2);
         assert!(std::pin::pin!(gates[1].idle()).poll(context).is_ready());
     }

@@ -7,7 +7,7 @@ use crate::artifact::{Kind, OldTexts, Parts, Review};
 use crate::audit::{ChangeSummary, ResourceSummary, Step as AuditStep};
 use crate::budget::Budget;
 use crate::call::Mode;
-use crate::capability::{BudgetExceeded, Interrupt, OutputStream, ReadPermit, revoked};
+use crate::capability::{BudgetExceeded, Interrupt, OutputStream, ReadPermit, passes};
 use crate::effect::{ArtifactRef, Cost, ExcludedChange, Op, Outcome, Preview, PreviewToken, Reply};
 use crate::error::{CallError, Code};
 use crate::journal::{JournalChange, NewChange, OpenChange};
@@ -268,10 +268,8 @@ fn apply(
     let change = begin_change(shared, info, &*job, &plan)?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
     // A revocation waits for the tool, which may write temporary files before its effect begins.
-    let gates = permit.gates();
-    let passes: Option<Vec<_>> = gates.iter().map(|gate| gate.pass()).collect();
-    let applied = passes
-        .ok_or_else(|| revoked().into())
+    let applied = passes(&permit.gates())
+        .map_err(Interrupt::from)
         .and_then(|_passes| catch_tool_panic(|| Ok(job.apply(steps, permit)?)));
     if let Err(error) = applied {
         let error = CallError::from(error);

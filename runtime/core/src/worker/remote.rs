@@ -3,12 +3,11 @@
 use super::Shared;
 use super::actor::WorkerMsg;
 use super::admission::Done;
-use super::future::passes;
 use super::future::while_open;
 use super::jobs::outcome;
 use crate::audit::Step as AuditStep;
 use crate::call::Mode;
-use crate::capability::{CallPermit, Interrupt};
+use crate::capability::{CallPermit, Interrupt, passes};
 use crate::effect::{Preview, PreviewToken};
 use crate::error::{CallError, Code};
 use crate::path::VirtualPath;

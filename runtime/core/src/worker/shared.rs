@@ -17,7 +17,7 @@ use super::pause::Pause;
 use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep, wall_clock};
 use crate::call::{Call, Mode, Origin};
-use crate::capability::{Gate, Meter, revoked};
+use crate::capability::{Gate, Meter};
 use crate::config::Namespace;
 use crate::effect::{Change, PreviewToken};
 use crate::error::CallError;
@@ -211,7 +211,7 @@ impl Shared {
     /// `CANCELLED` if the worker was revoked.
     pub(super) fn judge_unrecorded(&self, step: Step<Parsed>) -> Result<Judgement, CallError> {
         if self.gate().is_closed() {
-            return Err(revoked());
+            return Err(self.gate().error());
         }
         let (info, needs): (_, Arc<[Scope]>) = (Arc::clone(step.info()), step.needs().into());
         let (judged, why) = step.judge();

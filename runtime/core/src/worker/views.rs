@@ -9,7 +9,7 @@ use super::apps::Apps;
 use super::{Worker, prepare};
 use crate::audit::Step;
 use crate::call::{Mode, Origin};
-use crate::capability::{CallControl, revoked};
+use crate::capability::CallControl;
 use crate::error::{CallError, Code};
 use crate::id::{QuestionId, ToolName};
 use crate::pipeline::{CallInfo, arguments_hash};
@@ -111,7 +111,7 @@ impl Worker {
 
     fn judge_reading(&self, info: &CallInfo, server: &str, label: &str) -> Result<(), CallError> {
         if self.shared.gate().is_closed() {
-            return Err(revoked());
+            return Err(self.shared.gate().error());
         }
         let need: Scope = format!("read:mcp:{label}")
             .parse()

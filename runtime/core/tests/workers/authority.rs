@@ -299,6 +299,26 @@ async fn policy_limits_apply_to_the_worker_and_its_children() {
 }
 
 #[tokio::test]
+async fn error_of_a_call_after_the_end_of_its_worker_says_why_it_ended() {
+    let stage = stage(|builder| builder).await;
+    let revoked = stage.open().await;
+    revoked.revoke().await;
+    let expired = stage.worker(Policy::new().ttl_ms(1)).await;
+    expired.revoked().await;
+    let running = stage.open().await;
+    stage.runtime.shutdown().await;
+    for (worker, cause) in [
+        (revoked, "worker_revoked"),
+        (expired, "worker_expired"),
+        (running, "runtime_ended"),
+    ] {
+        let error = worker.call("echo", at("x")).await.unwrap_err();
+        assert_eq!(error.code(), Code::Cancelled);
+        assert_eq!(error.details()["cause"], cause, "{error}");
+    }
+}
+
+#[tokio::test]
 async fn worker_ends_after_its_ttl() {
     let stage = stage(|builder| builder).await;
     let (brief, long) = (

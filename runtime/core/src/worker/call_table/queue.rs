@@ -444,6 +444,8 @@ impl CallTable {
             slot.not_taken_in_time(&self.shared)
         } else if queued_for_tools && why == StopReason::Expired {
             tools_busy(&self.shared, true)
+        } else if why == StopReason::Revoked && call.info.stop.reason() == Some(why) {
+            self.shared.gate().error()
         } else {
             call.info.stop.check().err().unwrap_or_else(effect_begun)
         };
