@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::{CallTable, OpenCall};
 use crate::call::{Call, CallMeta, Mode};
+use crate::capability::CloseReason;
 use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::host::{Runtime, RuntimeBuilder};
@@ -111,7 +112,7 @@ async fn revoked_worker_asks_no_question() {
         calls.receive(request, call);
         if revoke {
             // Its table has not received that it was revoked.
-            worker.shared.gate().close();
+            worker.shared.gate().close(CloseReason::WorkerRevoked);
         }
         calls.grants_checked(id, Ok(None));
         let answer = answer.try_recv().ok();
