@@ -8,7 +8,7 @@ use std::num::NonZeroU32;
 
 use serde::Serialize;
 
-use super::{Answer, Choice, DeniedCalls, Lifetime, Question};
+use super::{Answer, Choice, DeniedCalls, Lifetime, Question, description};
 
 /// Kind of an option in the Agent Client Protocol (ACP).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -134,6 +134,15 @@ impl Question {
         NonZeroU32::new(calls).filter(|calls| calls.get() > 1)
     }
 
+    /// Returns how many equal calls an answer can allow together, if there are several. Equal changes of files are not
+    /// offered together: the first that is applied makes the previews of the others stale.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn allowed_together(&self) -> Option<NonZeroU32> {
+        let shown = description::changes(&self.request);
+        self.all_waiting().filter(|_| shown.is_none())
+    }
+
     fn option(&self, offer: &Offer, verb: &str) -> AnswerOption {
         let choice = self.request.choices.get(offer.index);
         let roots = &self.request.roots;
@@ -173,7 +182,7 @@ impl Question {
             lifetime,
         };
         let mut offers = vec![offer("once".to_owned(), 0, Lifetime::Once)];
-        offers.extend(self.all_waiting().map(|calls| {
+        offers.extend(self.allowed_together().map(|calls| {
             let id = format!("{WAITING}{calls}");
             offer(id, 0, Lifetime::Waiting(calls))
         }));
@@ -265,6 +274,18 @@ mod tests {
         assert_eq!(lifetime.waiting_calls().unwrap().get(), 3);
         assert_eq!(question.chosen("waiting-0"), None);
         assert_eq!(question.chosen("waiting-"), None);
+    }
+
+    #[test]
+    fn equal_changes_of_files_are_not_offered_together() {
+        let mut request = crate::fixtures::shown(request(1, 1, &["write:file:/r/old"]));
+        let change = crate::fixtures::deleted_directory("/r/old", 0, 0);
+        request.preview.as_mut().unwrap().changes = vec![change];
+        let question = crate::fixtures::question(request);
+        question.calls.set(3);
+        let options = question.options();
+        assert!(options[0].name.contains("only one of 3 equal calls"));
+        assert_eq!(options[1].option_id, "session-0");
     }
 
     #[test]

@@ -282,7 +282,7 @@ impl Console {
             return Ok(Answer::DENY);
         }
         // More equal calls may have come since the question was shown.
-        let waiting = question.all_waiting();
+        let waiting = question.allowed_together();
         let several = waiting.map_or_else(String::new, |calls| {
             format!(", 5 only the {calls} equal calls that wait")
         });

@@ -145,7 +145,7 @@ fn lifetimes() -> impl Iterator<Item = (&'static str, Lifetime)> {
 
 /// The lifetime choice that allows all equal waiting calls.
 fn all_waiting(question: &Question) -> Option<String> {
-    let calls = question.all_waiting()?;
+    let calls = question.allowed_together()?;
     Some(format!("{calls}{WAITING_CALLS}"))
 }
 
@@ -442,6 +442,20 @@ mod tests {
             panic!("{answer:?}");
         };
         assert_eq!(lifetime.waiting_calls().unwrap().get(), 64);
+    }
+
+    #[test]
+    fn form_does_not_offer_equal_changes_of_files_together() {
+        let mut question = question();
+        question.calls.set(3);
+        question.request = bailiwick::fixtures::shown(question.request);
+        let change = bailiwick::fixtures::deleted_directory("/r/old", 0, 0);
+        question.request.preview.as_mut().unwrap().changes = vec![change];
+        let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
+        let message = form["message"].as_str().unwrap();
+        assert!(message.contains("3 equal calls wait"), "{message}");
+        let offered = &form["requestedSchema"]["properties"]["lifetime"]["enum"];
+        assert_eq!(offered, &json!(["once", "ten uses", "one hour", "session"]));
     }
 
     #[test]
