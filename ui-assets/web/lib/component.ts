@@ -21,19 +21,19 @@ export abstract class Reactive<P extends object> extends Component<P> {
   slot = 0;
   /** Run once the component is in the document. */
   readonly starts: (() => void | (() => void))[] = [];
-  readonly #ends: (() => void)[] = [];
+  readonly #ends: (void | (() => void))[] = [];
   #isStale = false;
   #stop = (): void => undefined;
 
   protected abstract view(props: P): ComponentChild;
 
   override componentDidMount(): void {
-    for (const start of this.starts.splice(0)) this.#ends.push(start() ?? (() => undefined));
+    for (const start of this.starts.splice(0)) this.#ends.push(start());
   }
 
   override componentWillUnmount(): void {
     this.#stop();
-    for (const end of this.#ends) end();
+    for (const end of this.#ends) end?.();
   }
 
   override shouldComponentUpdate(next: P): boolean {
@@ -71,8 +71,13 @@ export function own<T>(make: () => T): T {
   return of.slots[of.slot++] as T;
 }
 
+interface Local {
+  <T>(): Signal<T | undefined>;
+  <T>(value: T): Signal<T>;
+}
+
 /** A signal of the component that is being rendered. */
-export const local = <T>(value: T): Signal<T> => own(() => signal(value));
+export const local: Local = <T>(value?: T) => own(() => signal(value));
 
 /** Runs `act` once the component is in the document, and the function that it returns when the component is removed. */
 export const onMount = (act: () => void | (() => void)): void => own(() => void current?.starts.push(act));
@@ -80,21 +85,19 @@ export const onMount = (act: () => void | (() => void)): void => own(() => void 
 /** Runs `act` now and whenever a signal that it has read changes, while the component is in the document. */
 export const watch = (act: () => void): void => onMount(() => effect(act));
 
-type View = (props: object) => ComponentChild;
-const components = new WeakMap<object, ComponentType>();
+interface View {
+  (props: object): ComponentChild;
+  /** Its component, once it is made. */
+  component?: ComponentType;
+}
 
 /** The component of a function. */
-function component(view: View): ComponentType {
-  const known = components.get(view);
-  if (known) return known;
-  const made = class extends Reactive<object> {
+const component = (view: View): ComponentType =>
+  (view.component ??= class extends Reactive<object> {
     protected override view(props: object): ComponentChild {
       return view(props);
     }
-  };
-  components.set(view, made);
-  return made;
-}
+  });
 
 /** What JSX compiles to. The build imports it into every file. */
 export function h(type: string | View | ComponentType, props: Props | null, ...children: ComponentChild[]): VNode {

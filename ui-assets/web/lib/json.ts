@@ -3,7 +3,7 @@
 export type Fields = Readonly<Record<string, unknown>>;
 
 /** A separate binding, which the minifier can shorten. */
-export const { stringify } = JSON;
+export const stringify = JSON.stringify;
 
 export const isText = (value: unknown): value is string => typeof value === "string";
 

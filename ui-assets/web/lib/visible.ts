@@ -4,7 +4,7 @@
 // characters, other line separators, annotation marks and controls.
 const DECEPTIVE = /([\p{DI}\u2028\u2029\ufff9-\ufffb]|[^\P{Cc}\t\n])/gu;
 
-const escape = (found: string): string => `\\u{${found.codePointAt(0)?.toString(16) ?? ""}}`;
+const escape = (found: string): string => `\\u{${(found.codePointAt(0) as number).toString(16)}}`;
 
 /** Replaces deceptive characters with escapes such as `\u{202e}`. */
 export const visible = (text: string): string => text.replace(DECEPTIVE, escape);

@@ -60,9 +60,9 @@ export class PermissionPrompt extends HTMLElement {
     this.ariaLabel = "Permission request";
     this.#calm();
     const { signal } = (this.#gone = new AbortController());
-    document.addEventListener("visibilitychange", this.#calm, { signal });
-    document.addEventListener("keydown", this.#pressed, { signal });
-    document.addEventListener("scroll", () => this.#update(), { capture: true, signal });
+    addEventListener("visibilitychange", this.#calm, { signal });
+    addEventListener("keydown", this.#pressed, { signal });
+    addEventListener("scroll", () => this.#update(), { capture: true, signal });
     this.#ticking = setInterval(() => this.#update(), 1000);
   }
 

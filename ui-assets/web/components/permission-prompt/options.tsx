@@ -1,5 +1,5 @@
 // The options of a prompt: how long an answer lasts, what it allows meanwhile, and how a denial is given.
-import type { ComponentChildren } from "preact";
+import type { ComponentChildren, TargetedInputEvent } from "preact";
 
 import { Tick, trusted } from "../../lib/ui.tsx";
 import { oneLine, visible } from "../../lib/visible.ts";
@@ -52,8 +52,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
       defaultValue={`${choice.uses}`}
       aria-label="How many uses"
       disabled={!open || !isWhole}
-      onInput={trusted(({ currentTarget }) => {
-        const number = currentTarget as HTMLInputElement;
+      onInput={trusted(({ currentTarget: number }: TargetedInputEvent<HTMLInputElement>) => {
         if (number.valueAsNumber > 1 && number.checkValidity()) choose({ uses: number.valueAsNumber, time: "uses" });
       })}
     />
@@ -93,7 +92,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
             placeholder="Tell the agent why"
             aria-label="Tell the agent why"
             disabled={!open}
-            onInput={trusted(({ currentTarget }) => choose({ note: (currentTarget as HTMLTextAreaElement).value.trim() }))}
+            onInput={trusted(({ currentTarget }: TargetedInputEvent<HTMLTextAreaElement>) => choose({ note: currentTarget.value.trim() }))}
           />
           {details && tick("Stop asking for this until the session ends (it is denied each time)", "rest", true, false)}
         </Group>

@@ -23,7 +23,7 @@ function Sentence({ text }: { readonly text: string }) {
 /** Who asks: the name of the agent, and its path if it has a parent. */
 function Who({ open, block: { tool_call: call, extra, bailiwick: own } }: { readonly open: boolean; readonly block: Block }) {
   const name = own?.agent.at(-1);
-  if (!own || name === undefined) {
+  if (!own || !name) {
     return (
       <>
         <b class={`badge ${extra.permissionType}`}>{TYPES[extra.permissionType]}</b>

@@ -58,7 +58,7 @@ export const clock = (at: number): string => new Date(at).toLocaleString();
 
 /** The error of the last action, until the next one. */
 export class Failure {
-  readonly error = signal<unknown>(undefined);
+  readonly error = signal<unknown>();
 
   /** Runs an action and keeps its error. */
   async of(action: Promise<unknown>): Promise<void> {
@@ -71,4 +71,4 @@ export class Failure {
   }
 }
 
-export const Failed = ({ failure }: { readonly failure: Failure }) => (failure.error.value === undefined ? null : <Trouble error={failure.error.value} />);
+export const Failed = ({ failure }: { readonly failure: Failure }) => failure.error.value !== undefined && <Trouble error={failure.error.value} />;

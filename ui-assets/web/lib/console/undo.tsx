@@ -21,7 +21,7 @@ interface UndoProps {
 
 export function Undo({ of, what, may, done }: UndoProps) {
   const place = own(createRef<HTMLElement>);
-  const shown = local<Awaited<ReturnType<typeof loadUndo>> | undefined>(undefined);
+  const shown = local<Awaited<ReturnType<typeof loadUndo>>>();
   const failure = own(() => new Failure());
   const words = local("");
   /** Shows a preview or none; the focus would be lost with the pressed button. */

@@ -20,10 +20,10 @@ export class FileDiff {
   /** Indexes of the excluded hunks. */
   readonly excluded = signal<ReadonlySet<number>>(new Set());
   /** Why lines could not be loaded. */
-  readonly failure = signal<{ readonly words: string; readonly retry: () => void } | undefined>(undefined);
+  readonly failure = signal<{ readonly words: string; readonly retry: () => void }>();
   readonly isOpen = signal(true);
   /** The index of the changed place that `n` and `p` moved to. */
-  readonly place = signal<number | undefined>(undefined);
+  readonly place = signal<number>();
   /** Incremented by each move to a place. */
   moves = 0;
   /** The move or copy that replaces the file, if any. */

@@ -45,8 +45,8 @@ function Side({ file, cell, side = undefined }: SideProps) {
       <span role="cell" class={`t${look}${tone}`}>
         <Words row={row} failed={!!file.failure.value} />
         {tone && crlf && lf && row?.[3].endsWith("\r") && <small class="end">CRLF</small>}
-        {row?.[6] ? <small class="end">no line end at the end of the file</small> : undefined}
-        {row?.[5] ? <Button press={() => file.whole(cell)}>Show all {row[5]} characters</Button> : undefined}
+        {!!row?.[6] && <small class="end">no line end at the end of the file</small>}
+        {!!row?.[5] && <Button press={() => file.whole(cell)}>Show all {row[5]} characters</Button>}
       </span>
     </>
   );

@@ -65,7 +65,8 @@ export class Diff {
   onExclude: () => void = () => undefined;
   readonly counts = computed(() => {
     const all = this.files.filter((file) => !this.isOut(file)).map(countsOf);
-    return { added: all.reduce((sum, { added }) => sum + added, 0), removed: all.reduce((sum, { removed }) => sum + removed, 0) };
+    const sum = (key: "added" | "removed"): number => all.reduce((sum, one) => sum + one[key], 0);
+    return { added: sum("added"), removed: sum("removed") };
   });
 
   /** `fileOf` makes the state of a change by its index. */
@@ -121,12 +122,12 @@ export class Diff {
 }
 
 export const Counts = ({ added, removed }: { readonly added: number; readonly removed: number }) =>
-  added + removed > 0 ? (
+  added + removed > 0 && (
     <span class="counts">
       <span class="plus">+{added}</span>
       <span class="minus">−{removed}</span>
     </span>
-  ) : null;
+  );
 
 interface FileProps {
   readonly file: FileDiff;
@@ -138,7 +139,7 @@ function Badge({ file, diff }: FileProps) {
   const { plan } = diff;
   const { op } = file.from ?? file.change;
   if (diff.isOut(file)) return <span class="badge">Left out</span>;
-  return op ? <span class={`badge ${op}`}>{plan ? `${plan} ${planned(op)}` : operationWords(op)}</span> : null;
+  return op && <span class={`badge ${op}`}>{plan ? `${plan} ${planned(op)}` : operationWords(op)}</span>;
 }
 
 function File({ file, diff }: FileProps) {
@@ -165,9 +166,9 @@ function File({ file, diff }: FileProps) {
           <p class="note">With everything in it: {summary(contents)}{hidden && ", and what the agent may not read"}</p>
           <ul class="contents">{entries.map((entry) => <li><bdi>{visible(entry)}</bdi></li>)}</ul>
         </>
-      ) : why ? (
-        <p class="note">{visible(why)}</p>
-      ) : undefined}
+      ) : (
+        why && <p class="note">{visible(why)}</p>
+      )}
       <Notes file={file} />
       {!why && entries.length === 0 && change.hunks.length > 0 && <DiffTable file={file} />}
     </details>

@@ -10,9 +10,12 @@ import { planned } from "../../lib/words.ts";
 export const idOf = (question: Question): string => question.tool_call.id;
 
 /** What the detail pane shows: a question, several that are answered together, or the outcome of a question. */
-export type Detail = { readonly question: Question } | { readonly words: string; readonly questions: readonly Question[] } | { readonly outcome: string };
+export type Detail =
+  | { readonly question: Question; readonly outcome?: undefined }
+  | { readonly words: string; readonly questions: readonly Question[]; readonly question?: undefined; readonly outcome?: undefined }
+  | { readonly outcome: string; readonly question?: undefined; readonly questions?: undefined };
 
-export const detail = signal<Detail | undefined>(undefined);
+export const detail = signal<Detail>();
 export const tab = signal<"waiting" | "answered" | "blocked">("waiting");
 export const filter = signal("");
 /** Whether a narrow page shows the detail pane in place of the list. */
@@ -93,7 +96,7 @@ export function show(next: Detail): void {
 const position = (question: Question | undefined): number => listed.value.findIndex((one) => question && idOf(one) === idOf(question));
 
 /** The question that is shown alone. */
-export const current = computed(() => (detail.value && "question" in detail.value ? detail.value.question : undefined));
+export const current = computed(() => detail.value?.question);
 
 /** Shows the next or the previous question of the list. */
 export function step(by: 1 | -1): void {

@@ -15,9 +15,9 @@ function Shown() {
   if (!now) {
     return <div class="empty"><Heading>No open questions</Heading></div>;
   }
-  if ("question" in now) return <QuestionView key={idOf(now.question)} question={now.question} />;
-  if ("outcome" in now) return <OutcomeView key={now.outcome} id={now.outcome} />;
-  return <Together key={now} {...now} />;
+  if (now.question) return <QuestionView key={idOf(now.question)} question={now.question} />;
+  if (now.questions) return <Together key={now} {...now} />;
+  return <OutcomeView key={now.outcome} id={now.outcome} />;
 }
 
 export function Inbox() {

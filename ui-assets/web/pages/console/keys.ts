@@ -6,7 +6,7 @@ import { isShortcut } from "../../lib/keys.ts";
 import { step } from "./inbox.ts";
 
 /** The changes that are shown, for `n`, `p` and `w`. */
-export const changes = signal<Diff | undefined>(undefined);
+export const changes = signal<Diff>();
 
 /** Shows the list of keys. */
 export const help = (): void => document.querySelector("dialog")?.showModal();

@@ -8,7 +8,7 @@ import { left } from "../../lib/calm.ts";
 import { host } from "../../lib/console/api.ts";
 import type { Agent as Running, Outcome, Question } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { Failed, Failure } from "../../lib/console/parts.tsx";
+import { Failed } from "../../lib/console/parts.tsx";
 import { second, state } from "../../lib/console/state.ts";
 import { List, Rows } from "../../lib/list.tsx";
 import { Agent, Button, Name } from "../../lib/ui.tsx";
@@ -18,9 +18,7 @@ import { count, current, detail, filter, folderOf, groups, idOf, kinds, listed, 
 import type { Group } from "./inbox.ts";
 import { help } from "./keys.ts";
 import { Status, lastWords } from "./outcomes.tsx";
-import { SuggestionView } from "./suggestion.tsx";
-
-const failure = new Failure();
+import { SuggestionView, failure } from "./suggestion.tsx";
 
 const pause = (agents: readonly Running[], paused: boolean): void => {
   void failure.of(Promise.all(agents.map(({ worker }) => host("pause", { worker, paused }))));
@@ -75,10 +73,9 @@ function GroupHeader({ group: { agent, questions } }: { readonly group: Group })
 }
 
 function OutcomeRow({ outcome }: { readonly outcome: Outcome }) {
-  const now = detail.value;
   const id = outcome.question;
   return (
-    <Row text={outcome.sentence} isShown={!!now && "outcome" in now && now.outcome === id} press={() => show({ outcome: id })}>
+    <Row text={outcome.sentence} isShown={detail.value?.outcome === id} press={() => show({ outcome: id })}>
       <Status outcome={outcome} />
       <span class="end"><Agent name={outcome.agent} most={40} /></span>
     </Row>

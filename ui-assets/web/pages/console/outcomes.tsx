@@ -14,34 +14,34 @@ import { Heading } from "./heading.tsx";
 import { last } from "./inbox.ts";
 
 /** How the status of a question looks, and what became of its call. */
-function statusOf({ status, by, result, undo }: Outcome): readonly [look: "good" | "bad" | "quiet", words: string] {
+function statusOf({ status, by, result, undo }: Outcome): readonly [words: string, look?: "good" | "bad"] {
   const who = by && by !== "nobody" ? ` by ${oneLine(by, 80)}` : "";
-  if (status === "denied") return ["quiet", `Denied${who}`];
-  if (status === "expired") return ["quiet", LATE];
-  if (status === "cancelled") return ["quiet", `Cancelled${who} before an answer`];
-  if (undo === "undone") return ["quiet", `Allowed${who} and applied; undone later`];
+  if (status === "denied") return [`Denied${who}`];
+  if (status === "expired") return [LATE];
+  if (status === "cancelled") return [`Cancelled${who} before an answer`];
+  if (undo === "undone") return [`Allowed${who} and applied; undone later`];
   const { state = "never ran" } = result ?? {};
-  if (state === "applied") return ["good", `✓ Allowed${who} and applied`];
-  if (state === "running") return ["quiet", `Allowed${who}; running`];
+  if (state === "applied") return [`✓ Allowed${who} and applied`, "good"];
+  if (state === "running") return [`Allowed${who}; running`];
   const why = oneLine(result?.message ?? result?.code ?? "", 300);
   const end = state === "stale" ? "not done: something had changed" : why ? `${state}: ${why}` : state;
-  return ["bad", `✗ Allowed${who}, but ${end}`];
+  return [`✗ Allowed${who}, but ${end}`, "bad"];
 }
 
 export function Status({ outcome }: { readonly outcome: Outcome }) {
-  const [look, words] = statusOf(outcome);
+  const [words, look = "quiet"] = statusOf(outcome);
   return <span class={`status ${look}`}>{words}</span>;
 }
 
 /** What became of the question that was answered last. */
 export function lastWords(): string {
   const outcome = state.value?.outcomes.find(({ question }) => question === last.value);
-  return outcome ? `${statusOf(outcome)[1]}: ${oneLine(outcome.sentence)}` : "";
+  return outcome ? `${statusOf(outcome)[0]}: ${oneLine(outcome.sentence)}` : "";
 }
 
 /** An outcome with the changes of its call. */
 export function OutcomeView({ id }: { readonly id: string }) {
-  const diff = local<Diff | undefined>(undefined);
+  const diff = local<Diff>();
   const failure = own(() => new Failure());
   const outcome = state.value?.outcomes.find(({ question }) => question === id);
   onMount(() => {

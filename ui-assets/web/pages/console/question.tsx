@@ -18,16 +18,16 @@ import { suggest } from "./suggestion.tsx";
 
 /** All arguments of a call, if the question has only their beginning. */
 function Arguments({ question }: { readonly question: Question }) {
-  const all = local<string | undefined>(undefined);
+  const all = local("");
   const { arguments_bytes: bytes } = question.bailiwick;
   const load = async (): Promise<void> => {
     const found = host<{ readonly arguments: string }>(`arguments/${idOf(question)}`);
     all.value = await found.then((one) => one.arguments, message);
   };
-  return all.value === undefined ? (
-    <Button press={() => void load()}>{`Show all arguments (${bytes} bytes)`}</Button>
-  ) : (
+  return all.value ? (
     <pre tabIndex={0} aria-label="All arguments">{visible(all.value)}</pre>
+  ) : (
+    <Button press={() => void load()}>{`Show all arguments (${bytes} bytes)`}</Button>
   );
 }
 

@@ -4,35 +4,34 @@ import { signal } from "@preact/signals-core";
 import { host } from "../../lib/console/api.ts";
 import type { Suggested } from "../../lib/console/api.ts";
 import { CalmButton } from "../../lib/console/calm.tsx";
-import { Failed, Failure } from "../../lib/console/parts.tsx";
-import { Button, quotedName } from "../../lib/ui.tsx";
-import { oneLine } from "../../lib/visible.ts";
+import { Failure } from "../../lib/console/parts.tsx";
+import { Agent, Button, Name } from "../../lib/ui.tsx";
 
 type Suggestion = NonNullable<Suggested["suggestion"]>;
 
-const suggestion = signal<Suggestion | undefined>(undefined);
-const giving = new Failure();
+const suggestion = signal<Suggestion>();
+/** The last action of the list, or the rule that was given last. */
+export const failure = new Failure();
 
 /** Shows the rule that the host suggests after an answer, if any. */
 export async function suggest(about: object): Promise<void> {
   const found = await host<Suggested>("suggestions", about).catch(() => ({ suggestion: null }));
   if (!found.suggestion) return;
-  giving.error.value = undefined;
   suggestion.value = found.suggestion;
 }
 
 async function give({ agent: _, covers: _covers, spares: _spares, ...rule }: Suggestion): Promise<void> {
   suggestion.value = undefined;
-  await giving.of(host("grant", rule));
+  await failure.of(host("grant", rule));
 }
 
 export function SuggestionView() {
   const rule = suggestion.value;
-  if (!rule) return <Failed failure={giving} />;
+  if (!rule) return null;
   const { agent, covers, spares, pattern } = rule;
   return (
     <div key={agent + pattern} class="notice">
-      <p>{`You allowed ${spares} questions like this. Let ${quotedName(agent)} do this without asking until the session ends: ${oneLine(covers, 400)}?`}</p>
+      <p>{`You allowed ${spares} questions like this. Let `}<Agent name={agent} />{" do this without asking until the session ends: "}<Name text={covers} most={400} />?</p>
       <div class="line">
         <CalmButton press={() => void give(rule)}>Add this rule</CalmButton>
         <Button press={() => (suggestion.value = undefined)}>Keep asking</Button>

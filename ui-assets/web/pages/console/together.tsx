@@ -17,7 +17,7 @@ import { agentOf, goOn, idOf, remove, show } from "./inbox.ts";
 class Item {
   readonly question: Question;
   /** The preview; it is loaded only for those that can be allowed together with others. */
-  readonly diff = signal<Diff | undefined>(undefined);
+  readonly diff = signal<Diff>();
   /** What became of the question, or of the last answer without effect. */
   readonly end = signal("");
   readonly isOpen = signal(true);
@@ -97,7 +97,7 @@ export function Together({ words, questions }: TogetherProps) {
     try {
       const body = sent.map((item) => ({ question: item.id, session: item.question.bailiwick.session, answer }));
       const { answers } = await host<{ answers: readonly Standing[] }>("answer-batch", { answers: body });
-      for (const one of answers) items.find(({ id }) => id === one.question)?.answered(one);
+      answers.forEach((one, at) => sent[at]?.answered(one));
     } catch (error) {
       for (const { isOpen } of sent) isOpen.value = true;
       throw error;
