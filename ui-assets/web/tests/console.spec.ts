@@ -140,6 +140,47 @@ test("a new question keeps the current one and the focus", async ({ page, site }
   await expect(yes(page)).toHaveText("Allow until the session ends: change /a/b/c.txt");
 });
 
+test("equal calls that join a question are counted, restart the delay and keep the choice", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1, { preview: null })];
+  await host.open(page, site);
+  await expect(page.getByText("Your answer is for this call only.")).toBeVisible();
+  await page.getByRole("button", { name: "More options" }).click();
+  await page.getByLabel("Tell the agent why").pressSequentially("not now");
+  await calm(page);
+  await stopClock(page);
+  host.state.questions = [question(1, { preview: null, waiting: 3 })];
+  host.changed();
+  await expect(page.getByText("The agent asks for exactly this 3 times: “once” allows one, “Deny” denies all.")).toBeVisible();
+  await expect(page.getByText("Your answer is for this call only.")).toHaveCount(0);
+  await expect(page.getByLabel("Tell the agent why")).toHaveValue("not now");
+  await page.getByRole("button", { name: "Deny and tell why" }).click();
+  await expect(page.getByText("The question has just changed.")).toBeVisible();
+  await page.clock.resume();
+  await page.getByLabel("All equal calls that wait").check();
+  host.state.questions = [question(1, { preview: null, waiting: 4 })];
+  host.changed();
+  await expect(yes(page)).toHaveText("Allow all 4 equal calls that wait");
+  expect(host.to("answer")).toEqual([]);
+  await press(page, yes(page));
+  await expect.poll(() => host.to("answer")).toMatchObject([{ answer: { allow: { lifetime: { waiting: 4 } } } }]);
+});
+
+test("equal calls that join a question change nothing of what a person has left out", async ({ page, site }) => {
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  host.rest = () => ({ sentence: "Replace 1 line in c1.txt" });
+  await host.open(page, site);
+  await page.getByLabel("Make this change (2 of 2)").uncheck();
+  await expect(title(page, "Replace 1 line in c1.txt")).toBeVisible();
+  host.state.questions = [question(1, { waiting: 2 })];
+  host.changed();
+  await expect(page.getByText("The agent asks for exactly this 2 times")).toBeVisible();
+  await expect(title(page, "Replace 1 line in c1.txt")).toBeVisible();
+  await expect(yes(page)).toHaveText("Allow the ticked changes once");
+});
+
 test("questions are grouped by agent and can be filtered", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1), question(2, { agent: ["main", "docs"], session: "other" }), dangerous(3) as never, question(4, { agent: ["main", "docs"] })];

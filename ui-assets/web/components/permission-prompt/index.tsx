@@ -20,8 +20,10 @@ const CONFIRM = "Press Enter to allow.";
 /**
  * Asks a person for permission. `block` takes a message block from the chat. If its `bailiwick.preview` is set, the
  * host shows a preview of the call (`view`), sets `settled` once it is loaded, and sets `leftOut` to the excluded
- * changes; it sets `block` again with the sentence and dangers of what remains, and `settled` to `false` until then. `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more
- * after each `failed()`. With `shortcuts`, the keys `a`, `d` and `o` of the document allow, deny and open the options.
+ * changes; it sets `block` again with the sentence and dangers of what remains, and `settled` to `false` until then. It also
+ * sets `block` again when the number of equal calls has changed, which restarts the delay and keeps the person's choice.
+ * `permission-granted` or `permission-denied` is dispatched once, with `{id, answer, remember}`, and once more after each
+ * `failed()`. With `shortcuts`, the keys `a`, `d` and `o` of the document allow, deny and open the options.
  */
 export class PermissionPrompt extends HTMLElement {
   #block: Block | undefined;
@@ -72,7 +74,7 @@ export class PermissionPrompt extends HTMLElement {
     this.#gone.abort();
   }
 
-  get block(): unknown {
+  get block(): Block | undefined {
     return this.#block;
   }
 
@@ -92,6 +94,9 @@ export class PermissionPrompt extends HTMLElement {
     } else if (before.status !== "pending") {
       // A final status never changes.
       this.#block = before;
+    } else if (before.bailiwick?.waiting !== next.bailiwick?.waiting) {
+      // What the answers do has changed.
+      this.#calm();
     }
     this.#update();
   }

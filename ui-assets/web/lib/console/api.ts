@@ -32,6 +32,8 @@ export interface QuestionDetails {
   readonly arguments_bytes: number | null;
   readonly asked_at: number;
   readonly expires_at: number;
+  /** Number of equal calls that wait for the answer. */
+  readonly waiting: number;
 }
 
 export interface Question {

@@ -31,16 +31,22 @@ function Arguments({ question }: { readonly question: Question }) {
   );
 }
 
+/** Changes details of the question in a prompt. */
+const change = (into: PermissionPrompt, details: object): void => {
+  const { block } = into;
+  into.block = { ...block, bailiwick: { ...block?.bailiwick, ...details } };
+};
+
 /** Shows in the prompt what remains of the call; it cannot be allowed before the host has described that. */
-async function remain({ bailiwick, ...question }: Question, into: PermissionPrompt, { excluded, parts }: Diff): Promise<void> {
+async function remain(question: string, into: PermissionPrompt, { excluded, parts }: Diff): Promise<void> {
   const out = excluded.value;
   into.leftOut = parts.value.left > 0 ? out : undefined;
   into.settled = false;
-  const described = host<object>("remaining", { question: question.tool_call.id, left_out: out });
+  const described = host<object>("remaining", { question, left_out: out });
   await described.then(
     (rest) => {
       if (excluded.value !== out) return;
-      into.block = { ...question, bailiwick: { ...bailiwick, ...rest } };
+      change(into, rest);
       into.settled = true;
     },
     (error) => excluded.value === out && into.failed(message(error)),
@@ -59,7 +65,7 @@ async function preview(question: Question, into: PermissionPrompt, place: HTMLEl
   try {
     const diff = await loadPreview(idOf(question));
     diff.divisible = bailiwick.divisible;
-    diff.onExclude = () => void remain(question, into, diff);
+    diff.onExclude = () => void remain(idOf(question), into, diff);
     changes.value = diff;
     put(<DiffView diff={diff} />);
     into.settled = true;
@@ -83,7 +89,7 @@ export function QuestionView({ question }: { readonly question: Question }) {
   const id = idOf(question);
   const end = ({ status }: Standing): void => {
     over.value = status !== "pending";
-    prompt.block = { ...question, status };
+    prompt.block = { ...prompt.block, status };
   };
   const answer = async (word: object): Promise<void> => {
     const { session, run, agent, worker } = question.bailiwick;
@@ -115,8 +121,10 @@ export function QuestionView({ question }: { readonly question: Question }) {
     };
   });
   watch(() => {
-    if (!state.value || state.value.questions.some((one) => idOf(one) === id) || prompt.dataset["status"] !== "pending") return;
-    host<Standing>(`question/${id}`).then(end, () => undefined);
+    if (!state.value || prompt.dataset["status"] !== "pending") return;
+    const now = state.value.questions.find((one) => idOf(one) === id);
+    if (now) change(prompt, { waiting: now.bailiwick.waiting });
+    else host<Standing>(`question/${id}`).then(end, () => undefined);
   });
   return (
     <>
