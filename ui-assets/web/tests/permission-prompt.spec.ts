@@ -262,7 +262,7 @@ test("broad, permanent and outside grants need confirmation", async ({ page, sit
 });
 
 test("button labels describe the answer", async ({ page, site }) => {
-  await asked(page, site, question(1, { waiting: 3 }));
+  await asked(page, site, question(1, { waiting: 3, preview: { files: 0 } }));
   await options(page);
   for (const [label, words] of [
     ["all equal calls that wait", "Allow all 3 equal calls that wait"],
@@ -290,6 +290,14 @@ test("button labels describe the answer", async ({ page, site }) => {
   await no(page).click();
   const answer = { deny: { note: "not there", rest_of_session: true } };
   expect(await told(page)).toEqual([["denied", { id, answer, remember: false }]]);
+});
+
+test("equal changes of files are not offered together", async ({ page, site }) => {
+  await asked(page, site, question(1, { waiting: 3 }));
+  await expect(page.getByText("The agent asks for exactly this 3 times")).toBeVisible();
+  await options(page);
+  await expect(page.getByLabel("only this call")).toBeVisible();
+  await expect(page.getByLabel("all equal calls that wait")).toHaveCount(0);
 });
 
 test("the button of a batch says how many changes it allows", async ({ page, site }) => {

@@ -41,7 +41,8 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
   };
   const isOffered = (time: Time): boolean => {
     if (!details) return time === "once" || time === "agent";
-    if (time === "waiting") return details.waiting > 1;
+    // The first of equal changes of files that is applied makes the previews of the others stale.
+    if (time === "waiting") return details.waiting > 1 && !details.preview?.files;
     return time === "once" || (details.choices.some(({ may_last }) => may_last) && (time !== "agent" || !details.sensitive));
   };
   const uses = (
