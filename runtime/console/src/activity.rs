@@ -270,7 +270,8 @@ fn rows(calls: &[&SourceCall]) -> Vec<CallRow> {
         let SourceCall { source, call } = call;
         let undo = undo.get(&source.run.nonce);
         let undo = undo.and_then(|states| states.get(&call.call)).copied();
-        CallRow::new(source.run, call, source.has_answered(call), undo)
+        let flags = (source.has_answered(call), source.grants().stores_grants());
+        CallRow::new(source.run, call, flags, undo)
     };
     calls.iter().map(row).collect()
 }
@@ -282,7 +283,8 @@ pub(super) async fn call(State(console): AppState, Path(name): Path<String>) -> 
     let found = found.and_then(|runtime| runtime.recent_call(CallId(number)));
     let found = found.ok_or_else(|| ApiError::missing("NO_CALL"))?;
     let undo = undo_states(runtime.as_ref(), [found.call]).remove(&found.call);
-    let row = CallRow::new(source.run, &found, source.has_answered(&found), undo);
+    let flags = (source.has_answered(&found), source.grants().stores_grants());
+    let row = CallRow::new(source.run, &found, flags, undo);
     json_response(&CallDetails::new(row, &found))
 }
 

@@ -89,6 +89,8 @@ pub(super) struct SourceView {
     pub(super) templates: Vec<TemplateView>,
     /// Whether there is an audit log to show.
     pub(super) recorded: bool,
+    /// Whether permanent grants outlast the server.
+    pub(super) stores_grants: bool,
     /// Whether there are agents and calls to show.
     pub(super) activity: bool,
 }
@@ -129,6 +131,8 @@ struct QuestionDetails {
     choices: Vec<OfferedChoice>,
     divisible: bool,
     preview: Option<Summary>,
+    /// Whether a permanent grant outlasts the server.
+    stores_grants: bool,
     /// Whether it may be allowed together with other questions.
     batchable: bool,
     /// Length of the arguments if the block has only their beginning; the page requests the rest.
@@ -246,6 +250,7 @@ pub(super) fn question_view(
     question: &Question,
     own: &ServerCard,
     known: &[ServerCard],
+    stores_grants: bool,
 ) -> QuestionView {
     let request = &question.request;
     let server = request.server.as_deref();
@@ -294,6 +299,7 @@ pub(super) fn question_view(
             choices: request.offered(),
             divisible: request.divisible,
             preview: summary(request),
+            stores_grants,
             batchable: request.not_batchable().is_none(),
             arguments_bytes,
             asked_at: question.asked_at_ms(),
@@ -356,7 +362,7 @@ pub(super) fn grant_entry(
             .map(|resource| resource.as_str().to_owned()),
         holder: grant.holder.clone(),
         agent: grants.agent(&grant.holder).unwrap_or_else(ended),
-        lifetime: lifetime_text(grant),
+        lifetime: lifetime_text(grant, grants.stores_grants()),
         given_at: grant.given_at_ms,
         whose: owners(grant),
         descendants: grant.descendants,
@@ -367,8 +373,8 @@ pub(super) fn grant_entry(
     }
 }
 
-/// How long a grant lasts, in words without times.
-pub(super) fn lifetime_text(grant: &GrantView) -> String {
+/// How long a grant lasts, in words without times. Permanent grants outlast the server if it `stores` them.
+pub(super) fn lifetime_text(grant: &GrantView, stores: bool) -> String {
     let uses = grant.uses_left.map(|left| match left {
         1 => "1 use left".to_owned(),
         left => format!("{left} uses left"),
@@ -379,7 +385,8 @@ pub(super) fn lifetime_text(grant: &GrantView) -> String {
         return limits.join(", ");
     }
     let until = match grant.holder {
-        GrantHolder::Agent(_) => "until you revoke it",
+        GrantHolder::Agent(_) if stores => "until you revoke it",
+        GrantHolder::Agent(_) => "until you revoke it or the server stops",
         GrantHolder::Session { .. } => "until the agent or its session ends",
         GrantHolder::Worker(_) => "until the agent ends",
     };
@@ -428,7 +435,7 @@ mod tests {
     #[test]
     fn page_offers_the_same_choices_as_every_other_prompt() {
         for (question, expected) in fixtures::offered_choices() {
-            let view = question_view(&question, &ServerCard::default(), &[]);
+            let view = question_view(&question, &ServerCard::default(), &[], true);
             let view = serde_json::to_value(view).unwrap();
             assert_eq!(view["extra"].get("choices"), None);
             let choices = view["bailiwick"]["choices"].as_array().unwrap().iter();
@@ -448,7 +455,7 @@ mod tests {
             ..ServerCard::default()
         };
         for known in [&[][..], &[card]] {
-            let view = question_view(&question, &ServerCard::default(), known);
+            let view = question_view(&question, &ServerCard::default(), known, true);
             let view = serde_json::to_value(view).unwrap();
             let text = "What hub does cannot be checked or undone here";
             assert_eq!(

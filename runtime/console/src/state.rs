@@ -231,8 +231,11 @@ impl SourceState {
         if let Some(runtime) = &runtime {
             self.add_activity(response, outcomes, runtime, &questions);
         }
-        let to_view =
-            |question| response::question_view(question, &config.server, &config.known_servers);
+        let stores_grants = self.grants().stores_grants();
+        let to_view = |question| {
+            let known = &config.known_servers;
+            response::question_view(question, &config.server, known, stores_grants)
+        };
         response.questions.extend(questions.iter().map(to_view));
         let mut stats = self.stats();
         stats.note_uses(&grants);
@@ -253,6 +256,7 @@ impl SourceState {
                 .map(response::template_view)
                 .collect(),
             recorded: config.audit.is_some(),
+            stores_grants,
             activity: runtime.is_some(),
         });
     }

@@ -4,7 +4,7 @@ import type { Page, Route } from "@playwright/test";
 export type Json = Readonly<Record<string, unknown>>;
 
 export const RUN = "00000000000000ab";
-export const SOURCE: Json = { run: RUN, server: "files", roots: ["/a"], templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }], recorded: true };
+export const SOURCE: Json = { run: RUN, server: "files", roots: ["/a"], templates: [{ name: "reviewer", about: "Reads everything, and writes notes" }], recorded: true, stores_grants: true };
 
 interface State extends Record<string, unknown> {
   agents: Json[];

@@ -52,6 +52,7 @@ export function question(number: number, own: Json = {}, block: Json = {}): Json
       trust: "own",
       sentence: `Replace 3 lines in c${number}.txt`,
       sensitive: false,
+      stores_grants: true,
       dangers: [],
       undo: "You can undo this in Activity.",
       files: [{ path: `/a/b/c${number}.txt`, op: "modify", bytes: 1200 }],

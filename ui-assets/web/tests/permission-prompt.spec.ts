@@ -261,6 +261,14 @@ test("broad, permanent and outside grants need confirmation", async ({ page, sit
   expect(await told(page)).toEqual([["granted", { id, answer, remember: true }]]);
 });
 
+test("a permanent grant that is not stored ends with the server", async ({ page, site }) => {
+  await asked(page, site, question(1, { stores_grants: false }));
+  await options(page);
+  await page.getByLabel("until I revoke it or the server stops", { exact: true }).check();
+  await expect(yes(page)).toHaveText("Allow until I revoke it or the server stops: change /a/b/c.txt");
+  await expect(page.getByLabel("I understand that this lasts until I revoke it or the server stops.")).toBeVisible();
+});
+
 test("button labels describe the answer", async ({ page, site }) => {
   await asked(page, site, question(1, { waiting: 3, preview: { files: 0 } }));
   await options(page);

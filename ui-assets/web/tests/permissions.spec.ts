@@ -393,6 +393,19 @@ test("a read of one file until the session ends is given to the worker of the se
   await expect(giving(page)).toHaveCount(0);
 });
 
+test("a permanent rule of a host without a grant store ends with the server", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.state.agents = [agent(1)];
+  host.state["sources"] = [{ ...SOURCE, stores_grants: false }];
+  await host.open(page, site, "permissions");
+  await openForm(page);
+  await pick(page, "Agent", "main/worker-1");
+  await pick(page, "How long", "agent");
+  await expect(form(page).getByText(`main/worker-1 may, until you revoke it or the server stops: ${COVERS}.`)).toBeVisible();
+  await expect(form(page).getByLabel("I understand what this allows. It stays until you revoke it or the server stops.")).toBeVisible();
+});
+
 test("a rule for a future agent says so, and only then asks for one", async ({ page, site }) => {
   await page.clock.install();
   const host = new ConsoleFake();

@@ -39,6 +39,7 @@ async fn question_is_complete_and_can_be_answered_once() {
         own["preview"],
         json!({ "files": 1, "added": 1, "removed": 0 })
     );
+    assert_eq!(own["stores_grants"], false);
     assert!(own["expires_at"].as_u64() > shown["timestamp"].as_u64());
     let review = stage
         .get(&format!("/api/review/{}", pending.question().handle()))

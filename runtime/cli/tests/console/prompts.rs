@@ -166,7 +166,8 @@ async fn grants_name_agent_lifetime_and_time() {
         .collect();
     let expected = [
         ("main/tests", "until the agent or its session ends"),
-        ("main", "until you revoke it"),
+        // The test server has no grant store.
+        ("main", "until you revoke it or the server stops"),
         ("main", "3 uses left"),
         ("main", "for a limited time"),
     ];

@@ -283,8 +283,13 @@ enum StateName {
 }
 
 impl CallRow {
-    /// `own` is true if this console answered the call's question.
-    pub(crate) fn new(run: Run, call: &RecentCall, own: bool, undo: Option<UndoState>) -> Self {
+    /// `own` is true if this console answered the call's question, `stores` if permanent grants outlast the server.
+    pub(crate) fn new(
+        run: Run,
+        call: &RecentCall,
+        (own, stores): (bool, bool),
+        undo: Option<UndoState>,
+    ) -> Self {
         let kept = |content: &Arc<CallContent>| !content.changes_left_out;
         Self {
             call: name_in_run(run, call.call.0),
@@ -313,7 +318,7 @@ impl CallRow {
             allowed_by: call
                 .allowed_by
                 .iter()
-                .map(|allowed| AllowedByView::new(run, allowed))
+                .map(|allowed| AllowedByView::new(run, allowed, stores))
                 .collect(),
             files: call.files,
             added: call.added,
@@ -344,7 +349,7 @@ enum AllowedKind {
 }
 
 impl AllowedByView {
-    fn new(run: Run, allowed: &AllowedBy) -> Self {
+    fn new(run: Run, allowed: &AllowedBy, stores: bool) -> Self {
         let plain = |kind, text: &str| Self {
             kind,
             text: text.to_owned(),
@@ -355,7 +360,11 @@ impl AllowedByView {
             AllowedBy::Policy => plain(AllowedKind::Policy, "allowed by the policy"),
             AllowedBy::Grant(grant) => Self {
                 kind: AllowedKind::Grant,
-                text: format!("{}, {}", grant.pattern.sentence(), lifetime_text(grant)),
+                text: format!(
+                    "{}, {}",
+                    grant.pattern.sentence(),
+                    lifetime_text(grant, stores)
+                ),
                 grant: Some(grant_name(run, grant.id)),
                 expires_at: grant.expires_at.map(|end| run.at_ms(end)),
             },
@@ -364,7 +373,7 @@ impl AllowedByView {
                     DecidedBy::Person => AllowedKind::Person,
                     _ => AllowedKind::Host,
                 };
-                plain(kind, &format!("allowed {}", duration_of(*lifetime)))
+                plain(kind, &format!("allowed {}", duration_of(*lifetime, stores)))
             }
             AllowedBy::Sent(_) => plain(AllowedKind::Host, "allowed by grants sent with the call"),
             _ => plain(AllowedKind::Host, "allowed by the host"),
@@ -372,8 +381,8 @@ impl AllowedByView {
     }
 }
 
-/// How long an answer is valid.
-fn duration_of(lifetime: Lifetime) -> String {
+/// How long an answer is valid. Permanent grants outlast the server if it `stores` them.
+fn duration_of(lifetime: Lifetime, stores: bool) -> String {
     match lifetime {
         Lifetime::Once => "once".to_owned(),
         Lifetime::Waiting(calls) => format!("for {calls} of the waiting calls"),
@@ -383,7 +392,8 @@ fn duration_of(lifetime: Lifetime) -> String {
             seconds => format!("for {seconds} s"),
         },
         Lifetime::Session => "until the agent or its session ends".to_owned(),
-        Lifetime::Agent => "until it is revoked".to_owned(),
+        Lifetime::Agent if stores => "until it is revoked".to_owned(),
+        Lifetime::Agent => "until it is revoked or the server stops".to_owned(),
     }
 }
 
@@ -454,8 +464,10 @@ mod tests {
             (Lifetime::Session, "until the agent or its session ends"),
             (Lifetime::Agent, "until it is revoked"),
         ] {
-            assert_eq!(duration_of(lifetime), said);
+            assert_eq!(duration_of(lifetime, true), said);
         }
+        let unstored = duration_of(Lifetime::Agent, false);
+        assert_eq!(unstored, "until it is revoked or the server stops");
     }
 
     #[test]

@@ -239,6 +239,12 @@ impl GrantAuthority {
         self.broker.run()
     }
 
+    /// Returns whether permanent grants are stored. Otherwise they end with the runtime.
+    #[must_use]
+    pub fn stores_grants(&self) -> bool {
+        self.broker.stores_grants()
+    }
+
     /// How a question ended, or whether it is open.
     #[doc(hidden)]
     pub async fn question_status(&self, id: QuestionId) -> Option<QuestionStatus> {

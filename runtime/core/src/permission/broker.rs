@@ -220,6 +220,7 @@ pub struct Broker {
     grace: Duration,
     run: Run,
     needs_authority: bool,
+    stores_grants: bool,
     changes: watch::Receiver<()>,
 }
 
@@ -232,6 +233,11 @@ impl Broker {
     /// Whether both are handles of the same broker.
     pub(crate) fn is(&self, other: &Self) -> bool {
         self.actor.get_id() == other.actor.get_id()
+    }
+
+    /// Whether there is a grant store.
+    pub(crate) fn stores_grants(&self) -> bool {
+        self.stores_grants
     }
 
     /// Starts the broker.
@@ -247,6 +253,7 @@ impl Broker {
             began_ms: (config.wall)().saturating_sub(millis((config.clock)())),
         };
         let needs_authority = approver.needs_authority();
+        let stores_grants = config.store.is_some();
         let arguments = (config, run, audit, approver);
         let (changed, changes) = watch::channel(());
         let (actor, _) = Actor::spawn(None, BrokerActor(changed), arguments).await?;
@@ -255,6 +262,7 @@ impl Broker {
             grace,
             run,
             needs_authority,
+            stores_grants,
             changes,
         })
     }

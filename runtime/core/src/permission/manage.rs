@@ -389,6 +389,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("grants");
         let stage = stage_keeping(3, Some(GrantStore::open(&file).unwrap())).await;
+        assert!(stage.grants.stores_grants());
         let editor = Template::built_in().swap_remove(2);
         let agent = GrantHolder::Agent("main".into());
         let apply = async |roots: &[VirtualPath]| {

@@ -12,6 +12,8 @@ const details = object({
   asked_because: list(text),
   trust: oneOf("own", "known", "unknown"),
   sensitive: flag,
+  /** Whether a permanent grant outlasts the server. */
+  stores_grants: maybe(flag),
   /** The worst first. */
   dangers: list(object({ kind: text, level: oneOf("caution", "severe"), text, detail: maybe(text) })),
   /** Whether the changes can be undone. */

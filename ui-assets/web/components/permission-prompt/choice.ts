@@ -41,14 +41,6 @@ export const isBrief = ({ time }: Choice): boolean => time === "once" || time ==
 /** Whether a pattern has no detail part, and so covers every resource of its kind. */
 export const isWide = (patterns: readonly string[]): boolean => patterns.some((pattern) => pattern.split(":").length < 3);
 
-/** What a person must confirm before the choice is allowed, or an empty text. */
-export function confirmation(details: Details | undefined, choice: Choice): string {
-  if (isBrief(choice)) return "";
-  const { confirm, outside } = details?.choices[choice.reach] ?? {};
-  const reasons = [confirm && "allows much more than this call", outside && "reaches outside your project", choice.time === "agent" && "lasts until I revoke it"].filter((one) => one);
-  return reasons.length > 0 ? `I understand that this ${reasons.join(" and ")}.` : "";
-}
-
 /** The lifetimes of an answer. */
 export const TIMES = {
   once: "only this call",
@@ -59,6 +51,17 @@ export const TIMES = {
   agent: "until I revoke it",
 } as const satisfies Record<Time, string>;
 
+/** A lifetime in words. Permanent grants that are not stored end with the server. */
+export const timeWords = (details: Details | undefined, time: Time): string => TIMES[time] + (time === "agent" && details?.stores_grants === false ? " or the server stops" : "");
+
+/** What a person must confirm before the choice is allowed, or an empty text. */
+export function confirmation(details: Details | undefined, choice: Choice): string {
+  if (isBrief(choice)) return "";
+  const { confirm, outside } = details?.choices[choice.reach] ?? {};
+  const reasons = [confirm && "allows much more than this call", outside && "reaches outside your project", choice.time === "agent" && `lasts ${timeWords(details, "agent")}`].filter((one) => one);
+  return reasons.length > 0 ? `I understand that this ${reasons.join(" and ")}.` : "";
+}
+
 export function allowWords(details: Details | undefined, choice: Choice): string {
   const { reach, time, uses, descendants, out } = choice;
   const all = details?.preview?.files ?? 1;
@@ -66,7 +69,7 @@ export function allowWords(details: Details | undefined, choice: Choice): string
   if (time === "waiting") return `Allow all ${details?.waiting ?? 1} equal calls that wait`;
   const covers = details?.choices[reach]?.covers;
   const what = covers === undefined ? "" : `: ${oneLine(covers, 1000)}`;
-  return `Allow ${time === "uses" ? `for ${uses} uses` : TIMES[time]}${descendants ? ", sub-agents too" : ""}${what}`;
+  return `Allow ${time === "uses" ? `for ${uses} uses` : timeWords(details, time)}${descendants ? ", sub-agents too" : ""}${what}`;
 }
 
 export function denyWords({ note, rest }: Choice): string {

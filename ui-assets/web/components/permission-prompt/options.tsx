@@ -4,7 +4,7 @@ import type { ComponentChildren, TargetedInputEvent } from "preact";
 import { Tick, trusted } from "../../lib/ui.tsx";
 import { oneLine, visible } from "../../lib/visible.ts";
 import type { Details } from "./block.ts";
-import { TIMES, confirmation, isBrief } from "./choice.ts";
+import { TIMES, confirmation, isBrief, timeWords } from "./choice.ts";
 import type { Choice, Time } from "./choice.ts";
 
 interface OptionsProps {
@@ -59,7 +59,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
     />
   );
   const times = (Object.keys(TIMES) as Time[]).filter(isOffered).map((time) => {
-    const label = tick(TIMES[time], "time", time, undefined, time === "once" || time === "waiting" || isWhole);
+    const label = tick(timeWords(details, time), "time", time, undefined, time === "once" || time === "waiting" || isWhole);
     return time === "uses" ? <div class="line">{label}{uses}</div> : label;
   });
   const reaches = details?.choices.slice(0, 5).map(({ label, covers, outside, may_last }, reach) =>

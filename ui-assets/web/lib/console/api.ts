@@ -18,6 +18,8 @@ export interface QuestionDetails {
   /** What the call does: verb, object and count. */
   readonly sentence: string;
   readonly sensitive: boolean;
+  /** Whether a permanent grant outlasts the server. */
+  readonly stores_grants: boolean;
   /** The worst first. */
   readonly dangers: readonly { readonly kind: string; readonly level: string; readonly text: string }[];
   /** The first 20 files that the call affects. */
@@ -130,6 +132,8 @@ export interface State {
     readonly roots: readonly string[];
     readonly templates: readonly { readonly name: string; readonly about: string }[];
     readonly recorded: boolean;
+    /** Whether permanent grants outlast the server. */
+    readonly stores_grants: boolean;
   }[];
   readonly agents: readonly Agent[];
   /** Oldest first. */

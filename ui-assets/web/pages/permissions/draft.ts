@@ -97,8 +97,11 @@ const TIMES = {
   session: ["until its session ends", "session"],
   agent: ["until you revoke it", "agent"],
 } as const;
+type Time = keyof typeof TIMES;
+/** A lifetime in words. Permanent rules that are not stored end with the server. */
+const timeWords = (value: Time): string => TIMES[value][0] + (value === "agent" && !chosen.value?.stores_grants ? " or the server stops" : "");
 export const time = new KeptChoice(
-  () => Object.entries(TIMES).flatMap(([value, [words]]): Option[] => (value === "session" && !worker.value ? [] : [[value, words]])),
+  () => (Object.keys(TIMES) as Time[]).flatMap((value): Option[] => (value === "session" && !worker.value ? [] : [[value, timeWords(value)]])),
   () => "until its session ends (it has ended)",
 );
 
@@ -117,15 +120,15 @@ export const draft = computed((): Draft | string => {
   const run = source.value.value;
   if (!run) return "No host is connected.";
   if (!path) return isOther.value ? "Write the path of the agent, such as main/tests." : "Choose an agent.";
-  const timeValue = time.value.value as keyof typeof TIMES;
-  const [words, lifetime] = TIMES[timeValue];
+  const timeValue = time.value.value as Time;
+  const [, lifetime] = TIMES[timeValue];
   if (timeValue === "session" && !worker.value) return "The session of this agent has ended: choose another time.";
   const held = worker.value;
   const holder = held && timeValue === "session" ? { session: { session: held.session, worker: Number(held.worker.slice(held.worker.indexOf("-") + 1)) } } : { agent: path };
   const isFuture = !known.value.has(path);
   const more = { holder, lifetime, ...(isFuture && { future_agent: true }) };
-  const permanent = lifetime === "agent" ? "It stays until you revoke it." : "";
-  const common = { agent: path, host: sources.value.length > 1 ? (chosen.value?.server ?? "") : "", time: words, isFuture };
+  const permanent = lifetime === "agent" ? `It stays ${timeWords(lifetime)}.` : "";
+  const common = { agent: path, host: sources.value.length > 1 ? (chosen.value?.server ?? "") : "", time: timeWords(timeValue), isFuture };
   if (kind.value.value === "pattern") {
     const scope = pattern.value.trim();
     if (!scope) return "Enter a pattern, such as execute:command:git.";
