@@ -131,13 +131,13 @@ test("a new question keeps the current one and the focus", async ({ page, site }
   await host.open(page, site);
   await expect(yes(page)).toBeEnabled();
   await page.getByRole("button", { name: "More options" }).click();
-  await page.getByLabel("until the session ends", { exact: true }).check();
+  await page.getByLabel("until this agent or its session ends", { exact: true }).check();
   host.state.questions = [question(1), question(2)];
   host.changed();
   await expect(page.getByRole("button", { name: "Allow or deny all 2…" })).toBeVisible();
   await expect(title(page, numbered(2))).toBeVisible();
-  await expect(page.getByLabel("until the session ends", { exact: true })).toBeFocused();
-  await expect(yes(page)).toHaveText("Allow until the session ends: change /a/b/c.txt");
+  await expect(page.getByLabel("until this agent or its session ends", { exact: true })).toBeFocused();
+  await expect(yes(page)).toHaveText("Allow until this agent or its session ends: change /a/b/c.txt");
 });
 
 test("equal calls that join a question are counted, restart the delay and keep the choice", async ({ page, site }) => {
@@ -866,7 +866,7 @@ test("a suggested rule is added only on request", async ({ page, site }) => {
   await expect(yes(page)).toBeEnabled();
   await press(page, yes(page));
   await expect(page.getByText("You allowed 3 questions like this.")).toBeVisible();
-  await expect(page.getByText("Let main/worker-3 do this without asking until the session ends: change or remove everything beneath /a/b, now and later?")).toBeVisible();
+  await expect(page.getByText("Let main/worker-3 do this without asking until it or its session ends: change or remove everything beneath /a/b, now and later?")).toBeVisible();
   expect(host.to("grant")).toEqual([]);
   await press(page, page.getByRole("button", { name: "Add this rule" }));
   await expect(page.getByText("You allowed 3 questions like this.")).toHaveCount(0);

@@ -63,7 +63,7 @@ test("choosing once clears the grant to sub-agents and the wider reach", async (
   await asked(page, site, question(1));
   await options(page);
   await expect(page.getByLabel("its folder")).toHaveCount(0);
-  await page.getByLabel("until the session ends", { exact: true }).check();
+  await page.getByLabel("until this agent or its session ends", { exact: true }).check();
   await page.getByLabel("Its sub-agents may, too").check();
   await page.getByLabel("its folder").check();
   await page.getByLabel("only this call").check();
@@ -215,10 +215,10 @@ test("more than a person can read is allowed only once", async ({ page, site }) 
   await asked(page, site, question(1, { choices: [many, choices[1]] }));
   await options(page);
   await calm(page);
-  await page.getByLabel("until the session ends", { exact: true }).check();
+  await page.getByLabel("until this agent or its session ends", { exact: true }).check();
   await expect(page.getByLabel("this file")).toBeDisabled();
   await expect(page.getByLabel("its folder")).toBeChecked();
-  await expect(yes(page)).toHaveText(/^Allow until the session ends: create, change or delete \/a\/b and everything in it/);
+  await expect(yes(page)).toHaveText(/^Allow until this agent or its session ends: create, change or delete \/a\/b and everything in it/);
   await page.getByLabel("only this call").check();
   await yes(page).click();
   expect(await told(page)).toEqual([["granted", { id, answer: { allow: allow() }, remember: false }]]);
@@ -243,7 +243,7 @@ test("broad, permanent and outside grants need confirmation", async ({ page, sit
     if (reason !== undefined) await expect(page.getByLabel(`I understand that this ${reason}.`)).toBeVisible();
     await expect(yes(page)).toBeEnabled({ enabled: reason === undefined });
   };
-  await wide(() => page.getByLabel("until the session ends", { exact: true }).check());
+  await wide(() => page.getByLabel("until this agent or its session ends", { exact: true }).check());
   await expect(page.getByText("You can take the permission back in Permissions.")).toBeVisible();
   await wide(() => page.getByLabel("its folder").check());
   await wide(() => page.getByLabel("the whole project").check(), "allows much more than this call");
@@ -276,14 +276,14 @@ test("button labels describe the answer", async ({ page, site }) => {
     ["all equal calls that wait", "Allow all 3 equal calls that wait"],
     ["for the next uses:", "Allow for 10 uses: change /a/b/c.txt"],
     ["for 1 hour", "Allow for 1 hour: change /a/b/c.txt"],
-    ["until the session ends", "Allow until the session ends: change /a/b/c.txt"],
-    ["Its sub-agents may, too", "Allow until the session ends, sub-agents too: change /a/b/c.txt"],
+    ["until this agent or its session ends", "Allow until this agent or its session ends: change /a/b/c.txt"],
+    ["Its sub-agents may, too", "Allow until this agent or its session ends, sub-agents too: change /a/b/c.txt"],
   ] as const) {
     await page.getByLabel(label, { exact: true }).check();
     await expect(yes(page)).toHaveText(words);
   }
   await page.getByLabel("its folder").check();
-  await expect(yes(page)).toHaveText("Allow until the session ends, sub-agents too: create, change or delete /a/b and everything in it; sensitive files still ask");
+  await expect(yes(page)).toHaveText("Allow until this agent or its session ends, sub-agents too: create, change or delete /a/b and everything in it; sensitive files still ask");
   await page.getByLabel("Tell the agent why").pressSequentially("not there");
   await expect(no(page)).toHaveText("Deny and tell why");
   await page.getByLabel("Stop asking for this until the session ends").check();
@@ -370,12 +370,12 @@ test("the countdown does not update live regions", async ({ page, site }) => {
 test("excluding a hunk limits the answer to this call", async ({ page, site }) => {
   await asked(page, site, question(1));
   await options(page);
-  await page.getByLabel("until the session ends", { exact: true }).check();
+  await page.getByLabel("until this agent or its session ends", { exact: true }).check();
   await page.getByLabel("its folder").check();
   const leftOut = [{ path: "/a/b/c.txt", hunks: [1] }];
   await set(page, { leftOut });
   await expect(yes(page)).toHaveText("Allow the ticked changes once");
-  await expect(page.getByLabel("until the session ends", { exact: true })).toBeDisabled();
+  await expect(page.getByLabel("until this agent or its session ends", { exact: true })).toBeDisabled();
   await expect(page.getByLabel("its folder")).toHaveCount(0);
   await page.evaluate(() => Object.assign((window as unknown as { prompt: object }).prompt, { leftOut: undefined }));
   await expect(yes(page)).toBeDisabled();
@@ -389,7 +389,7 @@ test("sensitive resources cannot be granted permanently", async ({ page, site })
   const needs = ["write:file:/a/.mcp.json"];
   await asked(page, site, question(1, { sensitive: true, protected: needs, needs, choices: choices.slice(0, 1) }));
   await options(page);
-  await page.getByLabel("until the session ends", { exact: true }).check();
+  await page.getByLabel("until this agent or its session ends", { exact: true }).check();
   await expect(page.getByLabel("until I revoke it", { exact: true })).toHaveCount(0);
   await expect(page.getByLabel("this file")).toBeVisible();
   await expect(page.getByLabel("its folder")).toHaveCount(0);

@@ -112,7 +112,7 @@ test("a rule is suggested only on request, and added only on request", async ({ 
   host.answers.set("suggestions", { suggestion });
   await stopClock(page);
   await ask.click();
-  await expect(page.getByText("You allowed 3 calls like this. Let it do this without asking until its session ends: change /a/b and everything in it?")).toBeVisible();
+  await expect(page.getByText("You allowed 3 calls like this. Let it do this without asking until it or its session ends: change /a/b and everything in it?")).toBeVisible();
   const add = page.getByRole("button", { name: "Add this rule" });
   // The button appeared under a possible press, so this one is ignored.
   await add.click();
@@ -129,14 +129,14 @@ test("a rule says who may do what, how long, and how often it was used", async (
   const host = new ConsoleFake();
   host.state.grants = [
     grant(1, { uses_left: 2, expires_at: START + 3_600_000, descendants: true }),
-    grant(2, { used: 0, used_at: null, agent: "main/docs", covers: "read /a", lifetime: "until the session ends" }),
+    grant(2, { used: 0, used_at: null, agent: "main/docs", covers: "read /a", lifetime: "until the agent or its session ends" }),
   ];
   await host.open(page, site, "permissions");
   await expect(page.getByRole("heading", { name: "Rules you gave (2)" })).toBeVisible();
   await expect(rules(page).nth(0)).toContainText("main/tests and its sub-agents may create or change /a/b and everything in it");
   await expect(rules(page).nth(0)).toContainText(/2 uses left, until .* \(\d+ minutes left\)used 3 times, last /);
   await expect(rules(page).nth(1)).toContainText("main/docs may read /a");
-  await expect(rules(page).nth(1)).toContainText("until the session endsnever used");
+  await expect(rules(page).nth(1)).toContainText("until the agent or its session endsnever used");
   // Scope syntax is not in the first view.
   await expect(page.getByText("write:file:/a/b").first()).toBeHidden();
   await rules(page).nth(0).getByText("Details").click();
@@ -371,7 +371,7 @@ test("a rule is given to an agent from the list, with its effect on the last hou
   await expect(page.getByText(`Rule given: main/worker-1 may, for 10 uses: ${COVERS}.`)).toBeVisible();
 });
 
-test("a read of one file until the session ends is given to the worker of the session", async ({ page, site }) => {
+test("a read of one file until the agent or its session ends is given to the worker of the session", async ({ page, site }) => {
   await page.clock.install();
   const host = new ConsoleFake();
   host.state.agents = [agent(5)];
@@ -381,7 +381,7 @@ test("a read of one file until the session ends is given to the worker of the se
   await form(page).getByLabel("Path below it").fill("c.txt");
   await pick(page, "Reach", "exact");
   await pick(page, "How long", "session");
-  await expect(form(page).getByText(`main/worker-5 may, until its session ends: ${COVERS}.`)).toBeVisible();
+  await expect(form(page).getByText(`main/worker-5 may, until the agent or its session ends: ${COVERS}.`)).toBeVisible();
   await give(page);
   const body = { run: RUN, pattern: "read:file:/a/c.txt", reach: "exact", operations: ["read"], holder: { session: { session: "main", worker: 5 } }, lifetime: "session" };
   await expect.poll(() => host.to("grant")).toEqual([body]);

@@ -214,7 +214,7 @@ fn end_words(call: &RecentCall, own: bool) -> Option<&'static str> {
         },
         CallResult::Denied => match (code, call.denied_by) {
             (_, Some(DecidedBy::Person)) if own => "Denied by you",
-            // A person denied all such calls until the session ends.
+            // A person denied all such calls until the agent or its session ends.
             (_, Some(DecidedBy::Person)) if call.question.is_none() => {
                 "Denied by an earlier answer"
             }

@@ -47,7 +47,7 @@ export const TIMES = {
   waiting: "all equal calls that wait",
   uses: "for the next uses:",
   hour: "for 1 hour",
-  session: "until the session ends",
+  session: "until this agent or its session ends",
   agent: "until I revoke it",
 } as const satisfies Record<Time, string>;
 

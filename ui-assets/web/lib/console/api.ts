@@ -106,7 +106,7 @@ export interface Grant {
   readonly descendants: boolean;
   readonly uses_left: number | null;
   readonly expires_at: number | null;
-  /** How long it lasts, such as `until the session ends`. */
+  /** How long it lasts, such as `until the agent or its session ends`. */
   readonly lifetime: string;
   readonly given_at: number;
   readonly used: number;

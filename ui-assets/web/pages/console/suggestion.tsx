@@ -31,7 +31,7 @@ export function SuggestionView() {
   const { agent, covers, spares, pattern } = rule;
   return (
     <div key={agent + pattern} class="notice">
-      <p>{`You allowed ${spares} questions like this. Let `}<Agent name={agent} />{" do this without asking until the session ends: "}<Name text={covers} most={400} />?</p>
+      <p>{`You allowed ${spares} questions like this. Let `}<Agent name={agent} />{" do this without asking until it or its session ends: "}<Name text={covers} most={400} />?</p>
       <div class="line">
         <CalmButton press={() => void give(rule)}>Add this rule</CalmButton>
         <Button press={() => (suggestion.value = undefined)}>Keep asking</Button>

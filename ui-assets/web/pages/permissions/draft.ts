@@ -94,7 +94,7 @@ const worker = computed(() => {
 const TIMES = {
   hour: ["for 1 hour", { for_ms: 3_600_000 }],
   uses: ["for 10 uses", { uses: 10 }],
-  session: ["until its session ends", "session"],
+  session: ["until the agent or its session ends", "session"],
   agent: ["until you revoke it", "agent"],
 } as const;
 type Time = keyof typeof TIMES;

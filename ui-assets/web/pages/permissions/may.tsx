@@ -95,7 +95,7 @@ function Suggest() {
     <div class="chips">
       {one ? (
         <>
-          <p>{`You allowed ${one.spares} calls like this. Let it do this without asking until its session ends: `}<Name text={one.covers} most={400} />?</p>
+          <p>{`You allowed ${one.spares} calls like this. Let it do this without asking until it or its session ends: `}<Name text={one.covers} most={400} />?</p>
           <CalmButton press={() => void suggesting.of(add(one))}>Add this rule</CalmButton>
           <Button press={() => (suggestion.value = undefined)}>No</Button>
         </>

@@ -54,7 +54,7 @@ const OLD = ["delete", { path: "old", recursive: true }] as const;
 
 test("prompt-options", async ({ page, started }) => {
   await open(page, started, ["edit_file", TOTAL]);
-  await questions.options(page, "until the session ends", "its folder");
+  await questions.options(page, "until this agent or its session ends", "its folder");
   await picture("prompt-options", page);
   await questions.choose(page, "until I revoke it", "the whole project");
   await picture("prompt-broad", page);
