@@ -134,9 +134,9 @@ test("a rule says who may do what, how long, and how often it was used", async (
   await host.open(page, site, "permissions");
   await expect(page.getByRole("heading", { name: "Rules you gave (2)" })).toBeVisible();
   await expect(rules(page).nth(0)).toContainText("main/tests and its sub-agents may create or change /a/b and everything in it");
-  await expect(rules(page).nth(0)).toContainText(/2 uses left, until .* \(\d+ minutes left\)used 3 times, last /);
+  await expect(rules(page).nth(0)).toContainText(/2 uses left, until .* \(\d+ minutes left\)used 3 times since the server started, last /);
   await expect(rules(page).nth(1)).toContainText("main/docs may read /a");
-  await expect(rules(page).nth(1)).toContainText("until the agent or its session endsnever used");
+  await expect(rules(page).nth(1)).toContainText("until the agent or its session endsnot used since the server started");
   // Scope syntax is not in the first view.
   await expect(page.getByText("write:file:/a/b").first()).toBeHidden();
   await rules(page).nth(0).getByText("Details").click();

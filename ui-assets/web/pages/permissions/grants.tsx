@@ -158,7 +158,7 @@ function Row({ grant }: { readonly grant: Grant }) {
           <p><Agent name={agent} most={120} />{descendants && " and its sub-agents"}{" may "}<Name text={covers} most={400} /></p>
           <p class="quiet">
             <Lifetime grant={grant} />
-            <span>{used ? `used ${counted(used, "time")}${used_at === null ? "" : `, last ${when(used_at)}`}` : "never used"}</span>
+            <span>{used ? `used ${counted(used, "time")} since the server started${used_at === null ? "" : `, last ${when(used_at)}`}` : "not used since the server started"}</span>
             <span>{`given ${when(given_at)}`}</span>
           </p>
         </div>
