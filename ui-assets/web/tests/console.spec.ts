@@ -219,7 +219,7 @@ test("questions of one kind are denied together, after a list of what that means
   await expect(page.locator(".together li")).toContainText([numbered(2), numbered(4)]);
   await page.getByLabel("Select all").check();
   await press(page, page.getByRole("button", { name: "Deny 2 ticked" }));
-  await expect(page.getByText("denied", { exact: true })).toHaveCount(2);
+  await expect(page.getByText("Denied by you", { exact: true })).toHaveCount(2);
   const deny = { deny: {} };
   expect(host.to("answer-batch")).toEqual([{ answers: [{ question: `${run}-2`, session: "main", answer: deny }, { question: `${run}-4`, session: "other", answer: deny }] }]);
 });
@@ -396,17 +396,34 @@ test("questions can be answered together, but a dangerous one is only denied wit
   await page.getByLabel(/c4\.txt/).uncheck();
   await expect(page.getByLabel("Select all")).not.toBeChecked();
   await press(page, page.getByRole("button", { name: "Allow 2 of 3 ticked once" }));
-  await expect(page.getByText("allowed", { exact: true })).toHaveCount(2);
+  await expect(page.getByText("✓ Allowed by you and applied", { exact: true })).toHaveCount(2);
   const once = { allow: { lifetime: "once" } };
   expect(host.to("answer-batch")).toEqual([
     { answers: [{ question: `${run}-1`, session: "main", answer: once }, { question: `${run}-3`, session: "other", answer: once }] },
   ]);
   // Only the ticked one is denied, not all that are open.
   await press(page, page.getByRole("button", { name: "Deny 1 ticked" }));
-  await expect(page.getByText("denied", { exact: true })).toHaveCount(1);
+  await expect(page.getByText("Denied by you", { exact: true })).toHaveCount(1);
   expect(host.to("answer-batch").at(-1)).toEqual({ answers: [{ question: `${run}-2`, session: "main", answer: { deny: {} } }] });
   await page.getByRole("button", { name: "One by one" }).click();
   await expect(title(page, numbered(4))).toBeFocused();
+});
+
+test("questions that are answered together show what became of each call", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1), question(2)];
+  await host.open(page, site);
+  await press(page, page.getByRole("button", { name: "Allow or deny all 2…" }));
+  await page.getByLabel("Select all").check();
+  await press(page, page.getByRole("button", { name: "Allow 2 ticked once" }));
+  const results = page.locator(".together li").getByRole("status");
+  await expect(results.filter({ visible: true })).toHaveText(["✓ Allowed by you and applied", "✓ Allowed by you and applied"]);
+  // The second change was stale once the first one was applied.
+  host.state.outcomes = [outcome(1), outcome(2, { result: { state: "stale", code: "STALE_PREVIEW", message: null, files: 1 } })];
+  host.changed();
+  await expect(page.locator(".together li").nth(0)).toContainText("✓ Allowed by you and applied");
+  await expect(page.locator(".together li").nth(1)).toContainText("✗ Allowed by you, but not done: something had changed");
 });
 
 test("a question is not allowed with others before its preview is loaded, or if it must be answered alone", async ({ page, site }) => {
@@ -421,7 +438,7 @@ test("a question is not allowed with others before its preview is loaded, or if 
   await expect(page.getByRole("button", { name: "Allow 1 of 4 ticked once" })).toBeEnabled();
   await expect(page.getByRole("button", { name: "Open: it can be allowed only alone" })).toHaveCount(2);
   await press(page, page.getByRole("button", { name: "Deny 4 ticked", exact: true }));
-  await expect(page.getByText("denied", { exact: true })).toHaveCount(4);
+  await expect(page.getByText("Denied by you", { exact: true })).toHaveCount(4);
   await expect(page.getByLabel("Select all")).toBeDisabled();
 });
 
@@ -453,7 +470,7 @@ test("answering together ignores presses after a layout change and can be retrie
   await expect(page.getByText("not yet")).toBeVisible();
   host.answers.delete("answer-batch");
   await press(page, one);
-  await expect(page.getByText("allowed", { exact: true })).toBeVisible();
+  await expect(page.getByText("✓ Allowed by you and applied", { exact: true })).toBeVisible();
   await expect(page.getByLabel(/c2\.txt/)).toBeDisabled();
 });
 

@@ -33,9 +33,11 @@ export function Status({ outcome }: { readonly outcome: Outcome }) {
   return <span class={`status ${look}`}>{words}</span>;
 }
 
+export const outcomeOf = (id: string): Outcome | undefined => state.value?.outcomes.find(({ question }) => question === id);
+
 /** What became of the question that was answered last. */
 export function lastWords(): string {
-  const outcome = state.value?.outcomes.find(({ question }) => question === last.value);
+  const outcome = outcomeOf(last.value);
   return outcome ? `${statusOf(outcome)[0]}: ${oneLine(outcome.sentence)}` : "";
 }
 
@@ -43,7 +45,7 @@ export function lastWords(): string {
 export function OutcomeView({ id }: { readonly id: string }) {
   const diff = local<Diff>();
   const failure = own(() => new Failure());
-  const outcome = state.value?.outcomes.find(({ question }) => question === id);
+  const outcome = outcomeOf(id);
   onMount(() => {
     const ran = outcome?.call;
     if (!ran) return;

@@ -13,6 +13,7 @@ import { Agent, Button, Name, Tick } from "../../lib/ui.tsx";
 import { message, oneLine } from "../../lib/visible.ts";
 import { Heading } from "./heading.tsx";
 import { agentOf, goOn, idOf, remove, show } from "./inbox.ts";
+import { Status, outcomeOf } from "./outcomes.tsx";
 
 class Item {
   readonly question: Question;
@@ -55,13 +56,14 @@ class Item {
 function Row({ item }: { readonly item: Item }) {
   const { sentence, dangers } = item.question.bailiwick;
   const diff = item.diff.value;
+  const outcome = outcomeOf(item.id);
   const { added, removed } = diff?.counts.value ?? { added: 0, removed: 0 };
   return (
     <li>
       <label>
         <Tick checked={item.ticked.value} disabled={!item.isOpen.value} change={(on) => (item.ticked.value = on)} />
         <span><Name text={sentence} /> <span class="quiet">(<Agent name={agentOf(item.question)} most={120} />)</span></span>
-        <span class="quiet end" role="status">{oneLine(item.end.value)}</span>
+        <span class="quiet end" role="status">{outcome ? <Status outcome={outcome} /> : oneLine(item.end.value)}</span>
       </label>
       <div class="more">
         {dangers.map(({ level, text }) => <p key={text} class={`badge danger ${level}`}>⚠ <Name text={text} /></p>)}

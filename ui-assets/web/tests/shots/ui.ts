@@ -90,7 +90,7 @@ export const questions = {
   /** Allows the ticked questions that can be allowed together. */
   async allowTogether(page: Page): Promise<void> {
     const allow = page.getByRole("button", { name: /^Allow [1-9] of \d ticked once/ });
-    await press(allow, page.getByText("allowed", { exact: true }).first());
+    await press(allow, page.getByText("✓ Allowed by you and applied").first());
   },
   /** Opens the first question of the list, which a narrow page shows alone. */
   async show(page: Page): Promise<void> {
