@@ -57,8 +57,10 @@ fn escape_but(text: &str, keep: impl Fn(char) -> bool) -> Cow<'_, str> {
 }
 
 /// Returns `text`, or its start and end if it has more than `most` characters. The end of a path is its name, so it is
-/// kept.
-pub(crate) fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
+/// kept, and so is that of a command.
+#[doc(hidden)]
+#[must_use]
+pub fn abbreviated(text: &str, most: usize) -> Cow<'_, str> {
     let count = text.chars().count();
     if count <= most {
         return Cow::Borrowed(text);

@@ -395,6 +395,24 @@ test("sensitive resources cannot be granted permanently", async ({ page, site })
   await expect(page.getByLabel("its folder")).toHaveCount(0);
 });
 
+test("a long heading shows the start and end of the call, and opens the arguments", async ({ page, site }) => {
+  const preview = { files: 0 };
+  const params = (command: string) => ({ tool_call: { ...(question(1)["tool_call"] as object), params: JSON.stringify({ argv: ["sh", "-c", command] }) } });
+  const command = `echo ${"harmless ".repeat(60)}; rm -rf many`;
+  await asked(page, site, question(1, { preview, sentence: `Run \`sh -c '${command}'\`` }, params(command)));
+  await expect(page.getByRole("heading", { level: 2 })).toHaveText(/^Run `sh -c 'echo harmless .*\[172 characters\].* harmless ; rm -rf many'`$/);
+  await expect(page.locator(".argument pre")).toBeVisible();
+  await expect(page.locator(".argument pre")).toContainText("; rm -rf many");
+  // A person can close it, and it stays closed.
+  await page.getByText("Details", { exact: true }).click();
+  await page.clock.runFor(2000);
+  await expect(page.locator(".argument pre")).toBeHidden();
+  for (const [sentence, open] of [["Run `sh -c 'echo[171 characters]; rm'`", true], ["Fetch “https://example.com/…”", true], ["Run `ls`", false]] as const) {
+    await asked(page, site, question(1, { preview, sentence }, params("x")));
+    await expect(page.locator(".argument pre")).toBeVisible({ visible: open });
+  }
+});
+
 test("the details show tool, server, scopes and arguments", async ({ page, site }) => {
   await asked(page, site, question(1, { trust: "unknown" }));
   await page.getByText("Details", { exact: true }).click();
@@ -503,7 +521,7 @@ test("hostile texts are rendered as plain text", async ({ page, site }) => {
         const raw = /[\u0000-\u0008\u000b\u001b\u200b\u202e\u2066\ufeff]/u.test(prompt.textContent ?? "");
         const heading = prompt.querySelector("h2")?.textContent?.length ?? 0;
         const buttons = prompt.querySelectorAll("button").length;
-        return strange.length > 0 || raw || heading > 400 || buttons !== 3 || "bad" in window ? [n] : [];
+        return strange.length > 0 || raw || heading > 450 || buttons !== 3 || "bad" in window ? [n] : [];
       });
     },
     [payloads, question(1)] as const,

@@ -2,6 +2,7 @@
 
 use bailiwick::effect::ResourceChange;
 use bailiwick::scope::Verb;
+use bailiwick::text::abbreviated;
 use bailiwick::tool::Rights;
 use bailiwick::worker::LayerState;
 use serde_json::Value;
@@ -11,8 +12,11 @@ use super::record::first;
 use super::tool::Command;
 use crate::view::Changes;
 
-/// Maximum length of a command in a sentence, in characters.
-const MAX_COMMAND: usize = 256;
+/// Maximum length of a command or name in a sentence, in characters. Prompts shorten a line of 200 characters again, and
+/// would then count only what they leave out themselves.
+const MAX_COMMAND: usize = 176;
+/// Maximum length of the directory of a command.
+const MAX_DIRECTORY: usize = 80;
 /// Maximum number of folders or hosts in a sentence.
 const MAX_NAMED: usize = 4;
 
@@ -22,26 +26,20 @@ pub(super) fn sentence(arguments: &Value) -> Option<String> {
     let argv: Option<Vec<String>> = argv.map(|word| word.as_str().map(str::to_owned)).collect();
     let command = command(&argv?);
     Some(match arguments.get("cwd").and_then(Value::as_str) {
-        Some(cwd) => format!("Run {command} in {}", cut(quoted(cwd))),
+        Some(cwd) => format!(
+            "Run {command} in {}",
+            abbreviated(&quoted(cwd), MAX_DIRECTORY)
+        ),
         None => format!("Run {command}"),
     })
 }
 
-/// The arguments as a line for a shell in backticks. A long line is cut.
+/// The arguments as a line for a shell in backticks. A long line is cut in its middle.
 pub(super) fn command(argv: &[String]) -> String {
     let words: Vec<String> = argv.iter().map(|word| quoted(word)).collect();
     // It cannot end the quotation.
     let line = words.join(" ").replace('`', "\\u{60}");
-    format!("`{}`", cut(line))
-}
-
-/// A text of at most [`MAX_COMMAND`] characters and an ellipsis.
-fn cut(mut text: String) -> String {
-    if let Some((end, _)) = text.char_indices().nth(MAX_COMMAND) {
-        text.truncate(end);
-        text.push('…');
-    }
-    text
+    format!("`{}`", abbreviated(&line, MAX_COMMAND))
 }
 
 fn quoted(word: &str) -> String {
@@ -61,7 +59,10 @@ pub(super) fn rights(
 ) -> [ResourceChange; 3] {
     let is_sandboxed = commands.is_sandboxed();
     let with = |declared: &[String], allowed: Vec<String>| {
-        let mut all: Vec<String> = declared.iter().map(|name| cut(quoted(name))).collect();
+        let mut all: Vec<String> = declared
+            .iter()
+            .map(|name| abbreviated(&quoted(name), MAX_COMMAND).into_owned())
+            .collect();
         all.extend(allowed.into_iter().filter(|name| !declared.contains(name)));
         all
     };
@@ -196,10 +197,22 @@ mod tests {
     }
 
     #[test]
+    fn long_command_keeps_its_start_and_end() {
+        let script = format!("echo {}; rm -rf all", "harmless ".repeat(60));
+        let argv = ["sh", "-c", script.as_str()].map(str::to_owned);
+        let text = command(&argv);
+        assert!(text.starts_with("`sh -c 'echo harmless "), "{text}");
+        assert!(text.contains("[389 characters]"), "{text}");
+        assert!(text.ends_with("; rm -rf all'`"), "{text}");
+        assert!(text.chars().count() <= 200, "{text}");
+        let directory = format!("/{}", "d".repeat(1_000));
+        let text = sentence(&json!({ "argv": argv, "cwd": directory })).unwrap();
+        assert!(text.chars().count() <= 300, "{text}");
+    }
+
+    #[test]
     fn argument_cannot_end_the_quotation_of_a_command() {
         let text = command(&["echo".to_owned(), "` in /other".to_owned()]);
         assert_eq!(text, r"`echo '\u{60} in /other'`");
-        let long = command(&["x".repeat(10_000)]);
-        assert!(long.ends_with("…`") && long.chars().count() < 300);
     }
 }

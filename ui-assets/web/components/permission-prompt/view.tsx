@@ -12,13 +12,18 @@ import { Options } from "./options.tsx";
 const TYPES = { read: "Wants to read", write: "Wants to change or run", all: "Wants to read and change" };
 /** Number of files that are listed if there is no preview. */
 const MOST_FILES = 8;
-const LONGEST = 300;
+/** Maximum length of a sentence. The host shortens a command so that its sentence fits. */
+const LONGEST = 400;
+
+/** The start and end of a text on one line. */
+function cut(text: string): string {
+  const flat = text.replaceAll(/[^\S\ufeff]+/gu, " ").trim();
+  const left = flat.length - LONGEST;
+  return left > 0 ? `${flat.slice(0, LONGEST / 4)}[${left} characters]${flat.slice((LONGEST * -3) / 4)}` : flat;
+}
 
 /** Text on one line in which hidden characters are marked. */
-function Sentence({ text }: { readonly text: string }) {
-  const flat = text.replaceAll(/[^\S\ufeff]+/gu, " ").trim();
-  return <bdi><Marked text={flat.length > LONGEST ? `${flat.slice(0, LONGEST - 1)}…` : flat} /></bdi>;
-}
+const Sentence = ({ text }: { readonly text: string }) => <bdi><Marked text={cut(text)} /></bdi>;
 
 /** Who asks: the name of the agent, and its path if it has a parent. */
 function Who({ open, block: { tool_call: call, extra, bailiwick: own } }: { readonly open: boolean; readonly block: Block }) {
@@ -76,8 +81,9 @@ function Arguments({ block: { tool_call: { params, server_name }, bailiwick: own
   );
 }
 
-const More = ({ block, block: { tool_call: call, bailiwick: own } }: { readonly block: Block }) => (
-  <details>
+/** Details of the call; they are open if something is left out of the heading. */
+const More = ({ block, block: { tool_call: call, content, bailiwick: own } }: { readonly block: Block }) => (
+  <details open={/\[\d+ characters]|…/.test(cut(own?.sentence ?? content))}>
     <summary>Details</summary>
     <p>
       Tool <Code text={call.name} /> of <bdi title={oneLine(call.server_description)}>{`${oneLine(call.server_icons, 8)} ${oneLine(call.server_name)}`}</bdi>{(own?.trust ?? "unknown") === "unknown" && " (unknown to this host)"}
