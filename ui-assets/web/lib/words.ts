@@ -1,5 +1,5 @@
 // Short texts about files and numbers.
-import { visible } from "./visible.ts";
+import { flat, visible } from "./visible.ts";
 
 export const counted = (count: number, one: string, several = `${one}s`): string => `${count} ${count === 1 ? one : several}`;
 
@@ -19,6 +19,6 @@ export const planned = (op: string): string => ({ modify: "change", make_directo
 
 /** A path without hidden characters, cut in the middle, so that the name at its end stays. */
 export function shortPath(path: string, most = 40): string {
-  const shown = visible(path);
+  const shown = visible(flat(path));
   return shown.length > most ? `${shown.slice(0, most / 4)}…${shown.slice(1 - (most * 3) / 4)}` : shown;
 }

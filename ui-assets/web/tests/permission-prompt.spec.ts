@@ -112,6 +112,18 @@ test("without a preview, the first files are listed", async ({ page, site }) => 
   await expect(page.getByText("and 42 more")).toBeVisible();
 });
 
+test("runs of spaces are visible in the heading, the files and the choices", async ({ page, site }) => {
+  const covers = 'read "/a/b  c.txt"';
+  const files = [{ path: "/a/b  c.txt", op: "read" }];
+  await asked(page, site, question(1, { sentence: "Read “b  c.txt”", files, preview: null, choices: [{ ...choices[0], covers }] }));
+  await expect(page.getByRole("heading", { name: "Read “b␣␣c.txt”" })).toBeVisible();
+  await expect(page.locator(".affected li")).toHaveText("Will read/a/b␣␣c.txt");
+  await options(page);
+  await page.getByLabel("for 1 hour").check();
+  await expect(page.getByText('read "/a/b␣␣c.txt"', { exact: true })).toBeVisible();
+  await expect(yes(page)).toHaveText('Allow for 1 hour: read "/a/b␣␣c.txt"');
+});
+
 test("keys answer only with shortcuts", async ({ page, site }) => {
   await asked(page, site, question(1));
   await calm(page);

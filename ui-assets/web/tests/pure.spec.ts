@@ -7,7 +7,8 @@ import { fromPatch } from "../lib/diff/patch.ts";
 import { parsed, peer } from "../lib/rpc.ts";
 import type { Fields } from "../lib/json.ts";
 import { problem, unknownKeyword } from "../lib/schema.ts";
-import { visible } from "../lib/visible.ts";
+import { oneLine, visible } from "../lib/visible.ts";
+import { shortPath } from "../lib/words.ts";
 import { expect, test } from "./fixtures.ts";
 
 /** A schema, a valid value and an invalid value. */
@@ -39,6 +40,16 @@ const SCHEMAS: readonly (readonly [object | boolean, unknown, unknown])[] = [
   [{ not: { type: "string" } }, 1, "a"],
   [{ properties: { a: false } }, {}, { a: 1 }],
 ];
+
+test("runs of blanks are visible in texts of one line", () => {
+  expect(oneLine(" a b\nc ")).toBe("a b c");
+  expect(oneLine("a  b\u00a0 c\ufeffd")).toBe("a␣␣b␣␣c\\u{feff}d");
+  expect(oneLine(`a${" ".repeat(1000)}b`)).toHaveLength(200);
+  expect(shortPath("/r/a  b.txt")).toBe("/r/a␣␣b.txt");
+  const long = shortPath(`/r/a${" ".repeat(1000)}b.txt`);
+  expect(long).toHaveLength(40);
+  expect(long).toMatch(/^\/r\/a␣+…␣+b\.txt$/);
+});
 
 test("the schema validator accepts valid and rejects invalid values", () => {
   for (const [schema, good, bad] of SCHEMAS) {

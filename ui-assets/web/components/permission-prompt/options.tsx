@@ -2,7 +2,7 @@
 import type { ComponentChildren, TargetedInputEvent } from "preact";
 
 import { Tick, trusted } from "../../lib/ui.tsx";
-import { oneLine, visible } from "../../lib/visible.ts";
+import { oneLine } from "../../lib/visible.ts";
 import type { Details } from "./block.ts";
 import { TIMES, confirmation, isBrief, timeWords } from "./choice.ts";
 import type { Choice, Time } from "./choice.ts";
@@ -66,7 +66,7 @@ export function Options({ details, choice, open, choose }: OptionsProps) {
     tick(
       <>
         {oneLine(label)}{outside && " ⚠ outside your project"}
-        <small><bdi>{visible(covers)}</bdi></small>
+        <small><bdi>{oneLine(covers, 1e4)}</bdi></small>
       </>,
       "reach",
       reach,

@@ -1,6 +1,6 @@
 // What a permission prompt shows.
 import { Agent, Button, Code, Marked } from "../../lib/ui.tsx";
-import { oneLine, visible } from "../../lib/visible.ts";
+import { flat, oneLine, visible } from "../../lib/visible.ts";
 import { fromJson } from "../../lib/json.ts";
 import { planned, shortPath } from "../../lib/words.ts";
 import type { Block, Details } from "./block.ts";
@@ -17,9 +17,9 @@ const LONGEST = 400;
 
 /** The start and end of a text on one line. */
 function cut(text: string): string {
-  const flat = text.replaceAll(/[^\S\ufeff]+/gu, " ").trim();
-  const left = flat.length - LONGEST;
-  return left > 0 ? `${flat.slice(0, LONGEST / 4)}[${left} characters]${flat.slice((LONGEST * -3) / 4)}` : flat;
+  const line = flat(text.trim());
+  const left = line.length - LONGEST;
+  return left > 0 ? `${line.slice(0, LONGEST / 4)}[${left} characters]${line.slice((LONGEST * -3) / 4)}` : line;
 }
 
 /** Text on one line in which hidden characters are marked. */
