@@ -448,9 +448,10 @@ mod tests {
     fn form_does_not_offer_equal_changes_of_files_together() {
         let mut question = question();
         question.calls.set(3);
-        question.request = bailiwick::fixtures::shown(question.request);
+        let mut request = bailiwick::fixtures::shown((*question.request).clone());
         let change = bailiwick::fixtures::deleted_directory("/r/old", 0, 0);
-        question.request.preview.as_mut().unwrap().changes = vec![change];
+        request.preview.as_mut().unwrap().changes = vec![change];
+        question.request = request.into();
         let form = serde_json::to_value(form(&question, FormKind::Connection)).unwrap();
         let message = form["message"].as_str().unwrap();
         assert!(message.contains("3 equal calls wait"), "{message}");
