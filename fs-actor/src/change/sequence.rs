@@ -195,6 +195,12 @@ impl<'s> Sequence<'s> {
         self.kept
     }
 
+    /// The bytes of new contents that the steps so far write.
+    pub(crate) fn written(&self) -> u64 {
+        let planned = self.planned.iter().flatten();
+        planned.map(|planned| planned.bytes).sum()
+    }
+
     /// The bytes of all contents of files that it has in memory.
     #[cfg(test)]
     pub(super) fn held(&self) -> u64 {

@@ -304,7 +304,7 @@ impl WriteTool for ApplyBatch {
             resources,
             sizes,
         } = sequenced;
-        check_size(permit, cost.bytes, inverse.as_deref())?;
+        check_kept(permit, inverse.as_deref())?;
         let reached =
             ReachedDurability::requested((!steps.is_empty()).then_some(self.executor.durability()));
         let output = ApplyBatchOutput {
@@ -349,12 +349,19 @@ impl WriteTool for ApplyBatch {
     }
 }
 
-/// Rejects a batch that is larger than allowed, or than the journal can keep: after a crash it could not be rolled back.
-fn check_size(
-    permit: &ReadPermit,
-    written: u64,
-    inverse: Option<&[Step]>,
-) -> Result<(), CallError> {
+/// Rejects a batch that writes more than allowed.
+fn check_written(written: u64) -> Result<(), CallError> {
+    if written > MAX_BYTES {
+        let message = format!(
+            "the batch writes {written} bytes, more than the {MAX_BYTES} allowed; split it"
+        );
+        return Err(CallError::new(Code::TooLarge, message));
+    }
+    Ok(())
+}
+
+/// Rejects a batch that is larger than the journal can keep: after a crash it could not be rolled back.
+fn check_kept(permit: &ReadPermit, inverse: Option<&[Step]>) -> Result<(), CallError> {
     let kept = inverse.and_then(encode).map(|bytes| bytes.len() as u64);
     let kept = kept.ok_or_else(|| {
         CallError::new(
@@ -362,12 +369,6 @@ fn check_size(
             "the batch has an operation that cannot be rolled back",
         )
     })?;
-    if written > MAX_BYTES {
-        let message = format!(
-            "the batch writes {written} bytes, more than the {MAX_BYTES} allowed; split it"
-        );
-        return Err(CallError::new(Code::TooLarge, message));
-    }
     let most_kept = most_kept(permit);
     if kept > most_kept {
         return Err(not_kept(most_kept));

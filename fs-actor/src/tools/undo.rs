@@ -373,7 +373,12 @@ fn plan(
         Choice::Changes(changes) => changes.len(),
         Choice::Last(_) | Choice::Agent(_) | Choice::LastUndone(_) => 1,
     };
-    if current < chosen.len().max(expected) {
+    if current < chosen.len() {
+        let message = "another call undid some of these changes meanwhile; try again";
+        let error = CallError::new(Code::Busy, message);
+        return Err(error.with("retry_after_ms", 50).into());
+    }
+    if current < expected {
         return Err(nothing(job, view).into());
     }
     let later = view.changed_since(chosen);

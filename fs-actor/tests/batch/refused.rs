@@ -187,6 +187,15 @@ async fn bytes_of_a_batch_are_limited() {
         "{error}"
     );
     world.batch(json!([write("/r/x", &large)])).await.unwrap();
+    // Further copies are not planned, which would read the file each time.
+    let copy = |to: &str| json!({"tool": "copy", "from": "/r/x", "to": to});
+    let unread = json!({"tool": "delete", "path": "/r/none"});
+    let error = world
+        .refused(json!([copy("/r/one"), copy("/r/two"), unread]))
+        .await;
+    assert_eq!(error.code(), Code::TooLarge, "{error}");
+    let error = world.refused(json!([copy("/r/one"), unread])).await;
+    assert_eq!(error.code(), Code::NotFound, "{error}");
 }
 
 #[tokio::test]

@@ -678,6 +678,27 @@ async fn changes_are_known_after_a_restart_but_not_to_the_workers_then() {
     assert_eq!(error.code(), Code::NotFound);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn concurrent_undos_never_find_nothing_while_changes_are_left() {
+    let world = World::new().await;
+    let worker = world.worker().await;
+    for name in 0..30 {
+        write(&worker, &format!("/r/f{name}"), "x").await;
+    }
+    for _ in 0..10 {
+        let (one, two, three) = tokio::join!(
+            undo(&worker, json!({})),
+            undo(&worker, json!({})),
+            undo(&worker, json!({})),
+        );
+        for undone in [one, two, three] {
+            if let Err(error) = undone {
+                assert_eq!(error.code(), Code::Busy, "{error}");
+            }
+        }
+    }
+}
+
 #[tokio::test]
 async fn undo_by_a_person_is_one_entry_of_the_history() {
     let temp = tempfile::tempdir().unwrap();

@@ -83,6 +83,7 @@ impl<'p> Planner<'p> {
                 // Further operations would read more.
                 return Err(super::not_kept(self.most_kept).into());
             }
+            super::check_written(self.sequence.written())?;
             match added {
                 Ok(true) => {}
                 Ok(false) => unchanged.push(index),
