@@ -22,6 +22,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 pub use address::Target;
+pub(crate) use address::is_public;
 use request::{Client, Request};
 
 /// Port of the proxy in the sandbox.
@@ -326,7 +327,7 @@ impl Proxy {
     }
 
     fn is_permitted(&self, address: SocketAddr) -> bool {
-        address::is_public(address.ip()) || self.policy.allows_address(address)
+        is_public(address.ip()) || self.policy.allows_address(address)
     }
 }
 

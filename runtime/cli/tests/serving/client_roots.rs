@@ -74,7 +74,7 @@ fn client_without_roots_gets_a_hint() {
         assert!(text.contains("start it with a directory"), "{text}");
     }
     let text = text(&program.call("list_roots", json!({})));
-    assert!(text.contains("start it with a directory"), "{text}");
+    assert!(text.contains("for a directory, or for a policy"), "{text}");
 }
 
 #[test]

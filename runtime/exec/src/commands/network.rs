@@ -12,19 +12,20 @@ use bailiwick::{CallError, Code, Scope};
 use serde::Serialize;
 
 use super::record::fitting;
-use crate::proxy::{ConnectionReport, Deciding, Decision, Outcome, ProxyPolicy, Target};
+use crate::proxy::{ConnectionReport, Deciding, Decision, Outcome, ProxyPolicy, Target, is_public};
 
 /// The kind of scope that a connection needs.
 const KIND: &str = "execute:network";
 /// Maximum number of connections in the audit, and of hosts in [`Connections::denied`].
 const MAX_LISTED: usize = 100;
 
-/// The needs of a command that declares these hosts, each `host` or `host:port`.
-pub(super) fn needs(hosts: &[String]) -> Result<Vec<Scope>, CallError> {
-    hosts.iter().map(|host| need(host)).collect()
+/// The needs of a command that declares these hosts, each `host` or `host:port`. Of the addresses that are not public, only
+/// those of `private` can be reached, so nobody is asked about others.
+pub(super) fn needs(hosts: &[String], private: &[SocketAddr]) -> Result<Vec<Scope>, CallError> {
+    hosts.iter().map(|host| need(host, private)).collect()
 }
 
-fn need(text: &str) -> Result<Scope, CallError> {
+fn need(text: &str, private: &[SocketAddr]) -> Result<Scope, CallError> {
     let invalid = || {
         let message = format!(
             "`{}` is not a host or `host:port`; an IPv6 address cannot be named",
@@ -37,6 +38,16 @@ fn need(text: &str) -> Result<Scope, CallError> {
         None => (text, None),
     };
     let target = Target::parse(host, port.unwrap_or(1)).ok_or_else(invalid)?;
+    if let Ok(address) = target.host.parse()
+        && !is_public(address)
+        && !private.iter().any(|allowed| {
+            allowed.ip() == address && port.is_none_or(|port| port == allowed.port())
+        })
+    {
+        let message =
+            format!("`{address}` is not a public address, so no command can connect to it");
+        return Err(CallError::new(Code::PermissionDenied, message));
+    }
     let scope = match port {
         Some(_) => scope(&target),
         None => format!("{KIND}:{}", target.host)
@@ -174,13 +185,29 @@ mod tests {
         for (host, expected) in [
             ("crates.io", "execute:network:crates.io"),
             ("Crates.IO.:443", "execute:network:crates.io:443"),
-            ("192.0.2.1:80", "execute:network:192.0.2.1:80"),
+            ("1.1.1.1:80", "execute:network:1.1.1.1:80"),
         ] {
-            assert_eq!(need(host).unwrap().to_string(), expected);
+            assert_eq!(need(host, &[]).unwrap().to_string(), expected);
         }
-        let [any, one] = ["a.example", "a.example:443"].map(|host| need(host).unwrap());
+        let [any, one] = ["a.example", "a.example:443"].map(|host| need(host, &[]).unwrap());
         let any = bailiwick::scope::Coverage::of(&any);
         assert!(any.covers(&one));
+    }
+
+    #[test]
+    fn address_that_is_not_public_is_rejected_unless_the_host_allows_it() {
+        let allowed = ["10.0.0.1:80".parse().unwrap()];
+        for (host, is_allowed) in [
+            ("10.0.0.1", true),
+            ("10.0.0.1:80", true),
+            ("10.0.0.1:81", false),
+            ("10.0.0.2:80", false),
+            ("127.0.0.1", false),
+        ] {
+            let code = need(host, &allowed).map_err(|error| error.code()).err();
+            let expected = (!is_allowed).then_some(Code::PermissionDenied);
+            assert_eq!(code, expected, "{host}");
+        }
     }
 
     #[test]
@@ -200,7 +227,7 @@ mod tests {
             "0x7f.1",
             "a b",
         ] {
-            let error = need(host).unwrap_err();
+            let error = need(host, &[]).unwrap_err();
             assert_eq!(error.code(), Code::InvalidArguments, "{host}");
         }
     }

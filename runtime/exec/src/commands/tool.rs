@@ -145,7 +145,7 @@ impl ActTool for Commands {
                 needs.push(Scope::file(verb, path).beneath());
             }
         }
-        needs.extend(network::needs(&args.network)?);
+        needs.extend(network::needs(&args.network, &self.private)?);
         let cwd = names.path_argument("/cwd", args.cwd.as_deref().unwrap_or("."))?;
         let unless_set = if self.inherit_stdio {
             Duration::MAX

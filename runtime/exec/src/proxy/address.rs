@@ -87,7 +87,7 @@ fn name(host: &str) -> Option<String> {
 }
 
 /// Whether an address belongs to the public internet, and is not a service of a cloud for its machines.
-pub(super) fn is_public(address: IpAddr) -> bool {
+pub(crate) fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
