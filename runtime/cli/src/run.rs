@@ -143,7 +143,7 @@ pub(crate) async fn run(options: RunOptions) -> Result<Ended, RunError> {
     if options.overlay {
         policy = policy.ask("write:file").otherwise(Verdict::Allow);
         if let Ok(approver) = Terminal::tty() {
-            builder = builder.approver(approver);
+            builder = builder.approver(approver.once());
             terminal = TerminalState::save();
         }
     }
@@ -204,10 +204,15 @@ impl TerminalState {
         Some(Self { terminal, settings })
     }
 
-    /// What a person sees next must not depend on the command.
+    const ABOUT_CHANGES: &str =
+        "The command has ended. The changes that you do not allow now are discarded.\r\n";
+
+    /// Announces the question about the changes. What a person sees next must not depend on the command.
     fn restore(&self) -> io::Result<()> {
         tcsetattr(&self.terminal, OptionalActions::Flush, &self.settings)?;
-        (&self.terminal).write_all(Self::RESET)
+        let mut terminal = &self.terminal;
+        terminal.write_all(Self::RESET)?;
+        terminal.write_all(Self::ABOUT_CHANGES.as_bytes())
     }
 }
 

@@ -39,6 +39,8 @@ const MAX_TYPED: u64 = 1024;
 #[derive(Clone)]
 pub struct Terminal {
     console: Arc<Mutex<Console>>,
+    /// Only the call itself can be allowed.
+    once: bool,
 }
 
 /// How long a question is displayed before input counts. Earlier input was meant for what was displayed before.
@@ -116,7 +118,14 @@ impl Terminal {
                 keyboard,
                 reading: None,
             })),
+            once: false,
         }
+    }
+
+    /// Offers only to allow the call once or to deny it, for a program that asks no second question.
+    #[must_use]
+    pub fn once(self) -> Self {
+        Self { once: true, ..self }
     }
 }
 
@@ -185,7 +194,11 @@ impl Approver for Terminal {
                 console: self.console.lock().await,
                 open: true,
             };
-            let answer = asking.console.ask(question).await;
+            let answer = if self.once {
+                asking.console.ask_once(question).await
+            } else {
+                asking.console.ask(question).await
+            };
             asking.open = false;
             answer.unwrap_or_else(|_| nobody())
         })
@@ -249,6 +262,37 @@ impl Console {
             let _ = self.show(STOPPED.to_owned()).await;
         }
         Ok(answer)
+    }
+
+    /// Asks about this call alone.
+    async fn ask_once(&mut self, question: &Question) -> io::Result<Answer> {
+        let parts = if question.request.divisible {
+            "; `1 without 2 3` allows it without the parts [2] and [3]"
+        } else {
+            ""
+        };
+        let prompt = call_text(question, self.coloured);
+        let ask = format!("\nType `{YES}` to allow this{parts}. Press Enter to deny: ");
+        self.show(prompt + &ask).await?;
+        let typed = self.read_first().await?;
+        let typed = if typed == YES { "1" } else { &typed };
+        let chosen = choose(typed, &question.request);
+        let first = question.request.choices.first();
+        let chosen = chosen.filter(|(choice, _)| first.is_some_and(|first| *choice == first));
+        let Some((choice, left_out)) = chosen else {
+            return Ok(Answer::DENY);
+        };
+        if let Err(error) = question.request.check_excluded(&left_out) {
+            let reason = format!("This cannot be left out: {error}.\n");
+            self.show(reason).await?;
+            return Ok(Answer::DENY);
+        }
+        Ok(Answer::Allow {
+            patterns: choice.patterns.clone(),
+            lifetime: Lifetime::Once,
+            descendants: false,
+            left_out,
+        })
     }
 
     async fn choice(&mut self, question: &Question) -> io::Result<Answer> {
@@ -446,8 +490,20 @@ fn lifetime(choice: &str, waiting: Option<NonZeroU32>) -> Option<Lifetime> {
     }
 }
 
-/// The whole question as text. Only the runtime adds line breaks and colours.
+/// The whole question as text, with all choices.
 fn prompt(question: &Question, coloured: bool) -> String {
+    let request = &question.request;
+    let mut out = call_text(question, coloured);
+    out.push_str("you may allow:\n");
+    for (index, choice) in request.choices.iter().enumerate() {
+        let title = choice.title(&request.roots);
+        out.push_str(&format!("  {}) {}\n", index + 1, escape(&title)));
+    }
+    out
+}
+
+/// What the question is about. Only the runtime adds line breaks and colours.
+fn call_text(question: &Question, coloured: bool) -> String {
     let request = &question.request;
     let agents: Vec<String> = request.agent_path.iter().map(|name| cut(name)).collect();
     let mut out = format!(
@@ -492,11 +548,6 @@ fn prompt(question: &Question, coloured: bool) -> String {
     out.push_str("it needs:\n");
     for need in &request.needs {
         out.push_str(&format!("  {}\n", escape(&Coverage::of(need).sentence())));
-    }
-    out.push_str("you may allow:\n");
-    for (index, choice) in request.choices.iter().enumerate() {
-        let title = choice.title(&request.roots);
-        out.push_str(&format!("  {}) {}\n", index + 1, escape(&title)));
     }
     out
 }
@@ -760,6 +811,26 @@ mod tests {
         }
         for ended in ["", "1\n"] {
             assert_eq!(typed(ended).await, nobody(), "{ended:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn terminal_that_asks_once_offers_nothing_beyond_the_call() {
+        for (input, expected) in [
+            ("yes\n", allow(1, Lifetime::Once)),
+            ("1\n", allow(1, Lifetime::Once)),
+            ("2\n", Answer::DENY),
+            ("stop\n", Answer::DENY),
+            ("\n", Answer::DENY),
+        ] {
+            let screen = Screen::default();
+            let terminal = Terminal::new(input.as_bytes(), screen.clone(), false).once();
+            let answer = terminal.decide(&question(asked())).await;
+            assert_eq!(answer, expected, "{input:?}");
+            let shown = String::from_utf8(screen.0.borrow().clone()).unwrap();
+            for wider in ["you may allow", "stop", "session", "If it asks again"] {
+                assert!(!shown.contains(wider), "{shown}");
+            }
         }
     }
 
