@@ -373,6 +373,9 @@ async fn excluded_hunks_and_files_are_not_applied_and_reported() {
         "{}",
         outcome.text()
     );
+    let entries = world.runtime.journal().unwrap().entries();
+    let intent = &entries[0].intent;
+    assert!(intent.ends_with(", without what was left out"), "{intent}");
     world.undo().await;
     assert_eq!(world.tree(), first);
 }

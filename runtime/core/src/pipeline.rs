@@ -106,6 +106,8 @@ pub(crate) struct Planned<J: ?Sized> {
     permit_scope: Arc<PermitScope>,
     plan: AnyPlan,
     token: PreviewToken,
+    /// Whether parts of it were excluded.
+    is_partial: bool,
 }
 
 /// The result of judging a call.
@@ -381,6 +383,7 @@ impl Step<Cleared> {
                     permit_scope: Arc::clone(&self.state.permit_scope),
                     plan,
                     token,
+                    is_partial: false,
                 };
                 Ok(self.at(state))
             }
@@ -411,6 +414,7 @@ impl Step<Planned<dyn WriteJob>> {
                 plan,
                 job,
                 permit_scope: self.state.permit_scope,
+                is_partial: true,
             };
         }
         Ok(self)
@@ -442,6 +446,11 @@ impl<J: ?Sized> Step<Planned<J>> {
 
     pub(crate) fn token(&self) -> PreviewToken {
         self.state.token
+    }
+
+    /// Whether parts of the plan were excluded.
+    pub(crate) fn is_partial(&self) -> bool {
+        self.state.is_partial
     }
 }
 

@@ -252,6 +252,7 @@ fn apply(
     step: Step<Planned<dyn WriteJob>>,
 ) -> Result<Outcome, CallError> {
     let (token, budget) = (step.token(), step.limits().budget);
+    let is_partial = step.is_partial();
     let (job, mut plan, permit) = step.permit();
     let cost = plan.cost;
     BudgetExceeded::check(budget, cost)?;
@@ -265,7 +266,7 @@ fn apply(
             files: cost.files,
         },
     )?;
-    let change = begin_change(shared, info, &*job, &plan)?;
+    let change = begin_change(shared, info, &*job, &plan, is_partial)?;
     let steps = std::mem::replace(&mut plan.steps, Box::new(()));
     // A revocation waits for the tool, which may write temporary files before its effect begins.
     let applied = passes(&permit.gates())
@@ -309,6 +310,7 @@ fn begin_change(
     info: &CallInfo,
     job: &dyn WriteJob,
     plan: &AnyPlan,
+    is_partial: bool,
 ) -> Result<Option<OpenChange>, CallError> {
     let Some(journal) = &shared.core.journal else {
         return Ok(None);
@@ -317,13 +319,17 @@ fn begin_change(
     if plan.changes.is_empty() && undo.undoes.is_empty() {
         return Ok(None);
     }
+    let mut intent = shared.intent(info, &[]);
+    if is_partial {
+        intent.push_str(", without what was left out");
+    }
     let new = NewChange {
         call: info.id,
         worker: shared.id,
         lineage: Arc::clone(&shared.lineage),
         agent: Arc::clone(&shared.agent),
         tool: info.tool.as_str(),
-        intent: &shared.intent(info, &[]),
+        intent: &intent,
         changes: plan.changes.iter().map(JournalChange::from).collect(),
         undo,
     };
