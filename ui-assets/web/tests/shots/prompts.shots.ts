@@ -56,7 +56,7 @@ test("prompt-options", async ({ page, started }) => {
   await open(page, started, ["edit_file", TOTAL]);
   await questions.options(page, "until this agent or its session ends", "its folder");
   await picture("prompt-options", page);
-  await questions.choose(page, "until I revoke it", "the whole project");
+  await questions.choose(page, "until I revoke it or the server stops", "the whole project");
   await picture("prompt-broad", page);
 });
 
