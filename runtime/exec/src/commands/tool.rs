@@ -111,9 +111,9 @@ impl ActTool for Commands {
         ToolSpec::new(
             "run_command",
             "Run a command",
-            "Runs a program without a shell in a sandbox: it sees the files that you may read, can change those that you \
-             may change without a question, and reaches only hosts that you may connect to, through an HTTP proxy. \
-             Returns its exit code and output.",
+            "Runs a program without a shell in a sandbox: it sees the files that you may read, can change those that your \
+             policy lets you change without a question and those in `writes`, and reaches only hosts that you may connect \
+             to, through an HTTP proxy. Returns its exit code and output.",
         )
         .scopes(&["execute:command"])
         .sentence(preview::sentence)
