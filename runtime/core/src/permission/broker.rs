@@ -377,10 +377,6 @@ mod tests {
         Lifetime::Uses(NonZeroU32::new(count).unwrap())
     }
 
-    fn allow(lifetime: Lifetime) -> Answer {
-        Answer::allow(lifetime)
-    }
-
     fn refusal(answered: Result<AskOutcome, CallError>) -> Decision {
         match answered.unwrap() {
             AskOutcome::Refused { decision, .. } => decision,
@@ -439,7 +435,7 @@ mod tests {
         }
         let some = Lifetime::Waiting(NonZeroU32::new(10).unwrap());
         let id = stage.question().await;
-        stage.broker.answer(id, allow(some)).await.unwrap();
+        stage.broker.answer(id, Answer::allow(some)).await.unwrap();
         assert_eq!(waiting().await, 34);
         assert_eq!(stage.broker.grants().await.unwrap(), []);
         let id = stage.question().await;
@@ -466,7 +462,11 @@ mod tests {
             stage.asking(request(1, 1, NEED)),
         );
         let id = stage.question().await;
-        stage.broker.answer(id, allow(uses(1))).await.unwrap();
+        stage
+            .broker
+            .answer(id, Answer::allow(uses(1)))
+            .await
+            .unwrap();
         allowed(first.await.unwrap());
         let again = stage.question().await;
         assert_ne!(again, id);
@@ -618,7 +618,8 @@ mod tests {
 
     #[tokio::test]
     async fn denial_says_why_the_answer_of_an_approver_has_no_effect() {
-        let for_no_time = Scripted::new().rule(|_| Some(allow(Lifetime::For(Duration::ZERO))));
+        let for_no_time =
+            Scripted::new().rule(|_| Some(Answer::allow(Lifetime::For(Duration::ZERO))));
         let panics = Scripted::new().rule(|_| panic!("a fault of the approver"));
         let denies = Scripted::new();
         for (approver, expected) in [

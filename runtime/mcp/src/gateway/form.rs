@@ -525,17 +525,19 @@ mod tests {
         assert!(message.contains("/r/19\n  ... and 980 more\n"), "{message}");
     }
 
+    /// A question whose preview deletes a directory with 12 files.
+    fn question_about_deleted_directory() -> Question {
+        let mut question = question();
+        let mut request = bailiwick::fixtures::shown(Arc::unwrap_or_clone(question.request));
+        let preview = request.preview.as_mut().unwrap();
+        preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
+        question.request = request.into();
+        question
+    }
+
     #[test]
     fn form_lists_the_contents_of_a_deleted_directory() {
-        let mut question = question();
-        question.request =
-            bailiwick::fixtures::shown(Arc::unwrap_or_clone(question.request)).into();
-        let preview = Arc::make_mut(&mut question.request)
-            .preview
-            .as_mut()
-            .unwrap();
-        preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
-        let message = message(&question);
+        let message = message(&question_about_deleted_directory());
         let expected = "Changes:\n  delete directory /r/old with everything in it: 12 files, 0 directories, 12 bytes\n    \
             f0 (1 byte)\n";
         assert!(message.contains(expected), "{message}");
@@ -609,14 +611,7 @@ mod tests {
 
     #[test]
     fn form_shows_the_sentence_and_dangers() {
-        let mut question = question();
-        question.request =
-            bailiwick::fixtures::shown(Arc::unwrap_or_clone(question.request)).into();
-        let preview = Arc::make_mut(&mut question.request)
-            .preview
-            .as_mut()
-            .unwrap();
-        preview.changes = vec![bailiwick::fixtures::deleted_directory("/r/old", 12, 12)];
+        let mut question = question_about_deleted_directory();
         question.request =
             bailiwick::fixtures::changing(Arc::unwrap_or_clone(question.request)).into();
         let message = message(&question);
