@@ -417,7 +417,7 @@ async fn deleted_bare_repository_is_restored_with_a_grant_for_what_completes_it(
     world.grants.undo(&changes).await.unwrap();
     assert_eq!(tree(&root), before);
 
-    // Without its file `HEAD`, the directory is no repository, and its deletion is undone without a grant.
+    // Without its file `HEAD`, the directory is not a repository, and undoing its deletion needs no grant.
     fs::remove_file(root.join("old.git/HEAD")).unwrap();
     let before = tree(&root);
     let delete = json!({"path": "/r/old.git", "recursive": true});

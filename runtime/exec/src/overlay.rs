@@ -178,8 +178,8 @@ pub(crate) enum NotKept {
 pub(crate) struct Store(Arc<Mutex<VecDeque<Arc<KeptChanges>>>>);
 
 impl Store {
-    /// Keeps changes, or drops nothing if there is no room for them. The oldest of the same worker are dropped if there are
-    /// too many, and those of others if they are old or their worker has ended.
+    /// Keeps changes. To make room, the oldest of the same worker are dropped, and those of others if they are old or their
+    /// worker has ended. If that is not enough, nothing is dropped and the changes are not kept.
     pub(crate) fn add(&self, changes: KeptChanges) -> Result<(), NotKept> {
         if changes.bytes > MAX_BYTES.0 {
             return Err(NotKept::TooLarge);

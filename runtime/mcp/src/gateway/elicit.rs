@@ -316,7 +316,7 @@ mod tests {
             panic!("the call asks nothing");
         };
         let PendingInput::Question(question) = &pending else {
-            panic!("{pending:?} is no question");
+            panic!("{pending:?} is not a question");
         };
         let id = question.id;
         let suspended = SuspendedCalls::default();
