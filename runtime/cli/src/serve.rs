@@ -488,18 +488,20 @@ fn check_roots(options: &Options, config: &Config) -> Result<(), ServeError> {
         (&flags.grants, "use another file with --grants"),
         (&flags.journal, "use another directory with --journal"),
     ];
-    files.extend(chosen.map(|(file, remedy)| Some((file.clone()?, remedy))));
+    for (file, remedy) in chosen {
+        files.extend(file.clone().map(|file| (file, remedy)));
+    }
     if let Some(servers) = &options.servers {
         let pins = servers::pins_file(servers)?;
-        files.push(Some((pins, "use another file with --pins")));
+        files.push((pins, "use another file with --pins"));
     }
     let writes_secret =
         flags.ask == Ask::Page || flags.http.is_some() && configured_token(options).is_none();
     if writes_secret && secret::uses_file() {
         let remedy = "it is the directory for files with secrets; set XDG_RUNTIME_DIR to a directory outside the roots";
-        files.push(Some((secret::dir(), remedy)));
+        files.push((secret::dir(), remedy));
     }
-    for (file, remedy) in files.into_iter().flatten() {
+    for (file, remedy) in files {
         reject_roots_holding(options, config, &file, remedy)?;
     }
     Ok(())
