@@ -4,8 +4,8 @@
 //! out. Two calls conflict if a path of one is equal to or an ancestor of a path of the other. Locks of entries, which
 //! commands hold as long as they run, do not conflict with each other, nor with calls that change what is beneath their
 //! paths; other calls are rejected, since they would wait too long. Locks of conflicting calls are granted in order, so no
-//! call starves. A worker requests locks for as many of its calls as it may run at once,
-//! and for two more, so their number is bounded.
+//! call starves. A worker requests locks for as many of its calls as it may run at once, and for two more, so their number
+//! is bounded.
 
 use std::collections::{BTreeMap, BTreeSet};
 
