@@ -17,7 +17,7 @@ use bailiwick::{
     Worker, WorkerSpec,
 };
 use bailiwick_benches::{
-    MinimalActor, NOOP, NoopArgs, brief, build_runtime, multi_thread, run_task,
+    MinimalActor, NOOP, NoopArgs, brief, build_runtime, multi_thread, run_task, spawn_and_call,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -257,9 +257,9 @@ impl Bench {
         let workers = tokio.block_on(async {
             let mut spawned = Vec::with_capacity(workers);
             for _ in 0..workers {
-                spawned.push(runtime.spawn(spec.clone()).await.unwrap());
+                spawned.push(spawn_and_call(&runtime, spec.clone()).await.unwrap());
+                runtime.flush_audit().await.unwrap();
             }
-            runtime.flush_audit().await.unwrap();
             spawned
         });
         Self {

@@ -27,6 +27,8 @@ struct Weight {
     idle: u64,
     /// Resident bytes per actor after one call each.
     called: u64,
+    /// The same after the actors of idle workers have ended.
+    ended: u64,
     descriptors: u64,
 }
 
@@ -43,16 +45,17 @@ fn main() {
             let (actor, worker) = (weigh("ractor"), weigh("bailiwick"));
             println!("\n{} live at once, each called once", live());
             println!(
-                "{:<24} {:>10} {:>14} {:>12}",
-                "case", "idle B", "called B", "descriptors"
+                "{:<24} {:>10} {:>10} {:>14} {:>12}",
+                "case", "idle B", "called B", "actor ended B", "descriptors"
             );
             for (name, weight) in [("ractor spawn_linked", &actor), ("worker", &worker)] {
                 let Weight {
                     idle,
                     called,
+                    ended,
                     descriptors,
                 } = weight;
-                println!("{name:<24} {idle:>10} {called:>14} {descriptors:>12}");
+                println!("{name:<24} {idle:>10} {called:>10} {ended:>14} {descriptors:>12}");
             }
             let verdict = |met| if met { "reached" } else { "MISSED" };
             println!(
@@ -88,6 +91,7 @@ fn weigh(side: &str) -> Weight {
     Weight {
         idle: next(),
         called: next(),
+        ended: next(),
         descriptors: next(),
     }
 }
@@ -96,10 +100,11 @@ fn print_result(
     Weight {
         idle,
         called,
+        ended,
         descriptors,
     }: &Weight,
 ) {
-    println!("{idle} {called} {descriptors}");
+    println!("{idle} {called} {ended} {descriptors}");
 }
 
 fn actors() -> Weight {
@@ -116,9 +121,11 @@ fn actors() -> Weight {
             let reply = actor.call(|port| Msg(number, port), None).await.unwrap();
             assert_eq!(reply.unwrap(), number);
         }
+        let called = each(before);
         Weight {
             idle,
-            called: each(before),
+            called,
+            ended: called,
             descriptors: descriptors(),
         }
     })
@@ -139,10 +146,15 @@ fn workers() -> Weight {
         for worker in &workers {
             call(&runtime, worker, &noop).await;
         }
+        let (called, descriptors) = (each(before), descriptors());
+        while runtime.end_idle_actors() > 0 {
+            tokio::task::yield_now().await;
+        }
         Weight {
             idle,
-            called: each(before),
-            descriptors: descriptors(),
+            called,
+            ended: each(before),
+            descriptors,
         }
     })
 }

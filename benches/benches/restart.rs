@@ -9,7 +9,8 @@ use bailiwick::Worker;
 use bailiwick::monitor::EventKind;
 use bailiwick::tool::ToolName;
 use bailiwick_benches::{
-    Benchmark, EchoActor, Msg, NOOP, NoopArgs, Target, brief, build_runtime, multi_thread, run_task,
+    Benchmark, EchoActor, Msg, NOOP, NoopArgs, Target, brief, build_runtime, multi_thread,
+    run_task, spawn_and_call,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::mpsc;
@@ -74,7 +75,7 @@ fn main() {
             }
             let mut new = Vec::new();
             for _ in 0..if brief() { 1 } else { BATCH } {
-                new.push(runtime.spawn(spec.clone()).await.unwrap());
+                new.push(spawn_and_call(&runtime, spec.clone()).await.unwrap());
             }
             runtime.flush_audit().await.unwrap();
             new

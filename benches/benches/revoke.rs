@@ -7,7 +7,8 @@ use std::time::Duration;
 use bailiwick::tool::ToolName;
 use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_benches::{
-    Benchmark, LinkedActors, NOOP, NoopArgs, Target, brief, build_runtime, current_thread, run_task,
+    Benchmark, LinkedActors, NOOP, NoopArgs, Target, brief, build_runtime, current_thread,
+    run_task, spawn_and_call,
 };
 
 const BATCH: u32 = 500;
@@ -35,12 +36,13 @@ impl Workers {
     ) {
         let (runtime, spec) = (runtime.clone(), spec.clone());
         let started = run_task(tokio, async move {
-            let mut workers = Vec::new();
+            let (mut workers, noop) = (Vec::new(), ToolName::new(NOOP));
             for _ in 0..if brief() { 1 } else { count } {
-                let worker = runtime.spawn(spec.clone()).await.unwrap();
+                let worker = spawn_and_call(&runtime, spec.clone()).await.unwrap();
                 for _ in 0..children {
                     let child = WorkerSpec::new("child").policy(Policy::inherit());
-                    worker.spawn(child).await.unwrap();
+                    let child = worker.spawn(child).await.unwrap();
+                    child.call_typed(&noop, NoopArgs {}).await.unwrap();
                 }
                 workers.push(worker);
                 runtime.flush_audit().await.unwrap();

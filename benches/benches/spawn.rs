@@ -1,18 +1,22 @@
-//! The cost of spawning a worker, compared with a linked ractor actor.
+//! The cost of starting a worker, alone and with its first call, which starts its actor, compared with a linked ractor actor.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick_benches::{Benchmark, LinkedActors, Target, build_runtime, current_thread, run_task};
+use bailiwick_benches::{
+    Benchmark, LinkedActors, Msg, Target, build_runtime, current_thread, run_task, spawn_and_call,
+};
 
 const BATCH: u32 = 1_000;
 
 fn main() {
-    bench(&current_thread().unwrap());
+    let tokio = current_thread().unwrap();
+    bench(&tokio, "start one", false);
+    bench(&tokio, "start one and call it", true);
 }
 
-fn bench(tokio: &tokio::runtime::Runtime) {
+fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
     let root = tempfile::tempdir().unwrap();
     let (linked, runtime, spec) = tokio.block_on(async {
         let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
@@ -23,7 +27,7 @@ fn bench(tokio: &tokio::runtime::Runtime) {
         Arc::new(Mutex::new(Vec::new())),
         Arc::new(Mutex::new(Vec::new())),
     );
-    Benchmark::new("start one", Duration::from_secs(8))
+    Benchmark::new(title, Duration::from_secs(8))
         .case_then(
             "ractor spawn_linked",
             Target::None,
@@ -31,8 +35,12 @@ fn bench(tokio: &tokio::runtime::Runtime) {
             |n| {
                 let (linked, actors) = (Arc::clone(&linked), Arc::clone(&actors));
                 run_task(tokio, async move {
-                    for _ in 0..n {
+                    for number in 0..u64::from(n) {
                         let actor = linked.spawn().await.unwrap();
+                        if calls {
+                            let reply = actor.0.call(|port| Msg(number, port), None).await;
+                            assert_eq!(reply.unwrap().unwrap(), number);
+                        }
                         actors.lock().unwrap().push(actor);
                     }
                 });
@@ -56,7 +64,12 @@ fn bench(tokio: &tokio::runtime::Runtime) {
                 let spec = spec.clone();
                 run_task(tokio, async move {
                     for _ in 0..n {
-                        let worker = runtime.spawn(spec.clone()).await.unwrap();
+                        let spec = spec.clone();
+                        let worker = if calls {
+                            spawn_and_call(&runtime, spec).await.unwrap()
+                        } else {
+                            runtime.spawn(spec).await.unwrap()
+                        };
                         workers.lock().unwrap().push(worker);
                     }
                 });

@@ -10,7 +10,7 @@ use bailiwick::policy::Authority;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, ToolName};
 use bailiwick::{
     BuildError, CallError, Origin, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec,
-    Verb, VirtualPath, WorkerSpec,
+    Verb, VirtualPath, Worker, WorkerSpec,
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -76,6 +76,19 @@ pub async fn build_runtime(root: &Path, audit: usize) -> Result<(Runtime, Worker
         .audit_capacity(audit);
     let (runtime, _) = builder.build().await?;
     Ok((runtime, WorkerSpec::new("bench").policy(policy())))
+}
+
+/// Spawns a worker and calls it, which starts its actor.
+///
+/// # Errors
+/// If the worker cannot be started or the call fails.
+pub async fn spawn_and_call(
+    runtime: &Runtime,
+    spec: WorkerSpec,
+) -> Result<Worker, Box<dyn std::error::Error>> {
+    let worker = runtime.spawn(spec).await?;
+    worker.call_typed(&ToolName::new(NOOP), NoopArgs {}).await?;
+    Ok(worker)
 }
 
 /// The policy of the worker.

@@ -13,7 +13,9 @@ use bailiwick::{
     Answer, Approver, Config, Origin, Policy, Question, Runtime, Scope, Verb, Verdict, VirtualPath,
     Worker, WorkerSpec,
 };
-use bailiwick_benches::{NOOP, Noop, NoopArgs, brief, build_runtime, multi_thread, run_task};
+use bailiwick_benches::{
+    NOOP, Noop, NoopArgs, brief, build_runtime, multi_thread, run_task, spawn_and_call,
+};
 use bailiwick_exec::Commands;
 use serde_json::{Value, json};
 
@@ -83,7 +85,7 @@ fn spawn(
     tokio.block_on(async {
         let mut workers = Vec::with_capacity(count);
         for n in 0..count {
-            workers.push(runtime.spawn(spec(n)).await.unwrap());
+            workers.push(spawn_and_call(runtime, spec(n)).await.unwrap());
             if n % 1_000 == 0 {
                 runtime.flush_audit().await.unwrap();
             }

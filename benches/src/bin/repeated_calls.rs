@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use bailiwick::tool::ToolName;
 use bailiwick::{Policy, Runtime, Worker, WorkerSpec};
-use bailiwick_benches::{NOOP, NoopArgs, build_runtime, current_thread, run_task};
+use bailiwick_benches::{NOOP, NoopArgs, build_runtime, current_thread, run_task, spawn_and_call};
 use serde_json::json;
 
 fn main() {
@@ -39,7 +39,7 @@ fn main() {
 async fn repeat(case: &str, runtime: &Runtime, spec: &WorkerSpec, worker: &Worker) {
     match case {
         "spawn" => {
-            let worker = runtime.spawn(spec.clone()).await.unwrap();
+            let worker = spawn_and_call(runtime, spec.clone()).await.unwrap();
             worker.revoke().await;
         }
         "noop" => {

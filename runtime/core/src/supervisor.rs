@@ -28,7 +28,7 @@ use crate::policy::Authority;
 use crate::root::RootTable;
 use crate::tool::Tools;
 use crate::worker::{
-    Admission, Confinement, Deadlines, LayerStatus, PathLocks, Pool, Shared, ToolSlots, WorkerActor,
+    Actors, Admission, Confinement, Deadlines, LayerStatus, PathLocks, Pool, Shared, ToolSlots,
 };
 use restart::Restarts;
 
@@ -74,7 +74,7 @@ pub(crate) struct Core {
     pub(crate) calls: AtomicU64,
     pub(crate) workers: AtomicU64,
     pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
-    pub(crate) actors: DashMap<ActorId, WorkerId, FixedState>,
+    pub(crate) actors: Actors,
     /// The delegation tree; locked when workers start and end, never on a call.
     pub(crate) tree: Mutex<Tree>,
     /// One supervisor per CPU core, so that a hundred thousand workers do not share one map and mailbox.
@@ -105,7 +105,7 @@ pub(crate) enum NoMessage {}
 #[cfg(feature = "ractor-cluster")]
 impl ractor::Message for NoMessage {}
 
-/// Restarts workers that die.
+/// Notices actors of workers that die.
 #[derive(Debug)]
 pub(crate) struct Supervisor;
 
@@ -137,13 +137,13 @@ impl Actor for Supervisor {
 
     async fn handle_supervisor_evt(
         &self,
-        me: ActorRef<NoMessage>,
+        _: ActorRef<NoMessage>,
         event: SupervisionEvent,
         state: &mut SupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorFailed(who, _) | SupervisionEvent::ActorTerminated(who, ..) => {
-                state.restart(who.get_id(), me.get_cell()).await;
+                state.restart(who.get_id());
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             #[cfg(feature = "ractor-cluster")]
@@ -154,43 +154,33 @@ impl Actor for Supervisor {
 }
 
 impl SupervisorState {
-    /// Restarts a worker with the same authority, unless it was revoked or dies too often.
-    async fn restart(&mut self, actor: ActorId, me: ActorCell) {
+    /// Lets a worker whose actor has died go on with the same authority, unless it was revoked or its actors die too often.
+    fn restart(&mut self, actor: ActorId) {
         let Some(core) = self.core.upgrade() else {
             return;
         };
-        let Some((_, id)) = core.actors.remove(&actor) else {
+        let Some((_, id)) = core.actors.running.remove(&actor) else {
             return;
         };
-        let shared = core.registry.get(&id).map(|entry| Arc::clone(&entry));
-        let Some(shared) = shared.filter(|shared| !shared.gate().is_closed()) else {
+        let Some(shared) = core.registry.get(&id).map(|entry| Arc::clone(&entry)) else {
             self.restarts.remove(&id);
             return;
         };
-        let again = self
-            .restarts
-            .entry(id)
-            .or_default()
-            .allow(self.began.elapsed());
-        if again
-            && Actor::spawn_linked(None, WorkerActor, Arc::clone(&shared), me)
-                .await
-                .is_ok()
-        {
-            if shared.gate().is_closed() {
-                // It was revoked meanwhile, and its previous actor could not be closed.
-                shared.close();
-            } else {
-                shared.audit_best_effort(AuditStep::Restarted);
-            }
-            return;
+        shared.detach_dead(actor);
+        if shared.gate().is_closed() {
+            self.restarts.remove(&id);
+            // It was revoked meanwhile, and its actor could not be closed.
+            return shared.close();
+        }
+        let restarts = self.restarts.entry(id).or_default();
+        if restarts.allow(self.began.elapsed()) {
+            return shared.audit_best_effort(AuditStep::Restarted);
         }
         self.restarts.remove(&id);
         // Not awaited: other workers of this supervisor may have died, too.
         tokio::spawn(async move {
             core.revoke(id, CloseReason::WorkerRevoked, DecidedBy::Host)
                 .await;
-            shared.audit_best_effort(AuditStep::WorkerStopped);
         });
     }
 }
@@ -205,7 +195,7 @@ impl Core {
         asked.map_or(self.call_limit, |asked| asked.min(self.call_limit))
     }
 
-    /// The supervisor that a worker is linked to; `None` once the runtime has ended.
+    /// The supervisor that the actor of a worker is linked to; `None` once the runtime has ended.
     pub(crate) fn supervisor_of(&self, id: WorkerId) -> Option<ActorCell> {
         let supervisors = self.supervisors.get()?;
         let index = usize::try_from(id.0)
@@ -327,4 +317,4 @@ impl Core {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -15,6 +15,7 @@ mod delegation;
 mod future;
 mod granted_call;
 mod jobs;
+mod lifecycle;
 mod lock_queue;
 mod offered;
 mod path_locks;
@@ -50,7 +51,6 @@ pub use crate::budget::{Budget, Usage};
 pub use crate::id::WorkerId;
 pub use crate::supervisor::{Revoked, SpawnError};
 pub use activity::{CallActivity, CallState, ChangedPath, ChangedPaths};
-pub(crate) use actor::WorkerActor;
 pub use admission::Admission;
 #[doc(hidden)]
 pub use admission::{Done, ResultHold};
@@ -58,6 +58,7 @@ pub(crate) use blocking::{Pool, PoolSize};
 pub(crate) use confinement::Confinement;
 pub use confinement::{ConfineFiles, LayerState, LayerStatus};
 pub(crate) use deadline::Deadlines;
+pub(crate) use lifecycle::Actors;
 #[doc(hidden)]
 pub use offered::ToolsChanges;
 pub(crate) use path_locks::{PathLockGuard, PathLocks};
@@ -76,7 +77,7 @@ pub struct WorkerSpec {
     pub(crate) name: String,
     pub(crate) session: Option<String>,
     pub(crate) cwd: Option<String>,
-    pub(crate) policy: Option<Policy>,
+    pub(crate) policy: Option<Arc<Policy>>,
     pub(crate) budget: Budget,
     pub(crate) origin: Origin,
     /// Whether the name is that of an MCP client.
@@ -127,7 +128,7 @@ impl WorkerSpec {
     /// Sets the policy. The worker is not started if it requests more than its parent has.
     #[must_use]
     pub fn policy(mut self, policy: Policy) -> Self {
-        self.policy = Some(policy);
+        self.policy = Some(Arc::new(policy));
         self
     }
 

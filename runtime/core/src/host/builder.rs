@@ -23,7 +23,9 @@ use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
 use crate::supervisor::Core;
 use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
-use crate::worker::{Admission, ConfineFiles, Deadlines, PathLocks, Pool, ToolSlots, recover};
+use crate::worker::{
+    Actors, Admission, ConfineFiles, Deadlines, PathLocks, Pool, ToolSlots, recover,
+};
 use check::Checked;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -583,7 +585,7 @@ impl RuntimeBuilder {
             calls: 0.into(),
             workers: 0.into(),
             registry: dashmap::DashMap::default(),
-            actors: dashmap::DashMap::default(),
+            actors: Actors::new(tokio::runtime::Handle::current()),
             tree: parking_lot::Mutex::default(),
             supervisors: OnceLock::new(),
         });

@@ -2,6 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
+
 use super::access::Access;
 use super::base::Base;
 use super::entries::{EntryRules, EntryRulesBuilder};
@@ -66,10 +68,20 @@ pub struct Authority {
 #[derive(Debug)]
 struct Rules {
     base: Arc<Base>,
-    layers: Box<[LayerEntry]>,
+    layers: Arc<[LayerEntry]>,
     total: Total,
     /// The open folders, found when they are first asked for.
-    open: OnceLock<Box<[OpenFolder]>>,
+    open: Arc<OnceLock<Box<[OpenFolder]>>>,
+    /// The last child, since many children often have the same policy.
+    child: Mutex<Option<Child>>,
+}
+
+/// A child, and the policy and origin that it results from.
+#[derive(Debug)]
+struct Child {
+    policy: Arc<Policy>,
+    origin: Origin,
+    authority: Authority,
 }
 
 /// A layer with its name.
@@ -90,9 +102,29 @@ pub(super) struct Total {
 }
 
 impl Authority {
-    fn of(rules: Rules) -> Self {
+    fn of(base: Arc<Base>, layers: Arc<[LayerEntry]>, total: Total) -> Self {
         Self {
-            rules: Arc::new(rules),
+            rules: Arc::new(Rules {
+                base,
+                layers,
+                total,
+                open: Arc::default(),
+                child: Mutex::default(),
+            }),
+        }
+    }
+
+    /// The same authority, without sharing the reference count of this one.
+    fn separate(&self) -> Self {
+        let rules = &*self.rules;
+        Self {
+            rules: Arc::new(Rules {
+                base: Arc::clone(&rules.base),
+                layers: Arc::clone(&rules.layers),
+                total: rules.total,
+                open: Arc::clone(&rules.open),
+                child: Mutex::default(),
+            }),
         }
     }
 
@@ -127,12 +159,9 @@ impl Authority {
             layer,
             inherited: false,
         };
-        Ok(Self::of(Rules {
-            base: Arc::new(Base::compile(config, ungrantable, &mut budget)?),
-            total,
-            layers: layers.into_iter().map(entry).collect(),
-            open: OnceLock::new(),
-        }))
+        let base = Base::compile(config, ungrantable, &mut budget)?;
+        let layers = layers.into_iter().map(entry).collect();
+        Ok(Self::of(Arc::new(base), layers, total))
     }
 
     /// Compiles `policy` into a layer. Fails if it requests anything beyond this authority.
@@ -171,6 +200,30 @@ impl Authority {
         self.with(inherited.collect(), LayerName::Agent(index), layer)
     }
 
+    /// The authority of a child with `policy`. It depends on nothing else, so the last one is kept, unless its policy is that
+    /// of a stranger, who could make it large.
+    ///
+    /// # Errors
+    /// As for [`Authority::admit`].
+    pub(crate) fn child(&self, policy: &Arc<Policy>, origin: Origin) -> Result<Self, PolicyError> {
+        let is_same = |child: &&Child| {
+            let kept = &child.policy;
+            child.origin == origin && (Arc::ptr_eq(kept, policy) || kept == policy)
+        };
+        if let Some(child) = self.rules.child.lock().as_ref().filter(is_same) {
+            return Ok(child.authority.separate());
+        }
+        let authority = self.narrow(&self.admit(policy, origin)?);
+        if matches!(origin, Origin::Human | Origin::Host) {
+            *self.rules.child.lock() = Some(Child {
+                policy: Arc::clone(policy),
+                origin,
+                authority: authority.separate(),
+            });
+        }
+        Ok(authority)
+    }
+
     /// The authority of a child that has everything that this one may delegate.
     pub(crate) fn delegable(&self) -> Result<Self, PolicyError> {
         let layer = self.admit(&Policy::inherit(), Origin::Host)?;
@@ -195,12 +248,8 @@ impl Authority {
             layer: layer.clone(),
             inherited: false,
         });
-        Self::of(Rules {
-            base: Arc::clone(&self.rules.base),
-            layers: layers.into(),
-            total: self.rules.total.tighter(layer.0.total),
-            open: OnceLock::new(),
-        })
+        let total = self.rules.total.tighter(layer.0.total);
+        Self::of(Arc::clone(&self.rules.base), layers.into(), total)
     }
 
     /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
@@ -272,12 +321,8 @@ impl Authority {
             layer: entry.layer.without_names(),
             ..entry.clone()
         });
-        Self::of(Rules {
-            base: Arc::new(self.rules.base.without_names()),
-            layers: layers.collect(),
-            total: self.rules.total,
-            open: OnceLock::new(),
-        })
+        let base = Arc::new(self.rules.base.without_names());
+        Self::of(base, layers.collect(), self.rules.total)
     }
 
     /// Returns the open folders inside the roots, in path order. Grants are not considered, and the file system is not

@@ -5,8 +5,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use ractor::Actor;
-
 use super::Core;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
@@ -20,7 +18,7 @@ use crate::permission::DecidedBy;
 use crate::pipeline::WorkerHandles;
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
 use crate::scope::{Scope, Verb};
-use crate::worker::{OF_CLIENTS, Shared, WorkerActor, WorkerSpec};
+use crate::worker::{OF_CLIENTS, Shared, WorkerSpec};
 
 /// Why a worker was not started.
 #[derive(thiserror::Error)]
@@ -57,9 +55,6 @@ pub enum SpawnError {
     /// The audit cannot take the event.
     #[error(transparent)]
     Audit(#[from] crate::audit::AuditError),
-    /// The actor did not start.
-    #[error("the worker did not start")]
-    Start(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 /// Like `Display`, with the causes, since `main` prints this form.
@@ -80,7 +75,6 @@ impl SpawnError {
             Self::Budget(_) | Self::TooDeep(_) => Code::Budget,
             Self::Name | Self::Cwd(_) => Code::InvalidArguments,
             Self::Busy => Code::Busy,
-            Self::Start(_) => Code::Internal,
         }
     }
 }
@@ -96,8 +90,8 @@ impl From<SpawnError> for CallError {
     }
 }
 
-/// A worker that is being started. Dropping it undoes what was done so far, since the start failed or its caller
-/// stopped waiting, and nobody has a handle of the worker.
+/// A worker that is being started. Dropping it undoes what was done so far, since the start failed and nobody has a handle
+/// of the worker.
 struct Starting<'c> {
     core: &'c Arc<Core>,
     parent: Option<&'c Arc<Shared>>,
@@ -172,16 +166,19 @@ impl Core {
     /// Resolves links among the subtrees that a policy names, on a pool thread.
     async fn through_links(
         &self,
-        policy: Policy,
+        policy: Arc<Policy>,
         issuer: &Authority,
-    ) -> Result<Policy, SpawnError> {
+    ) -> Result<Arc<Policy>, SpawnError> {
         if !policy.names_subtrees() {
             return Ok(policy);
         }
         let (roots, issuer) = (self.roots.clone(), issuer.clone());
-        let look = move || policy.through_links(&issuer, |path| roots.real(path));
+        let look = move || {
+            let policy = Arc::unwrap_or_clone(policy);
+            policy.through_links(&issuer, |path| roots.real(path))
+        };
         let looked = self.io.run(&Arc::default(), look).await;
-        looked.ok_or(SpawnError::Busy)
+        looked.map(Arc::new).ok_or(SpawnError::Busy)
     }
 
     async fn admitted(
@@ -203,8 +200,8 @@ impl Core {
             return Err(SpawnError::Name);
         }
         let issuer = parent.map_or(&self.authority, |parent| &parent.authority);
-        let policy = policy.unwrap_or_else(Policy::ask_for_everything);
-        let policy = Arc::new(self.through_links(policy, issuer).await?);
+        let policy = policy.unwrap_or_else(|| Arc::new(Policy::ask_for_everything()));
+        let policy = self.through_links(policy, issuer).await?;
         self.tools.check_names(policy.named_tools())?;
         let (authority, names) = self.narrowed(parent, &policy, origin, cwd).await?;
         let depth = parent.map_or(0, |parent| parent.lineage.len() + 1);
@@ -243,8 +240,12 @@ impl Core {
             id, &name, session, parent, authority, names, handles, meter, self,
         ));
         starting.register(&shared)?;
-        self.begin(&shared, parent.map(|parent| parent.id), origin, policy)
-            .await?;
+        let spawned = AuditStep::Spawned {
+            parent: parent.map(|parent| parent.id),
+            session: Arc::clone(&shared.session),
+            policy,
+        };
+        shared.record_by(origin, spawned)?;
         if shared.gate().is_closed() {
             // It was revoked together with its parent.
             return Err(SpawnError::Orphan);
@@ -270,7 +271,7 @@ impl Core {
         let cwd = cwd.map(parsed).transpose()?;
         let (issuer, policy, names) = (issuer.clone(), Arc::clone(policy), above.clone());
         let narrow = move || {
-            let authority = issuer.narrow(&issuer.admit(&policy, origin)?);
+            let authority = issuer.child(&policy, origin)?;
             if let Some(cwd) = &cwd {
                 let need = Scope::file(Verb::Read, cwd.clone());
                 if authority.judge(&need, &[]) == Verdict::Deny {
@@ -313,26 +314,6 @@ impl Core {
         if is_file { names.above() } else { names }
     }
 
-    async fn begin(
-        &self,
-        shared: &Arc<Shared>,
-        parent: Option<WorkerId>,
-        origin: Origin,
-        policy: Arc<Policy>,
-    ) -> Result<(), SpawnError> {
-        let spawned = AuditStep::Spawned {
-            parent,
-            session: Arc::clone(&shared.session),
-            policy,
-        };
-        shared.record_by(origin, spawned)?;
-        let supervisor = self.supervisor_of(shared.id).ok_or(SpawnError::Orphan)?;
-        let started = Actor::spawn_linked(None, WorkerActor, Arc::clone(shared), supervisor).await;
-        started
-            .map(drop)
-            .map_err(|error| SpawnError::Start(error.into()))
-    }
-
     /// Revokes a worker when the lifetime in its policy has passed.
     fn limit_life(self: &Arc<Self>, shared: &Shared) {
         let ttl_ms = shared.authority.limits().ttl_ms;
@@ -342,7 +323,7 @@ impl Core {
         let (core, id, executor) = (
             Arc::downgrade(self),
             shared.id,
-            tokio::runtime::Handle::current(),
+            self.actors.executor.clone(),
         );
         let end = move || {
             if let Some(core) = core.upgrade() {

@@ -1,4 +1,4 @@
-//! Tests of workers that die and of spawns that are dropped.
+//! Tests of actors that die and of spawns that are dropped.
 
 use std::pin::pin;
 use std::task::Poll;
@@ -13,7 +13,7 @@ use crate::{Code, MemoryAudit, Policy, Runtime, ToolSet, WorkerSpec};
 use hold::Hold;
 
 /// A runtime with the tool `hold`.
-async fn runtime(audit: &MemoryAudit) -> (Runtime, Hold, tempfile::TempDir) {
+pub(crate) async fn runtime(audit: &MemoryAudit) -> (Runtime, Hold, tempfile::TempDir) {
     let root = tempfile::tempdir().unwrap();
     let hold = Hold::default();
     let builder = Runtime::builder()
@@ -24,7 +24,7 @@ async fn runtime(audit: &MemoryAudit) -> (Runtime, Hold, tempfile::TempDir) {
 }
 
 /// Waits until a worker is restarted. Until then, calls reach the dead actor.
-async fn restarted(events: &mut Events) {
+pub(crate) async fn restarted(events: &mut Events) {
     while events.recv().await.unwrap().kind != EventKind::WorkerRestarted {}
 }
 
@@ -146,7 +146,9 @@ async fn repeatedly_killed_worker_is_revoked() {
         .await
         .unwrap();
     let mut events = runtime.events();
+    // A call starts the actor.
     let mut kill = async || {
+        let _ = worker.call("hold", json!({ "path": "x" })).await;
         worker.kill_actor();
         restarted(&mut events).await;
     };
@@ -183,7 +185,8 @@ async fn dropped_spawn_leaves_no_worker_and_uses_no_budget() {
         ..Budget::default()
     });
     let parent = runtime.spawn(parent).await.unwrap();
-    let child = || WorkerSpec::new("child");
+    // The links in the subtrees of a policy are resolved on another thread.
+    let child = || WorkerSpec::new("child").policy(Policy::new().root("/r"));
     let mut dropped = Box::pin(parent.spawn(child()));
     assert!(
         poll_once_without_budget(dropped.as_mut())
@@ -200,7 +203,7 @@ async fn dropped_spawn_leaves_no_worker_and_uses_no_budget() {
 }
 
 /// A tool that holds a thread when its path ends with `wait`.
-mod hold {
+pub(crate) mod hold {
     use std::sync::{Arc, Condvar, Mutex};
 
     use serde_json::Value;
@@ -211,11 +214,11 @@ mod hold {
 
     /// How many calls came to wait, and whether they may go on.
     #[derive(Clone, Default)]
-    pub(super) struct Hold(Arc<(Mutex<(usize, bool)>, Condvar)>);
+    pub(crate) struct Hold(Arc<(Mutex<(usize, bool)>, Condvar)>);
 
     impl Hold {
         /// Returns once it holds that many calls.
-        pub(super) async fn holds(&self, calls: usize) {
+        pub(crate) async fn holds(&self, calls: usize) {
             let hold = self.clone();
             let held = move || {
                 let (state, changed) = &*hold.0;
@@ -225,7 +228,7 @@ mod hold {
             tokio::task::spawn_blocking(held).await.unwrap();
         }
 
-        pub(super) fn release(&self) {
+        pub(crate) fn release(&self) {
             self.0.0.lock().unwrap().1 = true;
             self.0.1.notify_all();
         }
@@ -241,7 +244,7 @@ mod hold {
     }
 
     #[derive(serde::Deserialize, schemars::JsonSchema)]
-    pub(super) struct Args {
+    pub(crate) struct Args {
         path: String,
     }
 

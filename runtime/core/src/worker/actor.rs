@@ -55,6 +55,8 @@ pub(crate) enum WorkerMsg {
     Resumed,
     /// The worker was revoked; it ends once all calls are answered.
     Close,
+    /// The worker had no call for a while; the actor ends unless there is one now.
+    EndIfIdle,
 }
 
 // These messages never leave the process.
@@ -73,10 +75,9 @@ impl Actor for WorkerActor {
 
     async fn pre_start(
         &self,
-        me: ActorRef<WorkerMsg>,
+        _: ActorRef<WorkerMsg>,
         shared: Arc<Shared>,
     ) -> Result<CallTable, ActorProcessingErr> {
-        shared.attach(me);
         Ok(CallTable::new(shared))
     }
 
@@ -105,6 +106,7 @@ impl Actor for WorkerActor {
             WorkerMsg::Cancel(call) => calls.abort(call, StopReason::Cancelled),
             WorkerMsg::Resumed => calls.resumed(),
             WorkerMsg::Close => calls.close(),
+            WorkerMsg::EndIfIdle => calls.end_if_idle(me.get_id()),
         }
         if calls.is_done() {
             me.stop(None);
@@ -114,10 +116,10 @@ impl Actor for WorkerActor {
 
     async fn post_stop(
         &self,
-        _: ActorRef<WorkerMsg>,
+        me: ActorRef<WorkerMsg>,
         calls: &mut CallTable,
     ) -> Result<(), ActorProcessingErr> {
-        calls.audit_stop();
+        calls.end(me.get_id());
         Ok(())
     }
 }

@@ -319,7 +319,7 @@ async fn post(
         stop: Arc::clone(&info.stop),
         answered: false,
     };
-    let posted = shared.post(WorkerMsg::Call(request, call));
+    let posted = shared.post_call(WorkerMsg::Call(request, call));
     let answer = if posted { answer.await.ok() } else { None };
     waiter.answered = true;
     answer.unwrap_or_else(|| {

@@ -8,9 +8,10 @@ mod tests;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use foldhash::fast::FixedState;
+use ractor::ActorId;
 use tracing::field::Empty;
 
 use super::Shared;
@@ -20,7 +21,6 @@ use super::blocking::Ticket;
 use super::future::TaskGuard;
 use super::jobs::{self, Approved};
 use super::prepare::UnparsedCall;
-use crate::audit::Step as AuditStep;
 use crate::call::Mode;
 use crate::capability::{Interrupt, StopReason};
 use crate::effect::Preview;
@@ -124,9 +124,9 @@ pub(crate) struct CallTable {
     /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
     /// policies do not delay those of others.
     compiling: Option<CallId>,
-    /// When the last call was admitted.
-    last_admitted: Option<Instant>,
     closing: bool,
+    /// The worker may have another actor by now.
+    detached: bool,
 }
 
 impl CallTable {
@@ -143,19 +143,27 @@ impl CallTable {
             undelivered: HashSet::default(),
             policies: VecDeque::new(),
             compiling: None,
-            last_admitted: None,
             closing: false,
+            detached: false,
         }
     }
 
-    /// Whether the worker is closing and all calls are answered.
+    /// Whether the actor has nothing left to do: the worker is closing and all calls are answered, or it is idle.
     pub(super) fn is_done(&self) -> bool {
-        self.closing && self.calls.is_empty()
+        self.detached || (self.closing && self.calls.is_empty())
     }
 
-    /// Audits that the worker ended.
-    pub(super) fn audit_stop(&self) {
-        self.shared.audit_best_effort(AuditStep::WorkerStopped);
+    /// Ends the actor, unless a call or a job runs or waits, or a large result was not passed on.
+    pub(super) fn end_if_idle(&mut self, actor: ActorId) {
+        let idle = self.calls.is_empty() && self.running.is_empty() && self.undelivered.is_empty();
+        self.detached = idle && !self.closing && self.shared.detach_idle(actor);
+    }
+
+    /// Audits that the worker ended, unless only its actor does.
+    pub(super) fn end(&self, actor: ActorId) {
+        if !self.detached {
+            self.shared.end(Some(actor));
+        }
     }
 
     /// Begins a new call. If the worker is paused or earlier calls are still queued from a pause, the call is queued. If the
@@ -166,13 +174,12 @@ impl CallTable {
             return call.finish(&self.shared, Err(self.shared.gate().error()));
         }
         let admitted_at = call.admitted_at;
-        call.since_previous = self
-            .last_admitted
-            .map(|last| admitted_at.duration_since(last));
+        let previous = *self.shared.last_admitted.lock();
+        call.since_previous = previous.map(|previous| admitted_at.duration_since(previous));
         if let Err(error) = check_interval(self.shared.authority.limits(), call.since_previous) {
             return call.finish(&self.shared, Err(error));
         }
-        self.last_admitted = Some(admitted_at);
+        *self.shared.last_admitted.lock() = Some(admitted_at);
         let info = &call.info;
         let id = info.id;
         self.shared.report_received(info, admitted_at);

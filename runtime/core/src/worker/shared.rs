@@ -1,18 +1,17 @@
-//! State of a worker that survives restarts of its actor; messages and audit events go through it.
+//! State of a worker that outlives its actors; audit events go through it.
 
 use std::fmt;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwapOption;
-use ractor::ActorRef;
+use parking_lot::{Mutex, RwLock};
 use serde_json::Value;
 
 use super::activity::Activity;
-use super::actor::WorkerMsg;
 use super::admission::{Done, Load, ReplySender};
 use super::deadline::DeadlineGuard;
+use super::lifecycle::ActorState;
 use super::pause::Pause;
 use super::remote::Previews;
 use crate::audit::{AuditError, AuditEvent, Step as AuditStep, wall_clock};
@@ -45,7 +44,7 @@ pub(super) struct Judgement {
     pub(super) rule: Option<Arc<str>>,
 }
 
-/// State of one worker that outlives its actor.
+/// State of one worker that outlives its actors.
 pub(crate) struct Shared {
     pub(crate) id: WorkerId,
     /// Path of worker names, such as `main/tests`.
@@ -73,7 +72,9 @@ pub(crate) struct Shared {
     pub(super) apps: super::apps::Apps,
     /// Deadline of the worker, if its policy sets one.
     end: OnceLock<DeadlineGuard>,
-    actor: ArcSwapOption<ActorRef<WorkerMsg>>,
+    /// When the last call was admitted.
+    pub(super) last_admitted: Mutex<Option<Instant>>,
+    pub(super) actor: RwLock<ActorState>,
 }
 
 impl fmt::Debug for Shared {
@@ -127,7 +128,8 @@ impl Shared {
             previews: Previews::default(),
             apps: super::apps::Apps::default(),
             end: OnceLock::new(),
-            actor: ArcSwapOption::empty(),
+            last_admitted: Mutex::default(),
+            actor: RwLock::default(),
         }
     }
 
@@ -158,40 +160,6 @@ impl Shared {
     pub(crate) fn end_with(&self, end: DeadlineGuard) {
         // A worker is started once, so none is set yet.
         let _ = self.end.set(end);
-    }
-
-    /// Attaches a new actor.
-    pub(super) fn attach(&self, me: ActorRef<WorkerMsg>) {
-        self.core.actors.insert(me.get_id(), self.id);
-        self.actor.store(Some(Arc::new(me)));
-    }
-
-    /// Posts a message; false if the actor has ended.
-    pub(super) fn post(&self, msg: WorkerMsg) -> bool {
-        self.actor
-            .load()
-            .as_ref()
-            .is_some_and(|actor| actor.send_message(msg).is_ok())
-    }
-
-    /// Ends the actor once all calls are answered; those whose effect has begun are answered when it ends.
-    pub(crate) fn close(&self) {
-        self.post(WorkerMsg::Close);
-    }
-
-    /// Waits until the actor has ended and its end was sent to the audit.
-    pub(crate) async fn wait_until_stopped(&self) {
-        if let Some(actor) = self.actor.load_full() {
-            // Without a timeout it cannot fail.
-            let _ = actor.wait(None).await;
-        }
-    }
-
-    #[cfg(any(test, feature = "fixtures"))]
-    pub(super) fn kill(&self) {
-        if let Some(actor) = &*self.actor.load() {
-            actor.kill();
-        }
     }
 
     /// Judges a call and audits the verdict before it takes effect.

@@ -1,6 +1,6 @@
 //! Property tests on generated configurations, chains of policies, needs and grants.
 
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 use bailiwick_test_support::json::with_further_member;
 use proptest::prelude::*;
@@ -8,6 +8,7 @@ use proptest::sample::{select, subsequence};
 use serde_json::{Value, json};
 
 use super::{cases, compiled, few_cases};
+use crate::call::Origin;
 use crate::config::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
 use crate::policy::{Access, Authority, Fields, Layer, Policy, Verdict};
@@ -300,6 +301,30 @@ proptest! {
     #[test]
     fn child_never_exceeds_what_its_parent_may_delegate(a in chain(true), p in layer(true), need in need(), grants in grants()) {
         prop_assert!(a.narrow(&p).judge(&need, &grants) >= a.narrow(&top()).judge(&need, &grants));
+    }
+
+    #[test]
+    fn child_does_not_depend_on_earlier_children(
+        a in chain(false),
+        p in policy_with(false),
+        q in policy_with(false),
+        need in need(),
+        grants in grants(),
+    ) {
+        for policy in [&p, &p, &q, &p] {
+            for origin in [Origin::Human, Origin::Host, Origin::Model] {
+                let child = a.child(&Arc::new(policy.clone()), origin);
+                let alone = a.admit(policy, origin).map(|layer| a.narrow(&layer));
+                match (child, alone) {
+                    (Ok(child), Ok(alone)) => {
+                        prop_assert_eq!(child.judge(&need, &grants), alone.judge(&need, &grants));
+                        prop_assert_eq!(child.limits(), alone.limits());
+                        prop_assert_eq!(child.open_folders(), alone.open_folders());
+                    }
+                    (child, alone) => prop_assert_eq!(child.err(), alone.err()),
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Tests of what a child may request, and of how each field merges.
 
+use std::sync::Arc;
+
 use serde_json::json;
 
 use super::{admitted, check, configured, expands, host, path, under};
@@ -708,4 +710,19 @@ fn rejected_scope_is_answered_with_who_can_allow_it() {
         assert!(error.to_string().contains(advice), "{scope}: {error}");
     }
     admitted(&host, &Policy::new().allow("execute:chat"));
+}
+
+#[test]
+fn policy_of_a_stranger_is_not_kept_with_the_last_child() {
+    let host = host();
+    for (origin, kept) in [
+        (Origin::Model, false),
+        (Origin::View, false),
+        (Origin::Human, true),
+        (Origin::Host, true),
+    ] {
+        let policy = Arc::new(Policy::new().deny_glob("*.key"));
+        host.child(&policy, origin).unwrap();
+        assert_eq!(Arc::strong_count(&policy) > 1, kept, "{origin:?}");
+    }
 }
