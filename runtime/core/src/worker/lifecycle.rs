@@ -148,7 +148,7 @@ impl Shared {
         }
     }
 
-    /// Waits until the actor has ended and its end was sent to the audit.
+    /// Waits until the actor of a revoked worker has ended and its end was sent to the audit.
     pub(crate) async fn wait_until_stopped(&self) {
         let running = match &*self.actor.read() {
             ActorState::Running(actor) => Some(actor.clone()),
@@ -157,6 +157,8 @@ impl Shared {
         if let Some(actor) = running {
             // Without a timeout it cannot fail.
             let _ = actor.wait(None).await;
+            // If it has died, it did not do this itself.
+            self.end(Some(actor.get_id()));
         }
     }
 

@@ -107,6 +107,19 @@ async fn end_of_a_revoked_worker_is_recorded_once_with_and_without_actor() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn end_of_a_worker_whose_actor_has_died_is_recorded_once() {
+    let audit = MemoryAudit::new(1000);
+    let (runtime, _, _root) = runtime(&audit).await;
+    for ended in 1..=20 {
+        let worker = worker(&runtime, Policy::new()).await;
+        call(&worker, "/r/a").await.unwrap();
+        worker.kill_actor();
+        worker.revoke().await;
+        assert_eq!(recorded(&runtime, &audit, "worker_stopped").await, ended);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn calls_of_a_worker_whose_actors_end_meanwhile_are_all_answered() {
     let (runtime, _, _root) = runtime(&MemoryAudit::new(100)).await;
     let worker = worker(&runtime, Policy::new()).await;
