@@ -3,14 +3,18 @@
 
 use std::time::Duration;
 
+use bailiwick::audit::Audit;
+use bailiwick::policy::Authority;
 use bailiwick::tool::ToolName;
+use bailiwick::{MemoryAudit, Scope, Verb, Verdict, VirtualPath};
 use bailiwick_benches::{
-    Benchmark, MinimalActor, Target, build_runtime, current_thread, multi_thread, run_task,
+    Benchmark, MinimalActor, Target, audit_event, authority_and_need, build_runtime,
+    current_thread, multi_thread, run_task,
 };
 use bailiwick_fs::{ListDirectoryArgs, ListDirectoryOutput};
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{Mode, OFlags, RawDir, ResolveFlags, openat2};
+use rustix::fs::{FileType, Mode, OFlags, RawDir, ResolveFlags, openat2};
 use serde_json::json;
 
 const BATCH: u32 = 20;
@@ -41,7 +45,7 @@ async fn list_json(worker: bailiwick::Worker, n: u32) {
 }
 
 /// The name and kind of an entry.
-type Entry = (Vec<u8>, rustix::fs::FileType);
+type Entry = (Vec<u8>, FileType);
 
 async fn read_by_actor(actor: MinimalActor<String, Vec<Entry>>, n: u32, sort: bool) {
     for _ in 0..n {
@@ -53,34 +57,49 @@ async fn read_by_actor(actor: MinimalActor<String, Vec<Entry>>, n: u32, sort: bo
     }
 }
 
+/// The entries of a directory, and the text that names them.
+type Listing = (Vec<(String, FileType)>, String);
+
+async fn list_by_actor(actor: MinimalActor<String, Listing>, audit: Audit, n: u32) {
+    for _ in 0..n {
+        let (entries, text) = actor.call("src/a".to_owned()).await.unwrap();
+        assert_eq!((entries.len(), text.lines().count()), (1_000, 1_000));
+        audit.record(audit_event()).unwrap();
+    }
+}
+
+async fn list_typed(worker: bailiwick::Worker, tool: ToolName, sizes: bool, n: u32) {
+    for _ in 0..n {
+        let args = ListDirectoryArgs {
+            path: "/r/src/a".to_owned(),
+            limit: ENTRIES,
+            sizes,
+            ..ListDirectoryArgs::default()
+        };
+        let outcome = worker.call_typed(&tool, args).await.unwrap();
+        let listed = outcome.output::<ListDirectoryOutput>().unwrap();
+        assert_eq!(listed.entries.len(), ENTRIES as usize);
+    }
+}
+
 fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
     let root = planted();
-    let (baseline, runtime, worker) = tokio.block_on(async {
+    let audit = Audit::start(MemoryAudit::new(8192), 8192).unwrap();
+    let (authority, _) = authority_and_need().unwrap();
+    let (baseline, listing, runtime, worker) = tokio.block_on(async {
         let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
         let worker = runtime.spawn(spec).await.unwrap();
         let dir = Dir::open_ambient_dir(root.path(), ambient_authority()).unwrap();
+        let same_dir = dir.try_clone().unwrap();
         let baseline = MinimalActor::start(move |path: String| read_names(&dir, &path));
-        (baseline, runtime, worker)
+        let listing =
+            MinimalActor::start(move |path: String| list(&authority, read_names(&same_dir, &path)));
+        (baseline, listing, runtime, worker)
     });
     let tool = ToolName::new("list_directory");
-    let args = move |sizes| ListDirectoryArgs {
-        path: "/r/src/a".to_owned(),
-        limit: ENTRIES,
-        sizes,
-        ..ListDirectoryArgs::default()
-    };
     let typed = |sizes: bool| {
         let (worker, tool) = (worker.clone(), tool.clone());
-        move |n: u32| {
-            let (worker, tool) = (worker.clone(), tool.clone());
-            run_task(tokio, async move {
-                for _ in 0..n {
-                    let outcome = worker.call_typed(&tool, args(sizes)).await.unwrap();
-                    let listed = outcome.output::<ListDirectoryOutput>().unwrap();
-                    assert_eq!(listed.entries.len(), ENTRIES as usize);
-                }
-            });
-        }
+        move |n: u32| run_task(tokio, list_typed(worker.clone(), tool.clone(), sizes, n))
     };
     let rest = || tokio.block_on(runtime.flush_audit()).unwrap();
     Benchmark::new(title, Duration::from_secs(4))
@@ -95,6 +114,13 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             Target::None,
             BATCH,
             |n| run_task(tokio, read_by_actor(baseline.clone(), n, true)),
+        )
+        .case_then(
+            "the same, names judged, entries, text, event",
+            Target::None,
+            BATCH,
+            |n| run_task(tokio, list_by_actor(listing.clone(), audit.clone(), n)),
+            || tokio.block_on(audit.flush()).unwrap(),
         )
         .case_then(
             "worker.call_typed",
@@ -118,6 +144,23 @@ fn bench(title: &'static str, tokio: &tokio::runtime::Runtime) {
             rest,
         )
         .run();
+}
+
+/// What a worker may list, in order.
+fn list(authority: &Authority, mut entries: Vec<Entry>) -> Listing {
+    entries.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let (mut listed, mut text) = (Vec::new(), String::new());
+    let directory = VirtualPath::parse("/r/src/a", None).unwrap();
+    for (name, kind) in entries {
+        let name = String::from_utf8(name).unwrap();
+        let need = Scope::file(Verb::Read, directory.join(&name).unwrap());
+        if authority.judge(&need, &[]) == Verdict::Allow {
+            text.push_str(&name);
+            text.push('\n');
+            listed.push((name, kind));
+        }
+    }
+    (listed, text)
 }
 
 /// The names and kinds of the entries of a directory.

@@ -1,12 +1,17 @@
-//! The cost of starting a worker, alone and with its first call, which starts its actor, compared with a linked ractor actor.
+//! The cost of starting a worker, alone and with its first call, which starts its actor, compared with a linked ractor actor,
+//! and with finding out whether its working directory is a file.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use bailiwick::{Runtime, Worker, WorkerSpec};
 use bailiwick_benches::{
     Benchmark, LinkedActors, Msg, Target, build_runtime, current_thread, run_task, spawn_and_call,
 };
+use ractor::ActorRef;
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags, openat2, statx};
+use tokio::task::JoinHandle;
 
 const BATCH: u32 = 1_000;
 
@@ -18,15 +23,15 @@ fn main() {
 
 fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
     let root = tempfile::tempdir().unwrap();
+    std::fs::create_dir(root.path().join("src")).unwrap();
+    let dir = std::fs::File::open(root.path()).unwrap();
     let (linked, runtime, spec) = tokio.block_on(async {
         let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
         (LinkedActors::start().await.unwrap(), runtime, spec)
     });
     let linked = Arc::new(linked);
-    let (actors, workers) = (
-        Arc::new(Mutex::new(Vec::new())),
-        Arc::new(Mutex::new(Vec::new())),
-    );
+    let actors = Arc::new(Mutex::new(Vec::new()));
+    let workers = Arc::new(Mutex::new(Vec::new()));
     Benchmark::new(title, Duration::from_secs(8))
         .case_then(
             "ractor spawn_linked",
@@ -34,25 +39,28 @@ fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
             BATCH,
             |n| {
                 let (linked, actors) = (Arc::clone(&linked), Arc::clone(&actors));
-                run_task(tokio, async move {
-                    for number in 0..u64::from(n) {
-                        let actor = linked.spawn().await.unwrap();
-                        if calls {
-                            let reply = actor.0.call(|port| Msg(number, port), None).await;
-                            assert_eq!(reply.unwrap().unwrap(), number);
-                        }
-                        actors.lock().unwrap().push(actor);
-                    }
-                });
+                run_task(tokio, start_actors(linked, actors, calls, n));
             },
             || {
                 let actors = std::mem::take(&mut *actors.lock().unwrap());
                 run_task(tokio, async move {
-                    for actor in actors {
-                        actor.0.stop(None);
-                        actor.1.await.unwrap();
+                    for (actor, task) in actors {
+                        actor.stop(None);
+                        task.await.unwrap();
                     }
                 });
+            },
+        )
+        .case(
+            "openat2, statx and close of a folder",
+            Target::None,
+            BATCH,
+            |n| {
+                for _ in 0..n {
+                    let (flags, how) = (OFlags::PATH | OFlags::CLOEXEC, ResolveFlags::BENEATH);
+                    let folder = openat2(&dir, "src", flags, Mode::empty(), how).unwrap();
+                    statx(&folder, "", AtFlags::EMPTY_PATH, StatxFlags::TYPE).unwrap();
+                }
             },
         )
         .case_then(
@@ -60,22 +68,11 @@ fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
             Target::Times(2.0),
             BATCH,
             |n| {
-                let (runtime, workers) = (runtime.clone(), Arc::clone(&workers));
-                let spec = spec.clone();
-                run_task(tokio, async move {
-                    for _ in 0..n {
-                        let spec = spec.clone();
-                        let worker = if calls {
-                            spawn_and_call(&runtime, spec).await.unwrap()
-                        } else {
-                            runtime.spawn(spec).await.unwrap()
-                        };
-                        workers.lock().unwrap().push(worker);
-                    }
-                });
+                let (started, workers) = ((runtime.clone(), spec.clone()), Arc::clone(&workers));
+                run_task(tokio, start_workers(started, workers, calls, n));
             },
             || {
-                let (runtime, workers) = (runtime.clone(), Arc::clone(&workers));
+                let runtime = runtime.clone();
                 let workers = std::mem::take(&mut *workers.lock().unwrap());
                 run_task(tokio, async move {
                     for worker in workers {
@@ -86,4 +83,34 @@ fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
             },
         )
         .run();
+}
+
+type Actors = Arc<Mutex<Vec<(ActorRef<Msg>, JoinHandle<()>)>>>;
+
+async fn start_actors(linked: Arc<LinkedActors>, actors: Actors, calls: bool, n: u32) {
+    for number in 0..u64::from(n) {
+        let actor = linked.spawn().await.unwrap();
+        if calls {
+            let reply = actor.0.call(|port| Msg(number, port), None).await;
+            assert_eq!(reply.unwrap().unwrap(), number);
+        }
+        actors.lock().unwrap().push(actor);
+    }
+}
+
+async fn start_workers(
+    (runtime, spec): (Runtime, WorkerSpec),
+    workers: Arc<Mutex<Vec<Worker>>>,
+    calls: bool,
+    n: u32,
+) {
+    for _ in 0..n {
+        let spec = spec.clone();
+        let worker = if calls {
+            spawn_and_call(&runtime, spec).await.unwrap()
+        } else {
+            runtime.spawn(spec).await.unwrap()
+        };
+        workers.lock().unwrap().push(worker);
+    }
 }

@@ -237,7 +237,7 @@ impl Runtime {
 
 #[cfg(any(test, feature = "fixtures"))]
 impl Runtime {
-    /// Asks the actors of idle workers to end, as after half a minute. Returns how many actors still run.
+    /// Asks the actors of idle workers to end, as after 30 to 60 seconds. Returns how many actors still run.
     #[doc(hidden)]
     #[must_use]
     pub fn end_idle_actors(&self) -> usize {

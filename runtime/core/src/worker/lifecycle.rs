@@ -19,7 +19,7 @@ use crate::audit::Step as AuditStep;
 use crate::id::WorkerId;
 use crate::supervisor::Core;
 
-/// How long the actor of a worker without calls is kept.
+/// How long the actor of a worker without calls is kept at least; at most twice as long.
 const KEEP_IDLE: Duration = Duration::from_secs(30);
 
 /// The actors of all workers.
@@ -106,8 +106,9 @@ impl Shared {
     /// has to end.
     pub(super) fn detach_idle(&self, actor: ActorId) -> bool {
         let mut state = self.actor.write();
-        // A call is counted before it is posted, and a call that is not posted yet starts another actor.
-        if !state.is(actor) || self.load.calls() > 0 {
+        // A call is counted before it is posted, and a gate is closed before the message about it is posted. Whatever is
+        // posted from now on finds that there is no actor.
+        if !state.is(actor) || self.load.calls() > 0 || self.gate().is_closed() {
             return false;
         }
         *state = ActorState::NotRunning;

@@ -106,6 +106,18 @@ async fn end_of_a_revoked_worker_is_recorded_once_with_and_without_actor() {
     }
 }
 
+#[tokio::test]
+async fn end_of_a_worker_that_is_revoked_while_its_actor_ends_is_recorded_once() {
+    let audit = MemoryAudit::new(1000);
+    let (runtime, _, _root) = runtime(&audit).await;
+    let worker = worker(&runtime, Policy::new()).await;
+    call(&worker, "/r/a").await.unwrap();
+    // On one thread, the actor reads both messages after they were posted.
+    end_idle_actors(&worker);
+    worker.revoke().await;
+    assert_eq!(recorded(&runtime, &audit, "worker_stopped").await, 1);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn end_of_a_worker_whose_actor_has_died_is_recorded_once() {
     let audit = MemoryAudit::new(1000);
