@@ -11,9 +11,7 @@ use std::sync::Arc;
 
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
-use rustix::fs::{
-    AtFlags, FileType, Mode, OFlags, ResolveFlags, StatxFlags, fstat, fstatfs, openat2, statx,
-};
+use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
 use rustix::io::Errno;
 
 use crate::path::VirtualPath;
@@ -371,25 +369,19 @@ impl RootTable {
         meta.is_some_and(|meta| meta.is_file())
     }
 
-    /// Like [`Self::is_file`], but does not block: `None` if the kernel has not cached the answer.
-    pub(crate) fn is_file_cached(&self, path: &VirtualPath) -> Option<bool> {
+    /// Whether the kernel has cached that `path` is a directory or does not exist. This does not block.
+    pub(crate) fn is_known_not_to_be_file(&self, path: &VirtualPath) -> bool {
         let Some((root, rest)) = self.find(path) else {
-            return Some(false);
+            return true;
         };
-        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A mount point of a network file system would be looked up again at its server.
         let how = ResolveFlags::BENEATH
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV
             | ResolveFlags::CACHED;
-        let found = match openat2(&root.dir, rest, flags, Mode::empty(), how) {
-            Ok(found) => found,
-            Err(Errno::NOENT) => return Some(false),
-            Err(_) => return None,
-        };
-        let at = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let stat = statx(&found, "", at, StatxFlags::TYPE).ok()?;
-        Some(FileType::from_raw_mode(stat.stx_mode.into()) == FileType::RegularFile)
+        let found = openat2(&root.dir, rest, flags, Mode::empty(), how);
+        matches!(found, Ok(_) | Err(Errno::NOENT))
     }
 
     /// The roots in which `authority` may allow something.

@@ -148,7 +148,7 @@ fn only_plain_targets_beneath_the_root_have_a_virtual_path() {
 }
 
 #[test]
-fn cached_file_type_is_that_of_the_file_itself() {
+fn only_a_directory_or_a_missing_entry_is_known_not_to_be_a_file() {
     let temp = tempfile::tempdir().unwrap();
     let host = temp.path().canonicalize().unwrap();
     std::fs::create_dir(host.join("folder")).unwrap();
@@ -158,19 +158,19 @@ fn cached_file_type_is_that_of_the_file_itself() {
     }
     std::os::unix::fs::symlink("/", host.join("out")).unwrap();
     let roots = RootTable::new(vec![Arc::new(open(&host).unwrap())]);
-    for (name, expected) in [
-        ("/r/folder/file", true),
-        ("/r/to-folder/file", true),
-        ("/r/to-file", false),
-        ("/r/folder", false),
-        ("/r", false),
-        ("/r/missing", false),
-        ("/elsewhere", false),
+    for (name, is_file, is_known) in [
+        ("/r/folder/file", true, false),
+        ("/r/to-folder/file", true, false),
+        ("/r/to-file", false, false),
+        ("/r/folder", false, true),
+        ("/r", false, true),
+        ("/r/missing", false, true),
+        ("/elsewhere", false, true),
     ] {
-        assert_eq!(roots.is_file(&path(name)), expected, "{name}");
+        assert_eq!(roots.is_file(&path(name)), is_file, "{name}");
         // A rename elsewhere on the machine may interrupt a lookup.
-        let cached = (0..1000).find_map(|_| roots.is_file_cached(&path(name)));
-        assert_eq!(cached, Some(expected), "{name}");
+        let known = (0..1000).any(|_| roots.is_known_not_to_be_file(&path(name)));
+        assert_eq!(known, is_known, "{name}");
     }
-    assert_eq!(roots.is_file_cached(&path("/r/out/etc/passwd")), None);
+    assert!(!roots.is_known_not_to_be_file(&path("/r/out/etc")));
 }

@@ -303,15 +303,15 @@ impl Core {
         let Some(cwd) = names.moved_from(parent).cloned() else {
             return names;
         };
-        let is_file = match self.roots.is_file_cached(&cwd) {
-            Some(is_file) => is_file,
-            None => {
-                let roots = self.roots.clone();
-                let look = move || roots.is_file(&cwd);
-                self.io.run(&Arc::default(), look).await == Some(true)
-            }
-        };
-        if is_file { names.above() } else { names }
+        if self.roots.is_known_not_to_be_file(&cwd) {
+            return names;
+        }
+        let roots = self.roots.clone();
+        let look = move || roots.is_file(&cwd);
+        match self.io.run(&Arc::default(), look).await {
+            Some(true) => names.above(),
+            Some(false) | None => names,
+        }
     }
 
     /// Revokes a worker when the lifetime in its policy has passed.
