@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use dashmap::DashMap;
 use foldhash::fast::FixedState;
 use parking_lot::Mutex;
-use ractor::{ActorId, ActorRef, ActorRuntime};
+use ractor::{ActorId, ActorRef, ActorRuntime, MessagingErr};
 use tokio::runtime::Handle;
 
 use super::Shared;
@@ -54,10 +54,15 @@ pub(super) enum ActorState {
 }
 
 impl ActorState {
-    fn send(&self, msg: WorkerMsg) -> bool {
+    /// Sends a message. Returns it if that is not possible: dropping it can post others, so it must be dropped when the state
+    /// is no longer locked.
+    fn send(&self, msg: WorkerMsg) -> Option<WorkerMsg> {
         match self {
-            Self::Running(actor) => actor.send_message(msg).is_ok(),
-            Self::NotRunning | Self::Ended => false,
+            Self::Running(actor) => match actor.send_message(msg) {
+                Err(MessagingErr::SendErr(msg)) => Some(msg),
+                Err(MessagingErr::ChannelClosed | MessagingErr::InvalidActorType) | Ok(()) => None,
+            },
+            Self::NotRunning | Self::Ended => Some(msg),
         }
     }
 
@@ -70,9 +75,9 @@ impl Shared {
     /// Posts an admitted call, and starts the actor if there is none; false if the worker was revoked, or its actor has died
     /// and its supervisor does not know yet.
     pub(super) fn post_call(self: &Arc<Self>, msg: WorkerMsg) -> bool {
-        if let running @ ActorState::Running(_) = &*self.actor.read() {
-            return running.send(msg);
-        }
+        let Some(msg) = self.actor.read().send(msg) else {
+            return true;
+        };
         let mut state = self.actor.write();
         // Another call may have started it meanwhile.
         if matches!(*state, ActorState::NotRunning)
@@ -81,12 +86,15 @@ impl Shared {
         {
             *state = ActorState::Running(actor);
         }
-        state.send(msg)
+        let unsent = state.send(msg);
+        drop(state);
+        unsent.is_none()
     }
 
     /// Posts a message about a call; false if the actor has ended, and so has the call.
     pub(super) fn post(&self, msg: WorkerMsg) -> bool {
-        self.actor.read().send(msg)
+        let unsent = self.actor.read().send(msg);
+        unsent.is_none()
     }
 
     /// Starts the actor; `None` if the runtime has ended.
