@@ -27,8 +27,6 @@ struct Weight {
     idle: u64,
     /// Resident bytes per actor after one call each.
     called: u64,
-    /// The same after the actors of idle workers have ended.
-    ended: u64,
     descriptors: u64,
 }
 
@@ -45,17 +43,16 @@ fn main() {
             let (actor, worker) = (weigh("ractor"), weigh("bailiwick"));
             println!("\n{} live at once, each called once", live());
             println!(
-                "{:<24} {:>10} {:>10} {:>14} {:>12}",
-                "case", "idle B", "called B", "actor ended B", "descriptors"
+                "{:<24} {:>10} {:>14} {:>12}",
+                "case", "idle B", "called B", "descriptors"
             );
             for (name, weight) in [("ractor spawn_linked", &actor), ("worker", &worker)] {
                 let Weight {
                     idle,
                     called,
-                    ended,
                     descriptors,
                 } = weight;
-                println!("{name:<24} {idle:>10} {called:>10} {ended:>14} {descriptors:>12}");
+                println!("{name:<24} {idle:>10} {called:>14} {descriptors:>12}");
             }
             let verdict = |met| if met { "reached" } else { "MISSED" };
             println!(
@@ -91,7 +88,6 @@ fn weigh(side: &str) -> Weight {
     Weight {
         idle: next(),
         called: next(),
-        ended: next(),
         descriptors: next(),
     }
 }
@@ -100,11 +96,10 @@ fn print_result(
     Weight {
         idle,
         called,
-        ended,
         descriptors,
     }: &Weight,
 ) {
-    println!("{idle} {called} {ended} {descriptors}");
+    println!("{idle} {called} {descriptors}");
 }
 
 fn actors() -> Weight {
@@ -121,11 +116,9 @@ fn actors() -> Weight {
             let reply = actor.call(|port| Msg(number, port), None).await.unwrap();
             assert_eq!(reply.unwrap(), number);
         }
-        let called = each(before);
         Weight {
             idle,
-            called,
-            ended: called,
+            called: each(before),
             descriptors: descriptors(),
         }
     })
@@ -146,15 +139,10 @@ fn workers() -> Weight {
         for worker in &workers {
             call(&runtime, worker, &noop).await;
         }
-        let (called, descriptors) = (each(before), descriptors());
-        while runtime.end_idle_actors() > 0 {
-            tokio::task::yield_now().await;
-        }
         Weight {
             idle,
-            called,
-            ended: each(before),
-            descriptors,
+            called: each(before),
+            descriptors: descriptors(),
         }
     })
 }

@@ -68,8 +68,8 @@ fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
             Target::Times(2.0),
             BATCH,
             |n| {
-                let (started, workers) = ((runtime.clone(), spec.clone()), Arc::clone(&workers));
-                run_task(tokio, start_workers(started, workers, calls, n));
+                let (host, workers) = ((runtime.clone(), spec.clone()), Arc::clone(&workers));
+                run_task(tokio, start_workers(host, workers, calls, n));
             },
             || {
                 let runtime = runtime.clone();

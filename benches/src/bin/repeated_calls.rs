@@ -1,4 +1,4 @@
-//! Repeats an operation, for counting instructions (`.ci/instructions`): `repeated_calls spawn|noop|read|list|preview COUNT`.
+//! Repeats an operation, for counting instructions (`.ci/instructions`): `repeated_calls spawn|noop|read|preview COUNT`.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::fmt::Write as _;
@@ -22,10 +22,6 @@ fn main() {
     let start = lines.get(..4096).unwrap();
     std::fs::write(root.path().join("src/4k.txt"), start).unwrap();
     std::fs::write(root.path().join("src/lines.txt"), &lines).unwrap();
-    std::fs::create_dir(root.path().join("many")).unwrap();
-    for n in 0..1_000 {
-        std::fs::write(root.path().join(format!("many/file-{n:04}.txt")), "x").unwrap();
-    }
     let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
     let worker = WorkerSpec::new("caller").policy(Policy::inherit());
     let worker = tokio.block_on(runtime.spawn(worker)).unwrap();
@@ -49,10 +45,6 @@ async fn repeat(case: &str, runtime: &Runtime, spec: &WorkerSpec, worker: &Worke
         "noop" => {
             let noop = ToolName::new(NOOP);
             worker.call_typed(&noop, NoopArgs {}).await.unwrap();
-        }
-        "list" => {
-            let arguments = json!({"path": "/r/many", "limit": 1_000});
-            worker.call("list_directory", arguments).await.unwrap();
         }
         "read" => {
             let arguments = json!({"path": "/r/src/4k.txt"});
