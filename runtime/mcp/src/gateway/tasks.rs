@@ -76,7 +76,7 @@ impl Tasks {
         }
     }
 
-    /// Creates a task for a call, or returns the call if there is no room for another task.
+    /// Creates a task for a call. Returns the call if there are too many tasks.
     fn create(&self, owner: &str, mut call: CallTask) -> Result<CreateTaskResult, CallTask> {
         // Locked until the task is added, so that concurrent calls do not exceed the limits.
         let mut tasks = self.tasks.lock();
