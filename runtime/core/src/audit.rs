@@ -236,7 +236,7 @@ pub enum Step {
     },
     /// The worker and its subtree were revoked.
     Revoked,
-    /// The worker died and was restarted with the same authority.
+    /// The worker's actor died. The next call starts another one with the same authority.
     Restarted,
     /// The worker ended; all its calls are answered.
     WorkerStopped,

@@ -234,14 +234,3 @@ impl Runtime {
         all
     }
 }
-
-#[cfg(any(test, feature = "fixtures"))]
-impl Runtime {
-    /// Asks the actors of idle workers to end, as after 30 to 60 seconds. Returns how many actors still run.
-    #[doc(hidden)]
-    #[must_use]
-    pub fn end_idle_actors(&self) -> usize {
-        self.inner.core.end_idle_actors(std::time::Duration::ZERO);
-        self.inner.core.actors.running.len()
-    }
-}

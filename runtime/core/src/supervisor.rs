@@ -1,4 +1,4 @@
-//! Worker lifecycle: workers are spawned under admitted policies, restarted when they die, and revoked with their subtrees.
+//! Workers: they are spawned under admitted policies, survive the death of their actors, and are revoked with their subtrees.
 
 mod restart;
 mod spawn;
@@ -143,7 +143,7 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match event {
             SupervisionEvent::ActorFailed(who, _) | SupervisionEvent::ActorTerminated(who, ..) => {
-                state.restart(who.get_id());
+                state.actor_ended(who.get_id());
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => {}
             #[cfg(feature = "ractor-cluster")]
@@ -154,8 +154,9 @@ impl Actor for Supervisor {
 }
 
 impl SupervisorState {
-    /// Lets a worker whose actor has died go on with the same authority, unless it was revoked or its actors die too often.
-    fn restart(&mut self, actor: ActorId) {
+    /// If the actor has died, lets the next call of its worker start another one, unless the worker was revoked or its actors die
+    /// too often.
+    fn actor_ended(&mut self, actor: ActorId) {
         let Some(core) = self.core.upgrade() else {
             return;
         };

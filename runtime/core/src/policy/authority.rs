@@ -102,30 +102,39 @@ pub(super) struct Total {
 }
 
 impl Authority {
-    fn of(base: Arc<Base>, layers: Arc<[LayerEntry]>, total: Total) -> Self {
+    fn of(
+        base: Arc<Base>,
+        layers: Arc<[LayerEntry]>,
+        total: Total,
+        open: Arc<OnceLock<Box<[OpenFolder]>>>,
+    ) -> Self {
+        let child = Mutex::default();
         Self {
             rules: Arc::new(Rules {
                 base,
                 layers,
                 total,
-                open: Arc::default(),
-                child: Mutex::default(),
+                open,
+                child,
             }),
         }
     }
 
-    /// The same authority, without sharing the reference count of this one.
+    /// The same authority with a reference count of its own.
     fn separate(&self) -> Self {
-        let rules = &*self.rules;
-        Self {
-            rules: Arc::new(Rules {
-                base: Arc::clone(&rules.base),
-                layers: Arc::clone(&rules.layers),
-                total: rules.total,
-                open: Arc::clone(&rules.open),
-                child: Mutex::default(),
-            }),
-        }
+        let Rules {
+            base,
+            layers,
+            total,
+            open,
+            child: _,
+        } = &*self.rules;
+        Self::of(
+            Arc::clone(base),
+            Arc::clone(layers),
+            *total,
+            Arc::clone(open),
+        )
     }
 
     /// Creates the authority of a configuration.
@@ -161,7 +170,7 @@ impl Authority {
         };
         let base = Base::compile(config, ungrantable, &mut budget)?;
         let layers = layers.into_iter().map(entry).collect();
-        Ok(Self::of(Arc::new(base), layers, total))
+        Ok(Self::of(Arc::new(base), layers, total, Arc::default()))
     }
 
     /// Compiles `policy` into a layer. Fails if it requests anything beyond this authority.
@@ -249,7 +258,8 @@ impl Authority {
             inherited: false,
         });
         let total = self.rules.total.tighter(layer.0.total);
-        Self::of(Arc::clone(&self.rules.base), layers.into(), total)
+        let base = Arc::clone(&self.rules.base);
+        Self::of(base, layers.into(), total, Arc::default())
     }
 
     /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
@@ -322,7 +332,7 @@ impl Authority {
             ..entry.clone()
         });
         let base = Arc::new(self.rules.base.without_names());
-        Self::of(base, layers.collect(), self.rules.total)
+        Self::of(base, layers.collect(), self.rules.total, Arc::default())
     }
 
     /// Returns the open folders inside the roots, in path order. Grants are not considered, and the file system is not

@@ -101,7 +101,7 @@ struct Submitted {
     ticket: Arc<Ticket>,
 }
 
-/// State of the actor; a restarted actor begins with an empty table.
+/// State of the actor; another actor of the worker begins with an empty table.
 pub(crate) struct CallTable {
     shared: Arc<Shared>,
     calls: HashMap<CallId, (Stage, Box<OpenCall>), FixedState>,
@@ -162,7 +162,7 @@ impl CallTable {
     /// Audits that the worker ended, unless only its actor does.
     pub(super) fn end(&self, actor: ActorId) {
         if !self.detached {
-            self.shared.end(Some(actor));
+            self.shared.end_with_actor(actor);
         }
     }
 

@@ -4,7 +4,7 @@
 //! another one. An actor of ractor occupies about 7 kB, more than the rest of a worker.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use dashmap::DashMap;
 use foldhash::fast::FixedState;
@@ -54,8 +54,8 @@ pub(super) enum ActorState {
 }
 
 impl ActorState {
-    /// Sends a message. Returns it if that is not possible: dropping it can post others, so it must be dropped when the state
-    /// is no longer locked.
+    /// Sends a message, or returns it if that is not possible. The caller drops it after releasing the lock, since dropping a
+    /// message may post others.
     fn send(&self, msg: WorkerMsg) -> Option<WorkerMsg> {
         match self {
             Self::Running(actor) => match actor.send_message(msg) {
@@ -114,8 +114,8 @@ impl Shared {
     /// has to end.
     pub(super) fn detach_idle(&self, actor: ActorId) -> bool {
         let mut state = self.actor.write();
-        // A call is counted before it is posted, and a gate is closed before the message about it is posted. Whatever is
-        // posted from now on finds that there is no actor.
+        // A call is counted before it is posted, and the gate is closed before `Close` is posted. So neither is in the
+        // mailbox, and later ones find `NotRunning`.
         if !state.is(actor) || self.load.calls() > 0 || self.gate().is_closed() {
             return false;
         }
@@ -136,25 +136,28 @@ impl Shared {
     /// Ends the actor once all calls are answered; those whose effect has begun are answered when it ends. The gate must be
     /// closed, so that no call starts another actor.
     pub(crate) fn close(&self) {
-        if !self.post(WorkerMsg::Close) {
-            self.end(None);
+        if self.post(WorkerMsg::Close) {
+            return;
+        }
+        let mut state = self.actor.write();
+        // If its actor has died, the supervisor detaches the actor and closes the worker again.
+        if matches!(*state, ActorState::NotRunning) {
+            self.end(&mut state);
         }
     }
 
-    /// Audits the end of the worker, which has no calls any more. `actor` is the one that ends.
-    pub(super) fn end(&self, actor: Option<ActorId>) {
+    /// Ends a revoked worker whose actor ends.
+    pub(super) fn end_with_actor(&self, actor: ActorId) {
         let mut state = self.actor.write();
-        let ends = match (&*state, actor) {
-            (ActorState::NotRunning, None) => true,
-            (running, Some(actor)) => running.is(actor),
-            // It was ended before, or its supervisor ends it, since its actor has died.
-            (ActorState::Running(_) | ActorState::Ended, None) => false,
-        };
-        if ends {
-            *state = ActorState::Ended;
-            // Before the lock is released, so that whoever finds it ended finds the record, too.
-            self.audit_best_effort(AuditStep::WorkerStopped);
+        if state.is(actor) {
+            self.end(&mut state);
         }
+    }
+
+    /// Ends the worker. This is recorded while `state` is locked: the record must exist when another thread finds `Ended`.
+    fn end(&self, state: &mut ActorState) {
+        *state = ActorState::Ended;
+        self.audit_best_effort(AuditStep::WorkerStopped);
     }
 
     /// Waits until the actor of a revoked worker has ended and its end was sent to the audit.
@@ -166,8 +169,8 @@ impl Shared {
         if let Some(actor) = running {
             // Without a timeout it cannot fail.
             let _ = actor.wait(None).await;
-            // If it has died, it did not do this itself.
-            self.end(Some(actor.get_id()));
+            // An actor that has died did not do this itself.
+            self.end_with_actor(actor.get_id());
         }
     }
 
@@ -175,7 +178,7 @@ impl Shared {
     fn idle_for(&self) -> Option<Duration> {
         let last = *self.last_admitted.lock();
         last.filter(|_| self.load.calls() == 0)
-            .map(|last| Instant::now().saturating_duration_since(last))
+            .map(|last| last.elapsed())
     }
 
     #[cfg(any(test, feature = "fixtures"))]

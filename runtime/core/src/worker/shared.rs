@@ -156,7 +156,7 @@ impl Shared {
         self.apps.after(tools, &self.authority)
     }
 
-    /// Sets the deadline of the worker, which holds across restarts of its actor.
+    /// Sets the deadline of the worker, which holds for all its actors.
     pub(crate) fn end_with(&self, end: DeadlineGuard) {
         // A worker is started once, so none is set yet.
         let _ = self.end.set(end);

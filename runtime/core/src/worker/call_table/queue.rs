@@ -527,6 +527,8 @@ fn effect_begun() -> CallError {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use serde_json::json;
 
     use super::*;
@@ -591,6 +593,24 @@ mod tests {
         calls.abort(id, StopReason::Cancelled);
         assert!(answer.try_recv().unwrap().is_err());
         assert!(calls.runnable.is_empty() && calls.calls.is_empty());
+    }
+
+    #[tokio::test]
+    async fn actor_stays_until_a_large_result_is_passed_on() {
+        let large = usize::try_from(LARGE_RESULT).unwrap();
+        let (_runtime, worker) = worker(1, Look(large)).await;
+        let start = || worker.start_call(Call::new("look", json!({})), Mode::Apply);
+        let mut first = start();
+        assert!(matches!(first.next().await, Ok(CallEvent::End(_))));
+        worker.shared.core.end_idle_actors(Duration::ZERO);
+        let mut second = start();
+        let second = tokio::spawn(async move { second.next().await });
+        while worker.activity().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(worker.activity()[0].state, CallState::Queued);
+        drop(first.take_hold());
+        assert!(matches!(second.await.unwrap(), Ok(CallEvent::End(_))));
     }
 
     #[tokio::test]

@@ -3,12 +3,14 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
+use bailiwick_test_support::wait;
 use ractor::ActorId;
 use serde_json::json;
 
 use crate::error::{CallError, Code};
 use crate::permission::DecidedBy;
 use crate::supervisor::tests::{restarted, runtime};
+use crate::worker::actor::WorkerMsg;
 use crate::worker::{Worker, WorkerSpec};
 use crate::{MemoryAudit, Policy, Runtime};
 
@@ -79,8 +81,11 @@ async fn actor_of_a_worker_that_was_idle_for_a_short_time_only_stays() {
     call(&worker, "/r/a").await.unwrap();
     let before = actors(&worker);
     worker.shared.core.end_idle_actors(super::KEEP_IDLE);
-    call(&worker, "/r/a").await.unwrap();
+    wait::until_idle().await;
     assert_eq!(actors(&worker), before);
+    end_idle_actors(&worker);
+    wait::until_idle().await;
+    assert_eq!(actors(&worker), []);
 }
 
 #[tokio::test]
@@ -154,7 +159,7 @@ async fn calls_of_a_worker_whose_actors_end_meanwhile_are_all_answered() {
     }
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[tokio::test]
 async fn actor_stays_while_a_call_runs_and_while_its_thread_is_not_back() {
     let (runtime, hold, _root) = runtime(&MemoryAudit::new(100)).await;
     let worker = worker(&runtime, Policy::new()).await;
@@ -163,18 +168,17 @@ async fn actor_stays_while_a_call_runs_and_while_its_thread_is_not_back() {
     assert!(waits.as_mut().poll(&mut context).is_pending());
     hold.holds(1).await;
     let before = actors(&worker);
-    end_idle_actors(&worker);
-    // It is read after the message that asks the actor to end.
-    call(&worker, "/r/a").await.unwrap();
+    worker.shared.post(WorkerMsg::EndIfIdle);
+    wait::until_idle().await;
     assert_eq!(actors(&worker), before);
     drop(waits);
-    while worker.in_flight() > 0 {
-        tokio::task::yield_now().await;
-    }
+    wait::until_idle().await;
+    assert_eq!(worker.in_flight(), 0);
     end_idle_actors(&worker);
-    call(&worker, "/r/a").await.unwrap();
+    wait::until_idle().await;
     assert_eq!(actors(&worker), before);
     hold.release();
+    end_actor(&worker).await;
 }
 
 #[tokio::test]
