@@ -13,9 +13,7 @@ use bailiwick::{
     Answer, Approver, Config, Origin, Policy, Question, Runtime, Scope, Verb, Verdict, VirtualPath,
     Worker, WorkerSpec,
 };
-use bailiwick_benches::{
-    NOOP, Noop, NoopArgs, brief, build_runtime, multi_thread, run_task, spawn_and_call,
-};
+use bailiwick_benches::{NOOP, Noop, NoopArgs, brief, build_runtime, multi_thread, run_task};
 use bailiwick_exec::Commands;
 use serde_json::{Value, json};
 
@@ -53,6 +51,8 @@ fn workers() -> Axis {
         let root = tempfile::tempdir().unwrap();
         let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 65_536)).unwrap();
         let workers = spawn(&tokio, &runtime, size, |_| spec.clone());
+        // The first call of each starts its actor.
+        call_each(&tokio, &runtime, workers.clone());
         let mut turn = workers.iter().cycle();
         axis.measure("call a tool, workers in turn", size, |times| {
             let own: Vec<Worker> = turn.by_ref().take(times as usize).cloned().collect();
@@ -85,7 +85,7 @@ fn spawn(
     tokio.block_on(async {
         let mut workers = Vec::with_capacity(count);
         for n in 0..count {
-            workers.push(spawn_and_call(runtime, spec(n)).await.unwrap());
+            workers.push(runtime.spawn(spec(n)).await.unwrap());
             if n % 1_000 == 0 {
                 runtime.flush_audit().await.unwrap();
             }
