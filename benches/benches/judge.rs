@@ -5,7 +5,7 @@ use std::hint::black_box;
 use std::time::Duration;
 
 use bailiwick::config::RootConfig;
-use bailiwick::policy::{Authority, glob_builds};
+use bailiwick::policy::{Authority, VerdictCache, glob_builds};
 use bailiwick::scope::Coverage;
 use bailiwick::{Config, Origin, Policy, Scope, Verb, Verdict, VirtualPath};
 use bailiwick_benches::{Benchmark, Target};
@@ -51,6 +51,18 @@ fn main() {
         |n| {
             for _ in 0..n {
                 let verdict = authority.judge(black_box(&allowed), &grants);
+                assert_eq!(verdict, Verdict::Allow);
+            }
+        },
+    )
+    .case(
+        "VerdictCache::judge, cached",
+        Target::Nanos(60.0),
+        BATCH,
+        |n| {
+            let mut cache = VerdictCache::new(authority.clone());
+            for _ in 0..n {
+                let verdict = cache.judge(&authority, black_box(&allowed), &[]);
                 assert_eq!(verdict, Verdict::Allow);
             }
         },

@@ -21,7 +21,7 @@ use crate::id::{CallId, ToolName, WorkerId};
 use crate::journal::JournalView;
 use crate::path::VirtualPath;
 use crate::permission::UsedGrants;
-use crate::policy::{Authority, Explanation, Flag, Limits, Verdict};
+use crate::policy::{Authority, Explanation, Flag, Limits, Verdict, VerdictCache};
 use crate::requests::CallRequests;
 use crate::root::{Root, RootTable};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
@@ -301,7 +301,7 @@ impl Step<Parsed> {
 
     /// Judges every need; the strictest verdict counts. Also returns the explanation of the deciding rule, unless all layers
     /// allow the call without a grant, since no single rule decides then.
-    pub(crate) fn judge(self) -> (Judged, Option<Explanation>) {
+    pub(crate) fn judge(self, verdicts: &mut VerdictCache) -> (Judged, Option<Explanation>) {
         let CallContext {
             needs,
             authority,
@@ -310,7 +310,8 @@ impl Step<Parsed> {
         } = &*self.context;
         let mut asks = Vec::new();
         for need in needs {
-            match self.context.judge(need) {
+            let verdict = verdicts.judge(authority, need, granted);
+            match self.context.unless_protected(need, verdict) {
                 Verdict::Allow => {}
                 Verdict::Ask => asks.push(need.clone()),
                 Verdict::Deny => {

@@ -29,6 +29,7 @@ mod strict;
 #[cfg(test)]
 mod tests;
 mod verdict;
+mod verdict_cache;
 
 use std::sync::Arc;
 
@@ -53,6 +54,8 @@ pub use roots::PolicyRoot;
 pub use sets::WriteMode;
 pub use statement::{SourceKind, Statement, StatementSource, StatementVerdict};
 pub use verdict::Verdict;
+#[doc(hidden)]
+pub use verdict_cache::VerdictCache;
 
 pub(crate) use entries::EntryRules;
 pub(crate) use globs::{MAX_GLOB, MAX_LIST};

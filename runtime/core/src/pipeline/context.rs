@@ -101,9 +101,9 @@ impl CallContext {
         Ok(())
     }
 
-    /// The verdict on `need`. A change of a protected file requires a grant that names the file.
-    pub(super) fn judge(&self, need: &Scope) -> Verdict {
-        let verdict = self.authority.judge(need, &self.granted);
+    /// The verdict on `need`, of which `verdict` is that of the authority. A change of a protected file requires a grant that
+    /// names the file.
+    pub(super) fn unless_protected(&self, need: &Scope, verdict: Verdict) -> Verdict {
         let names = |grant: &Coverage| grant.covers(need) && grant.path() == need.path();
         if self.is_protected(need) && !self.granted.iter().any(names) {
             verdict.max(Verdict::Ask)
@@ -117,7 +117,8 @@ impl CallContext {
     pub(super) fn granted_needs(&self) -> Vec<Coverage> {
         let is_granted = |need: &&Scope| {
             self.granted.iter().any(|grant| grant.covers(need))
-                && self.judge(need) == Verdict::Allow
+                && self.unless_protected(need, self.authority.judge(need, &self.granted))
+                    == Verdict::Allow
         };
         let needs = self.needs.iter().filter(is_granted);
         needs.map(Coverage::of).collect()

@@ -275,6 +275,11 @@ impl Authority {
         }
     }
 
+    /// Whether `other` is a clone of this authority.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.rules, &other.rules)
+    }
+
     fn rule(&self, need: &Need<'_>) -> Ruling {
         let mut ruling = self.rules.base.judge(need);
         for entry in &*self.rules.layers {

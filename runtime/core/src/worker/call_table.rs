@@ -28,7 +28,7 @@ use crate::error::{CallError, Code};
 use crate::id::CallId;
 use crate::permission::Exclusion;
 use crate::pipeline::{Cleared, Granted, Judged, Parsed, Step, Waiting};
-use crate::policy::{Limits, Verdict};
+use crate::policy::{Limits, Verdict, VerdictCache};
 use crate::scope::Scope;
 use crate::tool::AnyPlan;
 
@@ -124,6 +124,7 @@ pub(crate) struct CallTable {
     /// The call whose policy is being compiled or evaluated. There is at most one per worker, so that one worker's
     /// policies do not delay those of others.
     compiling: Option<CallId>,
+    verdicts: VerdictCache,
     closing: bool,
     /// The worker may have another actor by now.
     detached: bool,
@@ -131,6 +132,7 @@ pub(crate) struct CallTable {
 
 impl CallTable {
     pub(super) fn new(shared: Arc<Shared>) -> Self {
+        let verdicts = VerdictCache::new(shared.authority.clone());
         Self {
             shared,
             calls: HashMap::default(),
@@ -143,6 +145,7 @@ impl CallTable {
             undelivered: HashSet::default(),
             policies: VecDeque::new(),
             compiling: None,
+            verdicts,
             closing: false,
             detached: false,
         }
@@ -276,7 +279,7 @@ impl CallTable {
         call: Box<OpenCall>,
     ) {
         let is_first = step.is_first_round() && matches!(cause, JudgeCause::Changed);
-        let judgement = match self.shared.judge_unrecorded(step) {
+        let judgement = match self.shared.judge_unrecorded(step, &mut self.verdicts) {
             Ok(judgement) => judgement,
             Err(error) => return self.answer(id, call, Err(error)),
         };

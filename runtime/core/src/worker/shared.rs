@@ -25,7 +25,7 @@ use crate::monitor::{Event, EventKind};
 use crate::path::VirtualPath;
 use crate::permission::UsedGrants;
 use crate::pipeline::{CallInfo, Judged, Parsed, Step, WorkerHandles};
-use crate::policy::{Authority, Verdict};
+use crate::policy::{Authority, Verdict, VerdictCache};
 use crate::root::Root;
 use crate::scope::Scope;
 use crate::scope::ScopePattern;
@@ -165,7 +165,8 @@ impl Shared {
     /// Judges a call and audits the verdict before it takes effect.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
         let info = Arc::clone(step.info());
-        let judged = self.judge_unrecorded(step).and_then(|judgement| {
+        let mut verdicts = VerdictCache::new(self.authority.clone());
+        let judged = self.judge_unrecorded(step, &mut verdicts).and_then(|judgement| {
             let (verdict, judged) = (judgement.judged.verdict(), judgement.judged);
             self.record_verdict(&info, verdict, judgement.needs, judgement.rule)?;
             Ok(judged)
@@ -177,12 +178,16 @@ impl Shared {
     ///
     /// # Errors
     /// `CANCELLED` if the worker was revoked.
-    pub(super) fn judge_unrecorded(&self, step: Step<Parsed>) -> Result<Judgement, CallError> {
+    pub(super) fn judge_unrecorded(
+        &self,
+        step: Step<Parsed>,
+        verdicts: &mut VerdictCache,
+    ) -> Result<Judgement, CallError> {
         if self.gate().is_closed() {
             return Err(self.gate().error());
         }
         let (info, needs): (_, Arc<[Scope]>) = (Arc::clone(step.info()), step.needs().into());
-        let (judged, why) = step.judge();
+        let (judged, why) = step.judge(verdicts);
         let verdict = judged.verdict();
         self.log_judged(&info, &needs, verdict);
         let CallInfo { id: call, tool, .. } = &*info;

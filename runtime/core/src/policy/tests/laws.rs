@@ -11,7 +11,7 @@ use super::{cases, compiled, few_cases};
 use crate::call::Origin;
 use crate::config::{Config, Restriction, RootConfig};
 use crate::path::VirtualPath;
-use crate::policy::{Access, Authority, Fields, Layer, Policy, Verdict};
+use crate::policy::{Access, Authority, Fields, Layer, Policy, Verdict, VerdictCache};
 use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 
 static HOST: LazyLock<Authority> = LazyLock::new(|| {
@@ -301,6 +301,21 @@ proptest! {
     #[test]
     fn child_never_exceeds_what_its_parent_may_delegate(a in chain(true), p in layer(true), need in need(), grants in grants()) {
         prop_assert!(a.narrow(&p).judge(&need, &grants) >= a.narrow(&top()).judge(&need, &grants));
+    }
+
+    #[test]
+    fn cached_verdicts_are_those_of_the_authority(
+        a in chain(false),
+        p in layer(false),
+        order in proptest::collection::vec((any::<bool>(), need(), grants()), 1..40),
+    ) {
+        let narrowed = a.narrow(&p);
+        let mut cache = VerdictCache::new(narrowed.clone());
+        for (own, need, grants) in order {
+            let authority = if own { &narrowed } else { &a };
+            let verdict = cache.judge(authority, &need, &grants);
+            prop_assert_eq!(verdict, authority.judge(&need, &grants), "{}", need);
+        }
     }
 
     #[test]
