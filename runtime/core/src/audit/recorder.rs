@@ -22,8 +22,10 @@ use tokio::sync::oneshot;
 
 /// Default number of messages that may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the thread waits after a batch, since waking it costs the caller more than sending.
+/// How long the thread waits once the queue is empty or the sink fails, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
+/// How many messages the thread writes before it lets other threads run. Calls on its processor wait for it meanwhile.
+const MESSAGES_BEFORE_YIELD: usize = 64;
 /// How many messages and events an idle audit has memory for; further memory is released.
 const IDLE_CAPACITY: usize = 64;
 /// How long the thread waits before it tries a failing sink again.
@@ -370,7 +372,12 @@ impl Inner {
             if empty && closed {
                 return;
             }
-            thread::park_timeout(BATCH_DELAY);
+            let is_empty = self.queue.lock().messages.is_empty();
+            if is_empty || self.failing.load(Ordering::Acquire) {
+                thread::park_timeout(BATCH_DELAY);
+            } else {
+                thread::yield_now();
+            }
         }
     }
 
@@ -474,8 +481,12 @@ impl Writer {
         if on == WrittenOn::Caller && !self.keeps_on_any_thread() {
             return;
         }
+        let most = match on {
+            WrittenOn::AuditThread => MESSAGES_BEFORE_YIELD.min(self.most_unwritten),
+            WrittenOn::Caller => self.most_unwritten,
+        };
         let mut taken = std::mem::take(&mut self.spare_queue);
-        inner.take(self.most_unwritten, &mut taken);
+        inner.take(most, &mut taken);
         for message in taken.drain(..) {
             match message {
                 Message::Record(event) => self.unwritten.push(event),
@@ -1011,6 +1022,29 @@ mod tests {
         assert!(!inner.with_writer(Writer::sync));
         assert!(matches!(answer.try_recv(), Ok(Ok(()))));
         assert_eq!(memory.records().len(), 1);
+    }
+
+    #[test]
+    fn audit_thread_writes_a_part_of_a_long_queue_and_a_caller_all_of_it() {
+        for (on, written) in [
+            (WrittenOn::AuditThread, MESSAGES_BEFORE_YIELD),
+            (WrittenOn::Caller, 3 * MESSAGES_BEFORE_YIELD),
+        ] {
+            let memory = MemoryAudit::new(1000);
+            let inner = Inner::new(memory.clone(), 1000);
+            let messages =
+                (0..3 * MESSAGES_BEFORE_YIELD).map(|n| Message::Record(failed(&n.to_string())));
+            {
+                let mut queue = inner.queue.lock();
+                queue.messages.extend(messages);
+                queue.unawaited = queue.messages.len();
+            }
+            let is_left = inner.write_batch(on);
+            assert_eq!(memory.records().len(), written, "{on:?}");
+            assert_eq!(is_left, written < 3 * MESSAGES_BEFORE_YIELD, "{on:?}");
+            let queue = inner.queue.lock();
+            assert_eq!(queue.unawaited, queue.messages.len());
+        }
     }
 
     #[test]

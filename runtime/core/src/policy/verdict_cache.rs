@@ -31,12 +31,7 @@ impl VerdictCache {
     }
 
     /// Returns `authority.judge(need, granted)`. It is only cached if `authority` is that of the cache.
-    pub fn judge(
-        &mut self,
-        authority: &Authority,
-        need: &Scope,
-        granted: &[Coverage],
-    ) -> Verdict {
+    pub fn judge(&mut self, authority: &Authority, need: &Scope, granted: &[Coverage]) -> Verdict {
         if !self.authority.is_same(authority) {
             return authority.judge(need, granted);
         }

@@ -166,11 +166,13 @@ impl Shared {
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
         let info = Arc::clone(step.info());
         let mut verdicts = VerdictCache::new(self.authority.clone());
-        let judged = self.judge_unrecorded(step, &mut verdicts).and_then(|judgement| {
-            let (verdict, judged) = (judgement.judged.verdict(), judgement.judged);
-            self.record_verdict(&info, verdict, judgement.needs, judgement.rule)?;
-            Ok(judged)
-        });
+        let judged = self
+            .judge_unrecorded(step, &mut verdicts)
+            .and_then(|judgement| {
+                let (verdict, judged) = (judgement.judged.verdict(), judgement.judged);
+                self.record_verdict(&info, verdict, judgement.needs, judgement.rule)?;
+                Ok(judged)
+            });
         judged.unwrap_or_else(Judged::Rejected)
     }
 
