@@ -60,18 +60,22 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Authority {
-    rules: Arc<Rules>,
+    /// Workers with the same rules have different outer `Arc`s. A call clones only that of its worker, so calls of different
+    /// workers do not contend for one reference count.
+    rules: Arc<SharedRules>,
 }
 
-/// The rules of an authority, shared by its clones through one `Arc`. A call clones only its worker's `Arc`, so calls of
-/// different workers do not contend for the same reference count.
+#[derive(Debug)]
+struct SharedRules(Arc<Rules>);
+
+/// The rules of an authority.
 #[derive(Debug)]
 struct Rules {
     base: Arc<Base>,
     layers: Arc<[LayerEntry]>,
     total: Total,
     /// The open folders, found when they are first asked for.
-    open: Arc<OnceLock<Box<[OpenFolder]>>>,
+    open: OnceLock<Box<[OpenFolder]>>,
     /// The last child, since many children often have the same policy.
     child: Mutex<Option<Child>>,
 }
@@ -102,39 +106,28 @@ pub(super) struct Total {
 }
 
 impl Authority {
-    fn of(
-        base: Arc<Base>,
-        layers: Arc<[LayerEntry]>,
-        total: Total,
-        open: Arc<OnceLock<Box<[OpenFolder]>>>,
-    ) -> Self {
-        let child = Mutex::default();
+    fn of(base: Arc<Base>, layers: Arc<[LayerEntry]>, total: Total) -> Self {
+        let rules = Rules {
+            base,
+            layers,
+            total,
+            open: OnceLock::new(),
+            child: Mutex::default(),
+        };
         Self {
-            rules: Arc::new(Rules {
-                base,
-                layers,
-                total,
-                open,
-                child,
-            }),
+            rules: Arc::new(SharedRules(Arc::new(rules))),
         }
+    }
+
+    fn rules(&self) -> &Rules {
+        &self.rules.0
     }
 
     /// The same authority with a reference count of its own.
     fn separate(&self) -> Self {
-        let Rules {
-            base,
-            layers,
-            total,
-            open,
-            child: _,
-        } = &*self.rules;
-        Self::of(
-            Arc::clone(base),
-            Arc::clone(layers),
-            *total,
-            Arc::clone(open),
-        )
+        Self {
+            rules: Arc::new(SharedRules(Arc::clone(&self.rules.0))),
+        }
     }
 
     /// Creates the authority of a configuration.
@@ -170,7 +163,7 @@ impl Authority {
         };
         let base = Base::compile(config, ungrantable, &mut budget)?;
         let layers = layers.into_iter().map(entry).collect();
-        Ok(Self::of(Arc::new(base), layers, total, Arc::default()))
+        Ok(Self::of(Arc::new(base), layers, total))
     }
 
     /// Compiles `policy` into a layer. Fails if it requests anything beyond this authority.
@@ -201,8 +194,8 @@ impl Authority {
     #[must_use]
     pub fn narrow(&self, layer: &Layer) -> Self {
         let agents = |entry: &&LayerEntry| matches!(entry.name, LayerName::Agent(_));
-        let index = self.rules.layers.iter().filter(agents).count();
-        let inherited = self.rules.layers.iter().map(|entry| LayerEntry {
+        let index = self.rules().layers.iter().filter(agents).count();
+        let inherited = self.rules().layers.iter().map(|entry| LayerEntry {
             inherited: true,
             ..entry.clone()
         });
@@ -219,12 +212,12 @@ impl Authority {
             let kept = &child.policy;
             child.origin == origin && (Arc::ptr_eq(kept, policy) || kept == policy)
         };
-        if let Some(child) = self.rules.child.lock().as_ref().filter(is_same) {
+        if let Some(child) = self.rules().child.lock().as_ref().filter(is_same) {
             return Ok(child.authority.separate());
         }
         let authority = self.narrow(&self.admit(policy, origin)?);
         if matches!(origin, Origin::Human | Origin::Host) {
-            *self.rules.child.lock() = Some(Child {
+            *self.rules().child.lock() = Some(Child {
                 policy: Arc::clone(policy),
                 origin,
                 authority: authority.separate(),
@@ -242,13 +235,13 @@ impl Authority {
     /// Returns this authority for a session with `layer`.
     #[must_use]
     pub fn session(&self, layer: &Layer) -> Self {
-        self.with(self.rules.layers.to_vec(), LayerName::Session, layer)
+        self.with(self.rules().layers.to_vec(), LayerName::Session, layer)
     }
 
     /// Returns this authority for one call with `layer`.
     #[must_use]
     pub fn overlay(&self, layer: &Layer) -> Self {
-        self.with(self.rules.layers.to_vec(), LayerName::Call, layer)
+        self.with(self.rules().layers.to_vec(), LayerName::Call, layer)
     }
 
     fn with(&self, mut layers: Vec<LayerEntry>, name: LayerName, layer: &Layer) -> Self {
@@ -257,9 +250,9 @@ impl Authority {
             layer: layer.clone(),
             inherited: false,
         });
-        let total = self.rules.total.tighter(layer.0.total);
-        let base = Arc::clone(&self.rules.base);
-        Self::of(base, layers.into(), total, Arc::default())
+        let total = self.rules().total.tighter(layer.0.total);
+        let base = Arc::clone(&self.rules().base);
+        Self::of(base, layers.into(), total)
     }
 
     /// Returns the verdict on one need: the strictest of all layers. A grant turns `Ask` into `Allow`.
@@ -275,14 +268,14 @@ impl Authority {
         }
     }
 
-    /// Whether `other` is a clone of this authority.
+    /// Whether `other` shares the rules of this authority.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.rules, &other.rules)
+        Arc::ptr_eq(&self.rules.0, &other.rules.0)
     }
 
     fn rule(&self, need: &Need<'_>) -> Ruling {
-        let mut ruling = self.rules.base.judge(need);
-        for entry in &*self.rules.layers {
+        let mut ruling = self.rules().base.judge(need);
+        for entry in &*self.rules().layers {
             if ruling.verdict == Verdict::Deny {
                 break;
             }
@@ -295,11 +288,11 @@ impl Authority {
         let ruling = entry
             .layer
             .0
-            .judge(need, self.rules.base.mounts(), entry.inherited);
+            .judge(need, self.rules().base.mounts(), entry.inherited);
         let confined = !entry.layer.0.total.flags.get(Flag::AllowEscape);
         let escapes = || {
             need.path()
-                .is_some_and(|path| self.rules.base.is_outside(path))
+                .is_some_and(|path| self.rules().base.is_outside(path))
         };
         ruling.tighter(Ruling::deny_if(confined && escapes(), Rule::Escape))
     }
@@ -310,12 +303,12 @@ impl Authority {
         dir: &VirtualPath,
         granted: &[Coverage],
     ) -> Option<EntryRules<'_>> {
-        let mut rules = EntryRulesBuilder::new(dir, &self.rules.base)?;
-        self.rules.base.add_entry_rules(&mut rules);
-        for entry in &*self.rules.layers {
+        let mut rules = EntryRulesBuilder::new(dir, &self.rules().base)?;
+        self.rules().base.add_entry_rules(&mut rules);
+        for entry in &*self.rules().layers {
             entry
                 .layer
-                .add_entry_rules(self.rules.base.mounts(), &mut rules);
+                .add_entry_rules(self.rules().base.mounts(), &mut rules);
         }
         granted
             .iter()
@@ -332,12 +325,12 @@ impl Authority {
 
     /// The same authority without rules about names: globs and protected names.
     pub(super) fn without_names(&self) -> Self {
-        let layers = self.rules.layers.iter().map(|entry| LayerEntry {
+        let layers = self.rules().layers.iter().map(|entry| LayerEntry {
             layer: entry.layer.without_names(),
             ..entry.clone()
         });
-        let base = Arc::new(self.rules.base.without_names());
-        Self::of(base, layers.collect(), self.rules.total, Arc::default())
+        let base = Arc::new(self.rules().base.without_names());
+        Self::of(base, layers.collect(), self.rules().total)
     }
 
     /// Returns the open folders inside the roots, in path order. Grants are not considered, and the file system is not
@@ -347,26 +340,26 @@ impl Authority {
     /// cannot be read.
     #[must_use]
     pub fn open_folders(&self) -> &[OpenFolder] {
-        self.rules.open.get_or_init(|| self.find_open_folders())
+        self.rules().open.get_or_init(|| self.find_open_folders())
     }
 
     pub(super) fn shared_base(&self) -> Arc<Base> {
-        Arc::clone(&self.rules.base)
+        Arc::clone(&self.rules().base)
     }
 
     #[doc(hidden)]
     #[must_use]
     pub fn base(&self) -> &Base {
-        &self.rules.base
+        &self.rules().base
     }
 
     pub(crate) fn layers(&self) -> &[LayerEntry] {
-        &self.rules.layers
+        &self.rules().layers
     }
 
     /// Approximate size of the call's own policies in bytes.
     pub(crate) fn call_size(&self) -> usize {
-        let layers = self.rules.layers.iter();
+        let layers = self.rules().layers.iter();
         let of_call = layers.filter(|entry| entry.name == LayerName::Call);
         of_call.map(|entry| entry.layer.size()).sum()
     }
@@ -374,7 +367,7 @@ impl Authority {
     /// Returns the limits, each the strictest of all layers.
     #[must_use]
     pub fn limits(&self) -> &Limits {
-        &self.rules.total.limits
+        &self.rules().total.limits
     }
 
     /// Returns whether the tool of that name may be called.
@@ -394,13 +387,13 @@ impl Authority {
     }
 
     fn all(&self, test: impl Fn(&Layer) -> bool) -> bool {
-        self.rules.layers.iter().all(|entry| test(&entry.layer))
+        self.rules().layers.iter().all(|entry| test(&entry.layer))
     }
 
     /// The tools that are allowed, if any layer lists tools.
     pub(crate) fn tools(&self) -> Option<Vec<&str>> {
         let mut lists = self
-            .rules
+            .rules()
             .layers
             .iter()
             .filter_map(|entry| entry.layer.0.sets.tools.as_ref());
@@ -412,17 +405,17 @@ impl Authority {
     /// restricts it.
     #[must_use]
     pub fn flag(&self, flag: Flag) -> bool {
-        self.rules.total.flags.get(flag)
+        self.rules().total.flags.get(flag)
     }
 
     /// Returns the access level.
     #[must_use]
     pub fn access(&self) -> Access {
-        self.rules.total.access
+        self.rules().total.access
     }
 
     pub(crate) fn flags(&self) -> Flags {
-        self.rules.total.flags
+        self.rules().total.flags
     }
 
     /// Returns whether anything at or beneath `prefix` could have a verdict other than `Deny`. If this is not certain,
@@ -430,12 +423,12 @@ impl Authority {
     #[must_use]
     pub fn reaches(&self, prefix: &VirtualPath) -> bool {
         let reaches = |entry: &LayerEntry| entry.layer.0.reaches(prefix, entry.inherited);
-        self.rules.base.reaches(prefix) && self.rules.layers.iter().all(reaches)
+        self.rules().base.reaches(prefix) && self.rules().layers.iter().all(reaches)
     }
 
     /// Whether the subtree at `path` is in a root of every layer.
     pub(crate) fn lists(&self, path: &VirtualPath) -> bool {
-        self.rules.base.lists(path) && self.policies_hold(path)
+        self.rules().base.lists(path) && self.policies_hold(path)
     }
 
     /// Whether the policies of all layers allow the subtree at `path`, in a root or not.
@@ -445,44 +438,44 @@ impl Authority {
 
     /// Whether a layer blocks the subtree at `path`.
     pub(crate) fn blocks(&self, path: &VirtualPath) -> bool {
-        let layers = &mut self.rules.layers.iter();
-        self.rules.base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
+        let layers = &mut self.rules().layers.iter();
+        self.rules().base.blocks(path) || layers.any(|entry| entry.layer.0.roots.blocks(path))
     }
 
     /// Whether all of `wanted` may be delegated.
     pub(crate) fn holds(&self, wanted: &ScopePattern) -> bool {
         let listed = |layer: &Layer| wanted.path().is_none_or(|path| layer.0.roots.holds(path));
-        self.rules.base.holds(wanted)
+        self.rules().base.holds(wanted)
             && self.all(|layer| listed(layer) && layer.0.scopes.holds(wanted))
     }
 
     pub(crate) fn is_strict(&self) -> bool {
-        self.rules.base.is_strict()
+        self.rules().base.is_strict()
     }
 
     /// Whether changing this file requires a grant that names it.
     pub(crate) fn protects(&self, need: &Scope) -> bool {
-        self.rules.base.protects(need)
+        self.rules().base.protects(need)
     }
 
     /// Why `need` is protected by its name; `None` if it is not.
     pub(crate) fn protection_reason(&self, need: &Scope) -> Option<&'static str> {
-        self.rules.base.protection_reason(need)
+        self.rules().base.protection_reason(need)
     }
 
     /// Whether a grant of `pattern` could have any effect under this configuration.
     pub(crate) fn is_grantable(&self, pattern: &ScopePattern) -> bool {
-        self.rules.base.is_grantable(pattern)
+        self.rules().base.is_grantable(pattern)
     }
 
     /// The widest patterns that a person may grant: the roots, and what is configured as grantable outside them.
     pub(crate) fn max_grantable(&self) -> Vec<ScopePattern> {
-        self.rules.base.max_grantable()
+        self.rules().base.max_grantable()
     }
 
     /// The mounts of the served roots.
     pub(crate) fn served(&self) -> Vec<VirtualPath> {
-        let roots = self.rules.base.listed();
+        let roots = self.rules().base.listed();
         roots.map(|root| root.mount.path.clone()).collect()
     }
 }

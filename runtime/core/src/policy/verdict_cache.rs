@@ -12,7 +12,7 @@ const MAX_NEEDS: usize = 64;
 /// Maximum length in bytes of the path or the segments of a need in a cache.
 const MAX_DETAIL: usize = 256;
 
-/// The needs that one authority allows without a grant. The rules of an authority never change, so they stay allowed.
+/// The needs that one authority allows without a grant. Its rules never change, so they stay allowed.
 #[derive(Debug)]
 #[doc(hidden)]
 pub struct VerdictCache {
