@@ -902,6 +902,22 @@ async fn bare_repository_configuration_and_hooks_need_their_own_grant() {
 }
 
 #[tokio::test]
+async fn file_needs_its_own_grant_once_a_repository_is_made_around_it() {
+    let stage = Stage::new(&[("b/config", "old")], Policy::new()).await;
+    let overwrite =
+        |content| json!({"path": "/r/b/config", "content": content, "mode": "overwrite"});
+    stage.call("write_file", overwrite("first")).await.unwrap();
+    for name in ["objects", "refs"] {
+        fs::create_dir(stage.host("root/b").join(name)).unwrap();
+    }
+    fs::write(stage.host("root/b/HEAD"), "ref: refs/heads/main").unwrap();
+    let error = stage
+        .refused("write_file", overwrite("second"), Code::ScopeRequired)
+        .await;
+    assert_eq!(requested(&error), ["/r/b/config"]);
+}
+
+#[tokio::test]
 async fn copied_or_moved_repository_is_protected() {
     let git = BARE.map(|(name, content)| (name.replace("bare", "p/.git"), content));
     let git = git.each_ref().map(|(name, content)| (&**name, *content));

@@ -22,9 +22,10 @@ use tokio::sync::oneshot;
 
 /// Default number of messages that may wait for the sink.
 pub(crate) const DEFAULT_CAPACITY: usize = 8192;
-/// How long the thread waits once the queue is empty or the sink fails, since waking it costs the caller more than sending.
+/// How long the thread waits after a batch unless many messages are queued, since waking it costs the caller more than sending.
 const BATCH_DELAY: Duration = Duration::from_millis(1);
-/// How many messages the thread writes before it lets other threads run. Calls on its processor wait for it meanwhile.
+/// How many messages the thread writes before it lets other threads run, unless the queue is half full. Calls on its processor
+/// wait for it meanwhile.
 const MESSAGES_BEFORE_YIELD: usize = 64;
 /// How many messages and events an idle audit has memory for; further memory is released.
 const IDLE_CAPACITY: usize = 64;
@@ -128,6 +129,8 @@ struct Queue {
 /// State shared by the callers and the thread of the audit.
 struct Inner {
     queue: Mutex<Queue>,
+    /// How many messages may be queued whose senders do not wait.
+    capacity: usize,
     /// Locked while a batch is written.
     writer: Mutex<Writer>,
     failing: AtomicBool,
@@ -150,8 +153,6 @@ impl fmt::Debug for Audit {
 
 struct AuditSender {
     inner: Arc<Inner>,
-    /// How many messages may be queued whose senders do not wait.
-    capacity: usize,
     thread: Thread,
     monitor: Monitor,
 }
@@ -194,7 +195,6 @@ impl Audit {
             .spawn(move || writing.run())?;
         Ok(Self(Arc::new(AuditSender {
             inner,
-            capacity,
             thread: started.thread().clone(),
             monitor: Monitor::default(),
         })))
@@ -273,7 +273,7 @@ impl Audit {
         }
         let awaited = message.is_awaited();
         if !awaited {
-            if queue.unawaited >= self.0.capacity {
+            if queue.unawaited >= self.0.inner.capacity {
                 return Err(AuditError::Full);
             }
             queue.unawaited += 1;
@@ -326,8 +326,19 @@ enum WrittenOn {
     Caller,
 }
 
+/// How soon queued messages should be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Urgency {
+    /// After a pause: there are few, or the sink fails.
+    Low,
+    /// After other threads that are ready to run.
+    Normal,
+    /// At once: otherwise further messages would soon be rejected.
+    High,
+}
+
 impl Inner {
-    fn new(sink: impl AuditSink, most_unwritten: usize) -> Self {
+    fn new(sink: impl AuditSink, capacity: usize) -> Self {
         let writer = Writer {
             head: sink.head(),
             sink: Some(Box::new(sink)),
@@ -335,10 +346,10 @@ impl Inner {
             unwritten: Vec::new(),
             commits: Vec::new(),
             flushes: Vec::new(),
-            most_unwritten,
         };
         Self {
             queue: Mutex::default(),
+            capacity,
             writer: Mutex::new(writer),
             failing: AtomicBool::new(false),
             missed: AtomicU64::new(0),
@@ -372,12 +383,23 @@ impl Inner {
             if empty && closed {
                 return;
             }
-            let is_empty = self.queue.lock().messages.is_empty();
-            if is_empty || self.failing.load(Ordering::Acquire) {
-                thread::park_timeout(BATCH_DELAY);
-            } else {
-                thread::yield_now();
+            match self.urgency() {
+                Urgency::Low => thread::park_timeout(BATCH_DELAY),
+                Urgency::Normal => thread::yield_now(),
+                Urgency::High => {}
             }
+        }
+    }
+
+    /// How soon the thread of the audit should write the next batch.
+    fn urgency(&self) -> Urgency {
+        let queued = self.queue.lock().messages.len();
+        if queued < MESSAGES_BEFORE_YIELD || self.failing.load(Ordering::Acquire) {
+            Urgency::Low
+        } else if queued < self.capacity / 2 {
+            Urgency::Normal
+        } else {
+            Urgency::High
         }
     }
 
@@ -451,7 +473,6 @@ struct Writer {
     /// Those of them that are waited for.
     commits: Vec<PendingCommit>,
     flushes: Vec<oneshot::Sender<Result<(), AuditError>>>,
-    most_unwritten: usize,
 }
 
 impl Writer {
@@ -482,8 +503,8 @@ impl Writer {
             return;
         }
         let most = match on {
-            WrittenOn::AuditThread => MESSAGES_BEFORE_YIELD.min(self.most_unwritten),
-            WrittenOn::Caller => self.most_unwritten,
+            WrittenOn::AuditThread if inner.urgency() == Urgency::Normal => MESSAGES_BEFORE_YIELD,
+            WrittenOn::AuditThread | WrittenOn::Caller => inner.capacity,
         };
         let mut taken = std::mem::take(&mut self.spare_queue);
         inner.take(most, &mut taken);
@@ -600,11 +621,11 @@ impl Writer {
         kept
     }
 
-    /// Replaces failed commits, whose steps do not happen, by events that say so. While there are more than `most_unwritten`
-    /// events, they are removed and counted as missed instead.
+    /// Replaces failed commits, whose steps do not happen, by events that say so. While there are more events than
+    /// the queue may have messages, they are removed and counted as missed instead.
     fn discard(&mut self, inner: &Inner, commits: impl DoubleEndedIterator<Item = usize>) {
         for index in commits.rev() {
-            if self.unwritten.len() > self.most_unwritten {
+            if self.unwritten.len() > inner.capacity {
                 self.unwritten.remove(index);
                 inner.missed.fetch_add(1, Ordering::AcqRel);
             } else if let Some(event) = self.unwritten.get_mut(index) {
@@ -1025,25 +1046,34 @@ mod tests {
     }
 
     #[test]
-    fn audit_thread_writes_a_part_of_a_long_queue_and_a_caller_all_of_it() {
-        for (on, written) in [
-            (WrittenOn::AuditThread, MESSAGES_BEFORE_YIELD),
-            (WrittenOn::Caller, 3 * MESSAGES_BEFORE_YIELD),
+    fn audit_thread_writes_all_messages_at_once_if_they_are_few_or_urgent() {
+        use Urgency::{High, Low, Normal};
+        let part = MESSAGES_BEFORE_YIELD;
+        for (queued, capacity, failing, urgency) in [
+            (0, 1000, false, Low),
+            (part - 1, 1000, false, Low),
+            (part, 1000, false, Normal),
+            (499, 1000, false, Normal),
+            (500, 1000, false, High),
+            (499, 1000, true, Low),
+            (500, 1000, true, Low),
+            (part, part, false, High),
         ] {
-            let memory = MemoryAudit::new(1000);
-            let inner = Inner::new(memory.clone(), 1000);
-            let messages =
-                (0..3 * MESSAGES_BEFORE_YIELD).map(|n| Message::Record(failed(&n.to_string())));
-            {
-                let mut queue = inner.queue.lock();
-                queue.messages.extend(messages);
-                queue.unawaited = queue.messages.len();
+            for on in [WrittenOn::AuditThread, WrittenOn::Caller] {
+                let case = format!("{queued} of {capacity}, {failing}, {on:?}");
+                let memory = MemoryAudit::new(1000);
+                let inner = Inner::new(memory.clone(), capacity);
+                let messages = (0..queued).map(|n| Message::Record(failed(&n.to_string())));
+                inner.queue.lock().messages.extend(messages);
+                inner.queue.lock().unawaited = queued;
+                inner.failing.store(failing, Ordering::Release);
+                assert_eq!(inner.urgency(), urgency, "{case}");
+                let is_part = on == WrittenOn::AuditThread && urgency == Normal;
+                let written = if is_part { part } else { queued };
+                assert_eq!(inner.write_batch(on), written < queued, "{case}");
+                assert_eq!(memory.records().len(), written, "{case}");
+                assert_eq!(inner.queue.lock().unawaited, queued - written, "{case}");
             }
-            let is_left = inner.write_batch(on);
-            assert_eq!(memory.records().len(), written, "{on:?}");
-            assert_eq!(is_left, written < 3 * MESSAGES_BEFORE_YIELD, "{on:?}");
-            let queue = inner.queue.lock();
-            assert_eq!(queue.unawaited, queue.messages.len());
         }
     }
 

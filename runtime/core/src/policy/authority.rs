@@ -60,13 +60,17 @@ use crate::scope::{Coverage, Scope, ScopePattern, Verb};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Authority {
-    /// Workers with the same rules have different outer `Arc`s. A call clones only that of its worker, so calls of different
-    /// workers do not contend for one reference count.
-    rules: Arc<SharedRules>,
+    /// A call clones only the outer `Arc` of its worker, so that calls of workers with the same rules do not contend for one
+    /// reference count.
+    inner: Arc<AuthorityInner>,
 }
 
 #[derive(Debug)]
-struct SharedRules(Arc<Rules>);
+struct AuthorityInner {
+    rules: Arc<Rules>,
+    /// The last child, since many children often have the same policy.
+    child: Mutex<Option<Child>>,
+}
 
 /// The rules of an authority.
 #[derive(Debug)]
@@ -76,8 +80,6 @@ struct Rules {
     total: Total,
     /// The open folders, found when they are first asked for.
     open: OnceLock<Box<[OpenFolder]>>,
-    /// The last child, since many children often have the same policy.
-    child: Mutex<Option<Child>>,
 }
 
 /// A child, and the policy and origin that it results from.
@@ -107,27 +109,28 @@ pub(super) struct Total {
 
 impl Authority {
     fn of(base: Arc<Base>, layers: Arc<[LayerEntry]>, total: Total) -> Self {
-        let rules = Rules {
+        Self::with_rules(Arc::new(Rules {
             base,
             layers,
             total,
             open: OnceLock::new(),
-            child: Mutex::default(),
-        };
+        }))
+    }
+
+    fn with_rules(rules: Arc<Rules>) -> Self {
+        let child = Mutex::default();
         Self {
-            rules: Arc::new(SharedRules(Arc::new(rules))),
+            inner: Arc::new(AuthorityInner { rules, child }),
         }
     }
 
     fn rules(&self) -> &Rules {
-        &self.rules.0
+        &self.inner.rules
     }
 
     /// The same authority with a reference count of its own.
     fn separate(&self) -> Self {
-        Self {
-            rules: Arc::new(SharedRules(Arc::clone(&self.rules.0))),
-        }
+        Self::with_rules(Arc::clone(&self.inner.rules))
     }
 
     /// Creates the authority of a configuration.
@@ -212,16 +215,19 @@ impl Authority {
             let kept = &child.policy;
             child.origin == origin && (Arc::ptr_eq(kept, policy) || kept == policy)
         };
-        if let Some(child) = self.rules().child.lock().as_ref().filter(is_same) {
+        if let Some(child) = self.inner.child.lock().as_ref().filter(is_same) {
             return Ok(child.authority.separate());
         }
         let authority = self.narrow(&self.admit(policy, origin)?);
         if matches!(origin, Origin::Human | Origin::Host) {
-            *self.rules().child.lock() = Some(Child {
+            let child = Child {
                 policy: Arc::clone(policy),
                 origin,
                 authority: authority.separate(),
-            });
+            };
+            let replaced = self.inner.child.lock().replace(child);
+            // Freed after the lock is released.
+            drop(replaced);
         }
         Ok(authority)
     }
@@ -270,7 +276,7 @@ impl Authority {
 
     /// Whether `other` shares the rules of this authority.
     pub(super) fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.rules.0, &other.rules.0)
+        Arc::ptr_eq(&self.inner.rules, &other.inner.rules)
     }
 
     fn rule(&self, need: &Need<'_>) -> Ruling {

@@ -8,7 +8,7 @@ use super::{Authority, Verdict};
 use crate::scope::{Coverage, Detail, Scope};
 
 /// Maximum number of needs in a cache.
-const MAX_NEEDS: usize = 64;
+const MAX_NEEDS: usize = 16;
 /// Maximum length in bytes of the path or the segments of a need in a cache.
 const MAX_DETAIL: usize = 256;
 
