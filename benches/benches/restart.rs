@@ -1,22 +1,55 @@
-//! The time until a worker answers again after its actor was killed, compared with a ractor actor that its supervisor
-//! restarts.
-#![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
+//! The time until a worker answers after a tool has panicked or its actor was killed, compared with a ractor actor that its
+//! supervisor restarts.
+#![expect(
+    clippy::unwrap_used,
+    clippy::panic,
+    reason = "benchmarks panic on failure, and some code here panics to be measured"
+)]
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bailiwick::Worker;
+use bailiwick::config::Namespace;
 use bailiwick::monitor::EventKind;
-use bailiwick::tool::ToolName;
+use bailiwick::tool::{Interrupt, Prepared, ReadPermit, ToolName};
+use bailiwick::{
+    CallError, Code, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec, Worker, WorkerSpec,
+};
 use bailiwick_benches::{
-    Benchmark, EchoActor, Msg, NOOP, NoopArgs, Target, brief, build_runtime, multi_thread,
-    run_task, spawn_and_call,
+    Benchmark, Msg, NOOP, Noop, NoopArgs, Target, brief, build_runtime, multi_thread, run_task,
+    spawn_and_call,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::mpsc;
 
 /// Each actor is killed once, since a worker whose actor dies often is revoked.
 const BATCH: u32 = 64;
+
+/// The number at which a [`Child`] panics.
+const PANIC: u64 = u64::MAX;
+
+/// A ractor actor that returns numbers.
+struct Child;
+
+impl Actor for Child {
+    type Msg = Msg;
+    type State = ();
+    type Arguments = ();
+
+    async fn pre_start(&self, _: ActorRef<Msg>, (): ()) -> Result<(), ActorProcessingErr> {
+        Ok(())
+    }
+
+    async fn handle(
+        &self,
+        _: ActorRef<Msg>,
+        Msg(number, port): Msg,
+        (): &mut (),
+    ) -> Result<(), ActorProcessingErr> {
+        assert_ne!(number, PANIC);
+        Ok(port.send(number)?)
+    }
+}
 
 /// Restarts a child that ends, and sends a reference to the new one.
 struct Supervisor;
@@ -41,7 +74,10 @@ impl Actor for Supervisor {
         event: SupervisionEvent,
         children: &mut Self::State,
     ) -> Result<(), ActorProcessingErr> {
-        if matches!(event, SupervisionEvent::ActorTerminated(..)) {
+        if matches!(
+            event,
+            SupervisionEvent::ActorTerminated(..) | SupervisionEvent::ActorFailed(..)
+        ) {
             start_child(&me, children).await?;
         }
         Ok(())
@@ -52,19 +88,109 @@ async fn start_child(
     supervisor: &ActorRef<()>,
     children: &mpsc::UnboundedSender<ActorRef<Msg>>,
 ) -> Result<(), ActorProcessingErr> {
-    let (child, _) = Actor::spawn_linked(None, EchoActor, (), supervisor.get_cell()).await?;
+    let (child, _) = Actor::spawn_linked(None, Child, (), supervisor.get_cell()).await?;
     Ok(children.send(child)?)
 }
 
-fn main() {
-    let tokio = multi_thread().unwrap();
-    let root = tempfile::tempdir().unwrap();
-    let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
+/// A tool that panics on its thread.
+struct Panicking;
+
+impl ReadTool for Panicking {
+    type Args = NoopArgs;
+    type Output = ();
+    type Job = ();
+
+    fn spec(&self) -> ToolSpec {
+        ToolSpec::new(PANICKING, "Panic", "Panics.")
+    }
+
+    fn prepare(&self, _: NoopArgs, _: &Namespace) -> Result<Prepared<()>, CallError> {
+        Ok(Prepared {
+            needs: Vec::new(),
+            job: (),
+        })
+    }
+
+    fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
+        panic!("measured")
+    }
+}
+
+const PANICKING: &str = "panic";
+
+/// Receives references to the children of a supervisor.
+type Children = Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<ActorRef<Msg>>>>;
+
+fn start_supervisor(tokio: &tokio::runtime::Runtime) -> Children {
     let (sender, children) = mpsc::unbounded_channel();
     tokio
         .block_on(Actor::spawn(None, Supervisor, sender))
         .unwrap();
-    let children = Arc::new(tokio::sync::Mutex::new(children));
+    Arc::new(tokio::sync::Mutex::new(children))
+}
+
+fn main() {
+    // Panics are measured without the time that it takes to print them.
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    after_panic();
+    std::panic::set_hook(print);
+    after_kill();
+}
+
+fn after_panic() {
+    let tokio = multi_thread().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let children = start_supervisor(&tokio);
+    let (runtime, worker) = tokio.block_on(async {
+        let tools = ToolSet::new().reader(Noop::default()).reader(Panicking);
+        let builder = Runtime::builder().root("r", root.path()).tools(tools);
+        let (runtime, _grants) = builder.build().await.unwrap();
+        let worker = WorkerSpec::new("bench").policy(Policy::new());
+        let worker = spawn_and_call(&runtime, worker).await.unwrap();
+        (runtime, worker)
+    });
+    Benchmark::new("call after a panic", Duration::from_secs(4))
+        .case("ractor actor", Target::None, BATCH, |n| {
+            let children = Arc::clone(&children);
+            run_task(&tokio, async move {
+                let mut children = children.lock().await;
+                let mut child = children.recv().await.unwrap();
+                for number in 0..u64::from(n) {
+                    let panicked = child.call(|port| Msg(PANIC, port), None).await;
+                    assert!(!panicked.is_ok_and(|answer| answer.is_success()));
+                    child = children.recv().await.unwrap();
+                    child.call(|port| Msg(number, port), None).await.unwrap();
+                }
+                // Leave a new child in the channel for the next batch.
+                child.kill();
+            });
+        })
+        .case_then(
+            "worker",
+            Target::Times(2.0),
+            BATCH,
+            |n| {
+                let worker = worker.clone();
+                run_task(&tokio, async move {
+                    let [panicking, noop] = [PANICKING, NOOP].map(ToolName::new);
+                    for _ in 0..n {
+                        let panicked = worker.call_typed(&panicking, NoopArgs {}).await;
+                        assert_eq!(panicked.unwrap_err().code(), Code::Internal);
+                        worker.call_typed(&noop, NoopArgs {}).await.unwrap();
+                    }
+                });
+            },
+            || tokio.block_on(runtime.flush_audit()).unwrap(),
+        )
+        .run();
+}
+
+fn after_kill() {
+    let tokio = multi_thread().unwrap();
+    let root = tempfile::tempdir().unwrap();
+    let (runtime, spec) = tokio.block_on(build_runtime(root.path(), 8192)).unwrap();
+    let children = start_supervisor(&tokio);
     let workers = Mutex::new(Vec::new());
     let renew = || {
         let old: Vec<Worker> = std::mem::take(&mut *workers.lock().unwrap());
@@ -103,7 +229,7 @@ fn main() {
     })
     .case_then(
         "worker",
-        Target::Times(2.0),
+        Target::None,
         BATCH,
         |n| {
             let (runtime, workers) = (runtime.clone(), workers.lock().unwrap().clone());

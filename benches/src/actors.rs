@@ -46,7 +46,7 @@ pub struct Msg(pub u64, pub RpcReplyPort<u64>);
 
 /// A ractor actor that returns numbers.
 #[derive(Debug)]
-pub struct EchoActor;
+struct EchoActor;
 
 impl Actor for EchoActor {
     type Msg = Msg;
