@@ -92,7 +92,7 @@ impl Actor for Supervisor {
     }
 }
 
-/// Spawns [`EchoActor`]s under a supervisor.
+/// Spawns actors that return numbers, under a supervisor.
 #[derive(Debug)]
 pub struct LinkedActors {
     supervisor: ActorCell,
