@@ -16,40 +16,14 @@ use bailiwick::{
     CallError, Code, Policy, ReadTool, Reply, Runtime, ToolSet, ToolSpec, Worker, WorkerSpec,
 };
 use bailiwick_benches::{
-    Benchmark, Msg, NOOP, Noop, NoopArgs, Target, brief, build_runtime, multi_thread, run_task,
-    spawn_and_call,
+    Benchmark, EchoActor, Msg, NOOP, Noop, NoopArgs, PANIC, Target, brief, build_runtime,
+    multi_thread, run_task, spawn_and_call,
 };
 use ractor::{Actor, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::mpsc;
 
 /// Each actor is killed once, since a worker whose actor dies often is revoked.
 const BATCH: u32 = 64;
-
-/// The number at which a [`Child`] panics.
-const PANIC: u64 = u64::MAX;
-
-/// A ractor actor that returns numbers.
-struct Child;
-
-impl Actor for Child {
-    type Msg = Msg;
-    type State = ();
-    type Arguments = ();
-
-    async fn pre_start(&self, _: ActorRef<Msg>, (): ()) -> Result<(), ActorProcessingErr> {
-        Ok(())
-    }
-
-    async fn handle(
-        &self,
-        _: ActorRef<Msg>,
-        Msg(number, port): Msg,
-        (): &mut (),
-    ) -> Result<(), ActorProcessingErr> {
-        assert_ne!(number, PANIC);
-        Ok(port.send(number)?)
-    }
-}
 
 /// Restarts a child that ends, and sends a reference to the new one.
 struct Supervisor;
@@ -88,7 +62,7 @@ async fn start_child(
     supervisor: &ActorRef<()>,
     children: &mpsc::UnboundedSender<ActorRef<Msg>>,
 ) -> Result<(), ActorProcessingErr> {
-    let (child, _) = Actor::spawn_linked(None, Child, (), supervisor.get_cell()).await?;
+    let (child, _) = Actor::spawn_linked(None, EchoActor, (), supervisor.get_cell()).await?;
     Ok(children.send(child)?)
 }
 
@@ -129,12 +103,41 @@ fn start_supervisor(tokio: &tokio::runtime::Runtime) -> Children {
     Arc::new(tokio::sync::Mutex::new(children))
 }
 
+/// How a child ends.
+#[derive(Clone, Copy)]
+enum End {
+    Panic,
+    Kill,
+}
+
+/// Ends a child `n` times, and calls the child that its supervisor starts in its place.
+async fn call_replacements(children: Children, n: u32, end: End) {
+    let mut children = children.lock().await;
+    let mut child = children.recv().await.unwrap();
+    for number in 0..u64::from(n) {
+        match end {
+            End::Panic => {
+                let panicked = child.call(|port| Msg(PANIC, port), None).await;
+                assert!(!panicked.is_ok_and(|answer| answer.is_success()));
+            }
+            End::Kill => child.kill(),
+        }
+        child = children.recv().await.unwrap();
+        child.call(|port| Msg(number, port), None).await.unwrap();
+    }
+    // Leave a new child in the channel for the next batch.
+    child.kill();
+}
+
 fn main() {
     // Panics are measured without the time that it takes to print them.
     let print = std::panic::take_hook();
-    std::panic::set_hook(Box::new(|_| {}));
+    std::panic::set_hook(Box::new(move |info| {
+        if info.payload().downcast_ref() != Some(&"measured") {
+            print(info);
+        }
+    }));
     after_panic();
-    std::panic::set_hook(print);
     after_kill();
 }
 
@@ -152,19 +155,10 @@ fn after_panic() {
     });
     Benchmark::new("call after a panic", Duration::from_secs(4))
         .case("ractor actor", Target::None, BATCH, |n| {
-            let children = Arc::clone(&children);
-            run_task(&tokio, async move {
-                let mut children = children.lock().await;
-                let mut child = children.recv().await.unwrap();
-                for number in 0..u64::from(n) {
-                    let panicked = child.call(|port| Msg(PANIC, port), None).await;
-                    assert!(!panicked.is_ok_and(|answer| answer.is_success()));
-                    child = children.recv().await.unwrap();
-                    child.call(|port| Msg(number, port), None).await.unwrap();
-                }
-                // Leave a new child in the channel for the next batch.
-                child.kill();
-            });
+            run_task(
+                &tokio,
+                call_replacements(Arc::clone(&children), n, End::Panic),
+            );
         })
         .case_then(
             "worker",
@@ -214,18 +208,10 @@ fn after_kill() {
         Duration::from_secs(4),
     )
     .case("ractor actor", Target::None, BATCH, |n| {
-        let children = Arc::clone(&children);
-        run_task(&tokio, async move {
-            let mut children = children.lock().await;
-            let mut child = children.recv().await.unwrap();
-            for number in 0..u64::from(n) {
-                child.kill();
-                child = children.recv().await.unwrap();
-                child.call(|port| Msg(number, port), None).await.unwrap();
-            }
-            // Leave a new child in the channel for the next batch.
-            child.kill();
-        });
+        run_task(
+            &tokio,
+            call_replacements(Arc::clone(&children), n, End::Kill),
+        );
     })
     .case_then(
         "worker",

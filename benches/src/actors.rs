@@ -44,9 +44,12 @@ impl<I: Send + 'static, O: Send + 'static> MinimalActor<I, O> {
 #[derive(Debug)]
 pub struct Msg(pub u64, pub RpcReplyPort<u64>);
 
+/// The number at which an [`EchoActor`] panics.
+pub const PANIC: u64 = u64::MAX;
+
 /// A ractor actor that returns numbers.
 #[derive(Debug)]
-struct EchoActor;
+pub struct EchoActor;
 
 impl Actor for EchoActor {
     type Msg = Msg;
@@ -63,6 +66,7 @@ impl Actor for EchoActor {
         Msg(number, port): Msg,
         (): &mut (),
     ) -> Result<(), ActorProcessingErr> {
+        assert!(number != PANIC, "measured");
         // The caller may have ended.
         let _ = port.send(number);
         Ok(())
@@ -92,7 +96,7 @@ impl Actor for Supervisor {
     }
 }
 
-/// Spawns actors that return numbers, under a supervisor.
+/// Spawns [`EchoActor`]s under a supervisor.
 #[derive(Debug)]
 pub struct LinkedActors {
     supervisor: ActorCell,

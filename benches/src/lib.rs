@@ -4,7 +4,7 @@ mod actors;
 mod benchmark;
 mod setup;
 
-pub use actors::{LinkedActors, MinimalActor, Msg};
+pub use actors::{EchoActor, LinkedActors, MinimalActor, Msg, PANIC};
 pub use benchmark::{Benchmark, Target, brief, median};
 pub use setup::{
     NOOP, Noop, NoopArgs, audit_event, authority_and_need, build_runtime, current_thread,

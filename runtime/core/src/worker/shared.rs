@@ -165,6 +165,7 @@ impl Shared {
     /// Judges a call and audits the verdict before it takes effect.
     pub(super) fn judge(&self, step: Step<Parsed>) -> Judged {
         let info = Arc::clone(step.info());
+        // The authority of a call with a policy of its own is not that of its worker, so its verdicts are not cached.
         let mut verdicts = VerdictCache::new(self.authority.clone());
         let judged = self
             .judge_unrecorded(step, &mut verdicts)
