@@ -554,6 +554,27 @@ test("the options leave about half of the window to the call", async ({ page, si
   }
 });
 
+for (const width of [320, 600, 1280]) {
+  test(`the options do not move when the bar says what is below it, at ${width} pixels`, async ({ page, site }) => {
+    await page.setViewportSize({ width, height: 640 });
+    const host = new FakeHost();
+    host.state.questions = [question(1)];
+    const lines = Array.from({ length: 30 }, (_, n) => ({ op: "+", text: `line ${n}\n` }));
+    host.answers.set(`review/${run}-1`, changes({ hunks: [{ old_start: 0, new_start: 1, lines }] }));
+    await host.open(page, site);
+    if (width < 860) await page.getByRole("button", { name: numbered(1) }).click();
+    await expect(yes(page)).toBeEnabled();
+    await page.getByRole("button", { name: "More options" }).click();
+    const below = page.locator("permission-prompt .below");
+    const height = async () => (await page.locator("permission-prompt .answer").boundingBox())?.height;
+    await expect(below).toBeVisible();
+    const before = await height();
+    await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
+    await expect(below).toBeHidden();
+    expect(await height()).toBe(before);
+  });
+}
+
 test("the bar says how much of the change is below it, and scrolls there", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1, { divisible: false })];
@@ -568,7 +589,7 @@ test("the bar says how much of the change is below it, and scrolls there", async
   await expect(below).toHaveText(/^↓ About \d+ more lines$/);
   await expect(last.locator("summary")).toBeInViewport();
   await page.evaluate(() => scrollTo(0, document.documentElement.scrollHeight));
-  await expect(below).toHaveCount(0);
+  await expect(below).toBeHidden();
   await expect(last.getByText("line 99", { exact: true })).toBeVisible();
   // The options stay where they are when it appears and goes.
   await page.getByRole("button", { name: "More options" }).click();
