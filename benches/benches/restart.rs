@@ -66,8 +66,12 @@ async fn start_child(
     Ok(children.send(child)?)
 }
 
-/// A tool that panics on its thread.
-struct Panicking;
+/// A tool that panics.
+struct Panicking {
+    name: &'static str,
+    /// Whether it panics in the actor of its worker, not on a thread for tools.
+    in_actor: bool,
+}
 
 impl ReadTool for Panicking {
     type Args = NoopArgs;
@@ -75,7 +79,7 @@ impl ReadTool for Panicking {
     type Job = ();
 
     fn spec(&self) -> ToolSpec {
-        ToolSpec::new(PANICKING, "Panic", "Panics.")
+        ToolSpec::new(self.name, "Panic", "Panics.")
     }
 
     fn prepare(&self, _: NoopArgs, _: &Namespace) -> Result<Prepared<()>, CallError> {
@@ -85,12 +89,17 @@ impl ReadTool for Panicking {
         })
     }
 
+    fn read_now(&self, (): &(), permit: &ReadPermit) -> Option<Result<Reply, Interrupt>> {
+        self.in_actor.then(|| self.read(&(), permit))
+    }
+
     fn read(&self, (): &(), _: &ReadPermit) -> Result<Reply, Interrupt> {
         panic!("measured")
     }
 }
 
-const PANICKING: &str = "panic";
+const IN_ACTOR: &str = "panic_in_actor";
+const ON_THREAD: &str = "panic_on_thread";
 
 /// Receives references to the children of a supervisor.
 type Children = Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<ActorRef<Msg>>>>;
@@ -146,13 +155,29 @@ fn after_panic() {
     let root = tempfile::tempdir().unwrap();
     let children = start_supervisor(&tokio);
     let (runtime, worker) = tokio.block_on(async {
-        let tools = ToolSet::new().reader(Noop::default()).reader(Panicking);
+        let panicking = |name, in_actor| Panicking { name, in_actor };
+        let tools = ToolSet::new()
+            .reader(Noop::default())
+            .reader(panicking(IN_ACTOR, true))
+            .reader(panicking(ON_THREAD, false));
         let builder = Runtime::builder().root("r", root.path()).tools(tools);
         let (runtime, _grants) = builder.build().await.unwrap();
         let worker = WorkerSpec::new("bench").policy(Policy::new());
         let worker = spawn_and_call(&runtime, worker).await.unwrap();
         (runtime, worker)
     });
+    let panic_and_call = |tool, n| {
+        let worker = worker.clone();
+        run_task(&tokio, async move {
+            let [panicking, noop] = [tool, NOOP].map(ToolName::new);
+            for _ in 0..n {
+                let panicked = worker.call_typed(&panicking, NoopArgs {}).await;
+                assert_eq!(panicked.unwrap_err().code(), Code::Internal);
+                worker.call_typed(&noop, NoopArgs {}).await.unwrap();
+            }
+        });
+    };
+    let flush_audit = || tokio.block_on(runtime.flush_audit()).unwrap();
     Benchmark::new("call after a panic", Duration::from_secs(4))
         .case("ractor actor", Target::None, BATCH, |n| {
             run_task(
@@ -161,21 +186,18 @@ fn after_panic() {
             );
         })
         .case_then(
-            "worker",
+            "worker, the tool panics in the actor",
             Target::Times(2.0),
             BATCH,
-            |n| {
-                let worker = worker.clone();
-                run_task(&tokio, async move {
-                    let [panicking, noop] = [PANICKING, NOOP].map(ToolName::new);
-                    for _ in 0..n {
-                        let panicked = worker.call_typed(&panicking, NoopArgs {}).await;
-                        assert_eq!(panicked.unwrap_err().code(), Code::Internal);
-                        worker.call_typed(&noop, NoopArgs {}).await.unwrap();
-                    }
-                });
-            },
-            || tokio.block_on(runtime.flush_audit()).unwrap(),
+            |n| panic_and_call(IN_ACTOR, n),
+            flush_audit,
+        )
+        .case_then(
+            "worker, the tool panics on its thread",
+            Target::None,
+            BATCH,
+            |n| panic_and_call(ON_THREAD, n),
+            flush_audit,
         )
         .run();
 }

@@ -1,7 +1,11 @@
-//! The time from revoking a worker until its next call is denied, compared with stopping a ractor actor.
+//! The time from revoking a worker until its next call is denied and until the worker has ended, compared with stopping a
+//! ractor actor.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::sync::{Arc, Mutex};
+use std::task::Poll;
 use std::time::Duration;
 
 use bailiwick::tool::ToolName;
@@ -53,13 +57,34 @@ impl Workers {
     }
 }
 
-/// Revokes workers and calls each of them.
-async fn revoke_and_call(workers: Vec<Worker>) {
-    let noop = ToolName::new(NOOP);
+/// The rest of a revocation.
+type Revocation = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+async fn call_denied(worker: &Worker) {
+    let called = worker.call_typed(&ToolName::new(NOOP), NoopArgs {}).await;
+    assert_eq!(called.unwrap_err().code(), Code::Cancelled);
+}
+
+/// Begins to revoke workers, and calls each of them.
+async fn begin_and_call(workers: Vec<Worker>) -> Vec<Revocation> {
+    let mut begun = Vec::new();
+    for worker in workers {
+        let revoked = worker.clone();
+        let mut revocation: Revocation = Box::pin(async move {
+            revoked.revoke().await;
+        });
+        poll_fn(|context| Poll::Ready(revocation.as_mut().poll(context).is_ready())).await;
+        call_denied(&worker).await;
+        begun.push(revocation);
+    }
+    begun
+}
+
+/// Revokes workers, and calls each of them when it has ended.
+async fn end_and_call(workers: Vec<Worker>) {
     for worker in workers {
         worker.revoke().await;
-        let error = worker.call_typed(&noop, NoopArgs {}).await.unwrap_err();
-        assert_eq!(error.code(), Code::Cancelled);
+        call_denied(&worker).await;
     }
 }
 
@@ -80,44 +105,59 @@ fn main() {
         });
         *actors.lock().unwrap() = started;
     };
-    let (alone, trees) = (Workers::default(), Workers::default());
+    let [begun, alone, trees] = [(); 3].map(|()| Workers::default());
+    let revocations = Mutex::new(Vec::new());
+    let start_begun = || {
+        let revocations: Vec<Revocation> = std::mem::take(&mut *revocations.lock().unwrap());
+        run_task(tokio, async move {
+            for revocation in revocations {
+                revocation.await;
+            }
+        });
+        begun.start(tokio, &host, BATCH, 0);
+    };
     let start_alone = || alone.start(tokio, &host, BATCH, 0);
     let start_trees = || trees.start(tokio, &host, TREES, CHILDREN);
     start_actors();
+    start_begun();
     start_alone();
     start_trees();
-    Benchmark::new(
-        "revoke a worker and have its next call denied",
-        Duration::from_secs(6),
-    )
-    .case_then(
-        "stop a ractor actor and wait until it has ended",
-        Target::None,
-        BATCH,
-        |n| {
-            let actors = std::mem::take(&mut *actors.lock().unwrap());
-            run_task(tokio, async move {
-                for (actor, task) in actors.into_iter().take(n as usize) {
-                    actor.stop(None);
-                    task.await.unwrap();
-                }
-            });
-        },
-        start_actors,
-    )
-    .case_then(
-        "worker",
-        Target::Nanos(10_000.0),
-        BATCH,
-        |_| run_task(tokio, revoke_and_call(alone.take())),
-        start_alone,
-    )
-    .case_then(
-        "worker with 100 children",
-        Target::None,
-        TREES,
-        |_| run_task(tokio, revoke_and_call(trees.take())),
-        start_trees,
-    )
-    .run();
+    Benchmark::new("revoke a worker", Duration::from_secs(8))
+        .case_then(
+            "stop a ractor actor and wait until it has ended",
+            Target::None,
+            BATCH,
+            |n| {
+                let actors = std::mem::take(&mut *actors.lock().unwrap());
+                run_task(tokio, async move {
+                    for (actor, task) in actors.into_iter().take(n as usize) {
+                        actor.stop(None);
+                        task.await.unwrap();
+                    }
+                });
+            },
+            start_actors,
+        )
+        .case_then(
+            "until its next call is denied",
+            Target::Nanos(10_000.0),
+            BATCH,
+            |_| *revocations.lock().unwrap() = run_task(tokio, begin_and_call(begun.take())),
+            start_begun,
+        )
+        .case_then(
+            "until it has ended and a call is denied",
+            Target::None,
+            BATCH,
+            |_| run_task(tokio, end_and_call(alone.take())),
+            start_alone,
+        )
+        .case_then(
+            "the same with 100 children",
+            Target::None,
+            TREES,
+            |_| run_task(tokio, end_and_call(trees.take())),
+            start_trees,
+        )
+        .run();
 }
