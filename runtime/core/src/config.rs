@@ -101,13 +101,17 @@ impl Namespace {
         };
         let default_root = cwd.or_else(inherited).or_else(only);
         // A worker that is restricted to other folders must not learn of them.
-        let unavailable = self.unavailable.iter();
-        let unavailable = unavailable.filter(|root| authority.policies_hold(&root.path));
+        let is_told = |root: &&UnavailableRoot| authority.policies_hold(&root.path);
+        let unavailable = if self.unavailable.iter().all(|root| is_told(&root)) {
+            Arc::clone(&self.unavailable)
+        } else {
+            self.unavailable.iter().filter(is_told).cloned().collect()
+        };
         Self {
             default_root,
             worker: self.worker,
             authority: Some(authority.clone()),
-            unavailable: unavailable.cloned().collect(),
+            unavailable,
             empty: self.empty,
         }
     }

@@ -384,11 +384,14 @@ impl RootTable {
         matches!(found, Ok(_) | Err(Errno::NOENT))
     }
 
-    /// The roots in which `authority` may allow something.
-    pub(crate) fn reached_by(&self, authority: &Authority) -> Self {
-        let all = self.roots.iter().cloned();
-        let (roots, closed) = all.partition(|root| authority.reaches(&root.mount));
-        Self { roots, closed }
+    /// The roots in which `authority` may allow something; this table if these are all.
+    pub(crate) fn reached_by(self: &Arc<Self>, authority: &Authority) -> Arc<Self> {
+        let reaches = |root: &Arc<Root>| authority.reaches(&root.mount);
+        if self.roots.iter().all(reaches) {
+            return Arc::clone(self);
+        }
+        let (roots, closed) = self.roots.iter().cloned().partition(reaches);
+        Arc::new(Self { roots, closed })
     }
 
     pub(crate) fn closed(&self) -> impl Iterator<Item = &Root> {

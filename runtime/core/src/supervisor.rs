@@ -42,7 +42,7 @@ pub(crate) struct Core {
     pub(crate) changes: Option<tokio::sync::watch::Receiver<()>>,
     pub(crate) names: Namespace,
     pub(crate) authority: Authority,
-    pub(crate) roots: RootTable,
+    pub(crate) roots: Arc<RootTable>,
     /// Files of the host that no root and no grant may contain.
     pub(crate) kept_out: Vec<PathBuf>,
     pub(crate) audit: Audit,

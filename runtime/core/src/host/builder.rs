@@ -563,7 +563,7 @@ impl RuntimeBuilder {
             changes: self.changes,
             names: config.namespace().without(unavailable),
             authority,
-            roots,
+            roots: Arc::new(roots),
             kept_out,
             audit,
             broker,

@@ -172,7 +172,7 @@ impl Core {
         if !policy.names_subtrees() {
             return Ok(policy);
         }
-        let (roots, issuer) = (self.roots.clone(), issuer.clone());
+        let (roots, issuer) = (Arc::clone(&self.roots), issuer.clone());
         let look = move || {
             let policy = Arc::unwrap_or_clone(policy);
             policy.through_links(&issuer, |path| roots.real(path))
@@ -228,7 +228,7 @@ impl Core {
             std::iter::once(parent.id).chain(above).collect()
         };
         let handles = WorkerHandles {
-            roots: Arc::new(self.roots.reached_by(&authority)),
+            roots: self.roots.reached_by(&authority),
             gate: Arc::new(Gate::default()),
             lineage: parent.map(lineage).unwrap_or_default(),
             journal: self.journal.clone().map(|journal| {
@@ -306,7 +306,7 @@ impl Core {
         if self.roots.is_known_not_to_be_file(&cwd) {
             return names;
         }
-        let roots = self.roots.clone();
+        let roots = Arc::clone(&self.roots);
         let look = move || roots.is_file(&cwd);
         match self.io.run(&Arc::default(), look).await {
             Some(true) => names.above(),

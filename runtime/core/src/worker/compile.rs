@@ -47,7 +47,8 @@ async fn compiled(
     policy: Value,
     origin: Origin,
 ) -> Result<Authority, CallError> {
-    let turn = Arc::clone(&shared.compiling).lock_owned().await;
+    let compiling = Arc::clone(shared.compiling.get_or_init(Arc::default));
+    let turn = compiling.lock_owned().await;
     let worker = Arc::clone(shared);
     let work = move || {
         let compiled = narrowed(&worker, &policy, origin);

@@ -64,7 +64,7 @@ pub(crate) struct Shared {
     /// When it was started, in milliseconds since 1970.
     pub(super) started_at: u64,
     /// Held while the policy of a request other than a call is compiled.
-    pub(super) compiling: Arc<tokio::sync::Mutex<()>>,
+    pub(super) compiling: OnceLock<Arc<tokio::sync::Mutex<()>>>,
     pub(super) activity: Activity,
     /// Previews that it received from third-party servers.
     pub(super) previews: Previews,
@@ -123,7 +123,7 @@ impl Shared {
             lost: Arc::default(),
             pause: Arc::new(Pause::beneath(parent.map(|parent| &parent.pause))),
             started_at: wall_clock(),
-            compiling: Arc::default(),
+            compiling: OnceLock::new(),
             activity: Activity::default(),
             previews: Previews::default(),
             apps: super::apps::Apps::default(),
