@@ -18,6 +18,8 @@ use bailiwick_benches::{
 
 /// The maximum memory of a live worker, in bytes.
 const MAX_BYTES: u64 = 10 * 1024;
+/// The most that a worker without an actor should occupy.
+const MAX_IDLE_BYTES: u64 = 512;
 const ROOTS: u64 = 1;
 const MAX_DESCRIPTORS: u64 = ROOTS + 1024;
 
@@ -62,6 +64,10 @@ fn main() {
             println!(
                 "<= {MAX_BYTES} B a worker: {}",
                 verdict(worker.called <= MAX_BYTES)
+            );
+            println!(
+                "<= {MAX_IDLE_BYTES} B a worker without an actor: {}",
+                verdict(worker.idle <= MAX_IDLE_BYTES)
             );
             println!(
                 "<= {MAX_DESCRIPTORS} descriptors: {}",

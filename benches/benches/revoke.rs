@@ -11,9 +11,11 @@ use std::time::Duration;
 use bailiwick::tool::ToolName;
 use bailiwick::{Code, Policy, Runtime, Worker, WorkerSpec};
 use bailiwick_benches::{
-    Benchmark, LinkedActors, NOOP, NoopArgs, Target, brief, build_runtime, current_thread,
+    Benchmark, LinkedActors, Msg, NOOP, NoopArgs, Target, brief, build_runtime, current_thread,
     run_task, spawn_and_call,
 };
+use ractor::ActorRef;
+use tokio::task::JoinHandle;
 
 const BATCH: u32 = 500;
 /// Workers per batch in the case with children.
@@ -57,6 +59,21 @@ impl Workers {
     }
 }
 
+async fn start_actors(linked: Arc<LinkedActors>) -> Vec<(ActorRef<Msg>, JoinHandle<()>)> {
+    let mut started = Vec::new();
+    for _ in 0..if brief() { 1 } else { BATCH } {
+        started.push(linked.spawn().await.unwrap());
+    }
+    started
+}
+
+async fn stop_actors(actors: Vec<(ActorRef<Msg>, JoinHandle<()>)>) {
+    for (actor, task) in actors {
+        actor.stop(None);
+        task.await.unwrap();
+    }
+}
+
 /// The rest of a revocation.
 type Revocation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -94,17 +111,8 @@ fn main() {
     let host = tokio.block_on(build_runtime(root.path(), 65_536)).unwrap();
     let linked = Arc::new(tokio.block_on(LinkedActors::start()).unwrap());
     let actors = Mutex::new(Vec::new());
-    let start_actors = || {
-        let linked = Arc::clone(&linked);
-        let started = run_task(tokio, async move {
-            let mut started = Vec::new();
-            for _ in 0..BATCH {
-                started.push(linked.spawn().await.unwrap());
-            }
-            started
-        });
-        *actors.lock().unwrap() = started;
-    };
+    let renew_actors =
+        || *actors.lock().unwrap() = run_task(tokio, start_actors(Arc::clone(&linked)));
     let [begun, alone, trees] = [(); 3].map(|()| Workers::default());
     let revocations = Mutex::new(Vec::new());
     let start_begun = || {
@@ -118,7 +126,7 @@ fn main() {
     };
     let start_alone = || alone.start(tokio, &host, BATCH, 0);
     let start_trees = || trees.start(tokio, &host, TREES, CHILDREN);
-    start_actors();
+    renew_actors();
     start_begun();
     start_alone();
     start_trees();
@@ -127,16 +135,11 @@ fn main() {
             "stop a ractor actor and wait until it has ended",
             Target::None,
             BATCH,
-            |n| {
+            |_| {
                 let actors = std::mem::take(&mut *actors.lock().unwrap());
-                run_task(tokio, async move {
-                    for (actor, task) in actors.into_iter().take(n as usize) {
-                        actor.stop(None);
-                        task.await.unwrap();
-                    }
-                });
+                run_task(tokio, stop_actors(actors));
             },
-            start_actors,
+            renew_actors,
         )
         .case_then(
             "until its next call is denied",
