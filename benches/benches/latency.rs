@@ -28,13 +28,18 @@ const IN_FLIGHT: usize = 64;
 /// The 99th percentile beside a flood, as a multiple of the one without.
 const MAX_SLOWER: f64 = 1.5;
 /// The same beside calls that hang.
-const MAX_SLOWER_BESIDE_HANGING: f64 = 1.2;
+const MAX_SLOWER_BESIDE_HANGING: f64 = 1.5;
 /// Open calls of the worker that floods the runtime.
 const FLOOD: usize = 256;
-/// Calls that hang, more than threads that two roots may hold.
-const HANGING: usize = 256;
-/// The time limit of such a call, after which its thread is replaced.
+/// Calls that hang at once, more than the I/O threads that two roots may hold.
+const HANGING: usize = 32;
+/// How often so many are made: a thread that hangs is replaced when the deadline of its call has passed, so that later calls
+/// hold more threads than there were.
+const HANGING_ROUNDS: usize = 4;
+/// The time limit of such a call.
 const HANGING_DEADLINE: Duration = Duration::from_millis(50);
+/// I/O threads of a runtime by default.
+const IO_THREADS: usize = 8;
 
 /// Latencies in nanoseconds, sorted.
 struct Latencies(Vec<u128>);
@@ -100,8 +105,8 @@ fn verdict(alone: &Latencies, beside: &Latencies, most: Option<f64>) {
     }
 }
 
-/// Compares calls of 64 workers in one root with and without calls in two other roots that hold all threads which these may
-/// have.
+/// Compares calls of 64 workers in one root with and without calls in two other roots that hold all I/O threads which these
+/// roots may hold, and more than the runtime had at first.
 fn beside_hanging(tool: &'static str, arguments: &Value, calls: usize) {
     let tokio = multi_thread().unwrap();
     let temp = tempfile::tempdir().unwrap();
@@ -112,7 +117,7 @@ fn beside_hanging(tool: &'static str, arguments: &Value, calls: usize) {
     std::fs::write(host("r/src/f"), "a line\n".repeat(500)).unwrap();
     let hang = Hang::default();
     let (runtime, workers, hanging) = tokio.block_on(async {
-        let tools = bailiwick_fs::tools().reader(hang.clone());
+        let tools = bailiwick_fs::tools().reader(hang.clone()).for_files();
         let [one, other] = HUNG;
         let builder = Runtime::builder()
             .root("r", host("r"))
@@ -126,7 +131,11 @@ fn beside_hanging(tool: &'static str, arguments: &Value, calls: usize) {
         for _ in 0..IN_FLIGHT {
             workers.push(spawn().await.unwrap());
         }
-        let hanging = [spawn().await.unwrap(), spawn().await.unwrap()];
+        // The calls of one worker hold fewer threads than those of a root may.
+        let mut hanging = Vec::new();
+        for root in HUNG.into_iter().cycle().take(2 * HUNG.len()) {
+            hanging.push((root, spawn().await.unwrap()));
+        }
         (runtime, workers, hanging)
     });
     let run = || {
@@ -145,19 +154,22 @@ fn beside_hanging(tool: &'static str, arguments: &Value, calls: usize) {
     let alone = run();
     let guard = hang.gate.write().unwrap();
     run_task(&tokio, async move {
-        let mut calls = tokio::task::JoinSet::new();
-        for (root, worker) in HUNG.iter().zip(&hanging).cycle().take(HANGING) {
-            let call = Call::new(HANG, json!({ "root": root })).meta(CallMeta {
-                deadline: Some(HANGING_DEADLINE),
-                ..CallMeta::default()
-            });
-            let worker = worker.clone();
-            calls.spawn(async move { worker.submit(call).await });
+        for _ in 0..HANGING_ROUNDS {
+            let mut calls = tokio::task::JoinSet::new();
+            for (root, worker) in hanging.iter().cycle().take(HANGING) {
+                let call = Call::new(HANG, json!({ "root": root })).meta(CallMeta {
+                    deadline: Some(HANGING_DEADLINE),
+                    ..CallMeta::default()
+                });
+                let worker = worker.clone();
+                calls.spawn(async move { worker.submit(call).await });
+            }
+            assert!(calls.join_all().await.iter().all(Result::is_err));
         }
-        assert!(calls.join_all().await.iter().all(Result::is_err));
     });
     let beside = run();
     let held = hang.waiting.load(Ordering::Relaxed);
+    assert!(held > IO_THREADS, "{held} threads hang");
     drop(guard);
     alone.print(&format!("64 workers, {tool}, alone"));
     beside.print(&format!(

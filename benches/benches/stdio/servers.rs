@@ -90,6 +90,10 @@ impl Folders {
             let own = copy.display().to_string();
             let command = [&own, "serve", "--rate", "1000000/second"];
             servers.push(Server::new("bailiwick", Dialect::Bailiwick, &command));
+        } else {
+            println!(
+                "bailiwick is left out: it is built by `cargo build --release -p bailiwick-cli`"
+            );
         }
         if let Some(peer) = self.program("rust-mcp-filesystem") {
             let command = [&peer, "--allow-write"];
