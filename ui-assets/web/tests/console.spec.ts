@@ -575,6 +575,16 @@ for (const width of [320, 600, 1280]) {
   });
 }
 
+test("the bar says that arguments without a preview are below it", async ({ page, site }) => {
+  await page.setViewportSize({ width: 1280, height: 360 });
+  const host = new FakeHost();
+  host.state.questions = [question(1, { preview: null, arguments_bytes: 9000 })];
+  host.answers.set(`arguments/${run}-1`, { arguments: "line\n".repeat(100) });
+  await host.open(page, site);
+  await page.getByRole("button", { name: "Show all arguments (9000 bytes)" }).click();
+  await expect(page.locator("permission-prompt .below")).toHaveText(/^↓ About \d+ more lines$/);
+});
+
 test("the bar says how much of the change is below it, and scrolls there", async ({ page, site }) => {
   const host = new FakeHost();
   host.state.questions = [question(1, { divisible: false })];

@@ -153,7 +153,7 @@ export function Prompt({ block, choice, view, open, allowable, options, shortcut
       <div class="answer">
         {options && <Options details={own} choice={choice} open={open} choose={choose} />}
         {block.status === "pending" && notice}
-        {own?.preview && <Button class="below" press={scroll}>{below || null}</Button>}
+        {(own?.preview || view) && <Button class="below" press={scroll}>{below || null}</Button>}
         {open && own && <p class="quiet end">{choice.out.length > 0 && "What is not ticked will not be done. "}{own.waiting === 1 && choice.time === "once" && !choice.rest && "Your answer is for this call only. "}{oneLine(own.undo ?? "")}{!isBrief(choice) && " You can take the permission back in Permissions."}</p>}
         <div class="bar">
           <Button class="more" aria-expanded={options} aria-keyshortcuts={key("o")} press={toggle}>More options</Button>
