@@ -67,13 +67,6 @@ async fn start_actors(linked: Arc<LinkedActors>) -> Vec<(ActorRef<Msg>, JoinHand
     started
 }
 
-async fn stop_actors(actors: Vec<(ActorRef<Msg>, JoinHandle<()>)>) {
-    for (actor, task) in actors {
-        actor.stop(None);
-        task.await.unwrap();
-    }
-}
-
 /// The rest of a revocation.
 type Revocation = Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -137,7 +130,7 @@ fn main() {
             BATCH,
             |_| {
                 let actors = std::mem::take(&mut *actors.lock().unwrap());
-                run_task(tokio, stop_actors(actors));
+                run_task(tokio, LinkedActors::stop(actors)).unwrap();
             },
             renew_actors,
         )

@@ -24,27 +24,75 @@ fn main() {
     bench_first_call(&tokio);
 }
 
+/// What the cases start, and what starts it.
+struct Bench<'t> {
+    tokio: &'t tokio::runtime::Runtime,
+    linked: Arc<LinkedActors>,
+    actors: Actors,
+    runtime: Runtime,
+    spec: WorkerSpec,
+    workers: Arc<Mutex<Vec<Worker>>>,
+    root: tempfile::TempDir,
+}
+
+type Actors = Arc<Mutex<Vec<(ActorRef<Msg>, JoinHandle<()>)>>>;
+
+impl<'t> Bench<'t> {
+    fn new(tokio: &'t tokio::runtime::Runtime) -> Self {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("src")).unwrap();
+        tokio.block_on(async {
+            let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
+            Self {
+                tokio,
+                linked: Arc::new(LinkedActors::start().await.unwrap()),
+                actors: Actors::default(),
+                runtime,
+                spec,
+                workers: Arc::default(),
+                root,
+            }
+        })
+    }
+
+    fn start_actors(&self, calls: bool, n: u32) {
+        let (linked, actors) = (Arc::clone(&self.linked), Arc::clone(&self.actors));
+        run_task(self.tokio, start_actors(linked, actors, calls, n));
+    }
+
+    fn stop_actors(&self) {
+        let actors = std::mem::take(&mut *self.actors.lock().unwrap());
+        run_task(self.tokio, LinkedActors::stop(actors)).unwrap();
+    }
+
+    fn start_workers(&self, calls: bool, n: u32) {
+        let host = (self.runtime.clone(), self.spec.clone());
+        let workers = Arc::clone(&self.workers);
+        run_task(self.tokio, start_workers(host, workers, calls, n));
+    }
+
+    fn end_workers(&self) {
+        let runtime = self.runtime.clone();
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap());
+        run_task(self.tokio, async move {
+            for worker in workers {
+                worker.revoke().await;
+            }
+            runtime.flush_audit().await.unwrap();
+        });
+    }
+}
+
 fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
-    let root = tempfile::tempdir().unwrap();
-    std::fs::create_dir(root.path().join("src")).unwrap();
-    let dir = std::fs::File::open(root.path()).unwrap();
-    let (linked, runtime, spec) = tokio.block_on(async {
-        let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
-        (LinkedActors::start().await.unwrap(), runtime, spec)
-    });
-    let linked = Arc::new(linked);
-    let actors = Arc::new(Mutex::new(Vec::new()));
-    let workers = Arc::new(Mutex::new(Vec::new()));
+    let bench = Bench::new(tokio);
+    let dir = std::fs::File::open(bench.root.path()).unwrap();
     Benchmark::new(title, Duration::from_secs(8))
         .case_then(
             "ractor spawn_linked",
             Target::None,
             BATCH,
-            |n| {
-                let (linked, actors) = (Arc::clone(&linked), Arc::clone(&actors));
-                run_task(tokio, start_actors(linked, actors, calls, n));
-            },
-            || run_task(tokio, stop_actors(Arc::clone(&actors))),
+            |n| bench.start_actors(calls, n),
+            || bench.stop_actors(),
         )
         .case(
             "openat2, statx and close of a folder",
@@ -62,30 +110,18 @@ fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
             "runtime.spawn",
             Target::Times(2.0),
             BATCH,
-            |n| {
-                let (host, workers) = ((runtime.clone(), spec.clone()), Arc::clone(&workers));
-                run_task(tokio, start_workers(host, workers, calls, n));
-            },
-            || run_task(tokio, end_workers(runtime.clone(), Arc::clone(&workers))),
+            |n| bench.start_workers(calls, n),
+            || bench.end_workers(),
         )
         .run();
 }
 
 /// The call of a worker that has no actor.
 fn bench_first_call(tokio: &tokio::runtime::Runtime) {
-    let root = tempfile::tempdir().unwrap();
-    let (linked, runtime, spec) = tokio.block_on(async {
-        let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
-        (LinkedActors::start().await.unwrap(), runtime, spec)
-    });
-    let linked = Arc::new(linked);
-    let actors = Arc::new(Mutex::new(Vec::new()));
-    let workers = Arc::new(Mutex::new(Vec::new()));
+    let bench = Bench::new(tokio);
     let renew = || {
-        run_task(tokio, end_workers(runtime.clone(), Arc::clone(&workers)));
-        let (host, workers) = ((runtime.clone(), spec.clone()), Arc::clone(&workers));
-        let n = if brief() { 1 } else { BATCH };
-        run_task(tokio, start_workers(host, workers, false, n));
+        bench.end_workers();
+        bench.start_workers(false, if brief() { 1 } else { BATCH });
     };
     renew();
     Benchmark::new("first call of a worker", Duration::from_secs(4))
@@ -93,18 +129,15 @@ fn bench_first_call(tokio: &tokio::runtime::Runtime) {
             "ractor spawn_linked and call",
             Target::None,
             BATCH,
-            |n| {
-                let (linked, actors) = (Arc::clone(&linked), Arc::clone(&actors));
-                run_task(tokio, start_actors(linked, actors, true, n));
-            },
-            || run_task(tokio, stop_actors(Arc::clone(&actors))),
+            |n| bench.start_actors(true, n),
+            || bench.stop_actors(),
         )
         .case_then(
             "worker.call_typed",
             Target::Nanos(20_000.0),
             BATCH,
             |_| {
-                let workers: Vec<Worker> = workers.lock().unwrap().clone();
+                let workers: Vec<Worker> = bench.workers.lock().unwrap().clone();
                 run_task(tokio, async move {
                     let noop = ToolName::new(NOOP);
                     for worker in workers {
@@ -115,24 +148,6 @@ fn bench_first_call(tokio: &tokio::runtime::Runtime) {
             renew,
         )
         .run();
-}
-
-type Actors = Arc<Mutex<Vec<(ActorRef<Msg>, JoinHandle<()>)>>>;
-
-async fn stop_actors(actors: Actors) {
-    let actors = std::mem::take(&mut *actors.lock().unwrap());
-    for (actor, task) in actors {
-        actor.stop(None);
-        task.await.unwrap();
-    }
-}
-
-async fn end_workers(runtime: Runtime, workers: Arc<Mutex<Vec<Worker>>>) {
-    let workers = std::mem::take(&mut *workers.lock().unwrap());
-    for worker in workers {
-        worker.revoke().await;
-    }
-    runtime.flush_audit().await.unwrap();
 }
 
 async fn start_actors(linked: Arc<LinkedActors>, actors: Actors, calls: bool, n: u32) {

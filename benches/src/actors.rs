@@ -4,7 +4,7 @@ use ractor::{
     Actor, ActorCell, ActorProcessingErr, ActorRef, RpcReplyPort, SpawnErr, SupervisionEvent,
 };
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinError, JoinHandle};
 
 /// A task with a request channel and oneshot responses: the minimal cost of an actor.
 #[derive(Debug)]
@@ -120,5 +120,17 @@ impl LinkedActors {
     /// If ractor fails to spawn the actor.
     pub async fn spawn(&self) -> Result<(ActorRef<Msg>, JoinHandle<()>), SpawnErr> {
         Actor::spawn_linked(None, EchoActor, (), self.supervisor.clone()).await
+    }
+
+    /// Stops `actors`, and waits until each has ended.
+    ///
+    /// # Errors
+    /// If an actor panicked.
+    pub async fn stop(actors: Vec<(ActorRef<Msg>, JoinHandle<()>)>) -> Result<(), JoinError> {
+        for (actor, task) in actors {
+            actor.stop(None);
+            task.await?;
+        }
+        Ok(())
     }
 }
