@@ -101,11 +101,12 @@ impl Namespace {
         };
         let default_root = cwd.or_else(inherited).or_else(only);
         // A worker that is restricted to other folders must not learn of them.
-        let is_told = |root: &&UnavailableRoot| authority.policies_hold(&root.path);
-        let unavailable = if self.unavailable.iter().all(|root| is_told(&root)) {
+        let told = self.unavailable.iter();
+        let told = told.filter(|root| authority.policies_hold(&root.path));
+        let unavailable = if self.unavailable.is_empty() {
             Arc::clone(&self.unavailable)
         } else {
-            self.unavailable.iter().filter(is_told).cloned().collect()
+            told.cloned().collect()
         };
         Self {
             default_root,
