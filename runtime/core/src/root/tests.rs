@@ -1,6 +1,9 @@
 #![expect(clippy::disallowed_methods, reason = "tests create directories")]
 
 use super::*;
+use crate::call::Origin;
+use crate::config::{Config, RootConfig};
+use crate::policy::Policy;
 
 fn open(host: &Path) -> Result<Root, RootError> {
     Root::open(VirtualPath::parse("/r", None).unwrap(), host, false)
@@ -145,6 +148,32 @@ fn only_plain_targets_beneath_the_root_have_a_virtual_path() {
     let mut sibling = host.into_os_string();
     sibling.push("-evil/b");
     assert_eq!(virtual_path(sibling.into()), None);
+}
+
+#[test]
+fn worker_has_only_the_roots_that_it_reaches() {
+    let temp = tempfile::tempdir().unwrap();
+    let mounts = ["/a", "/b"].map(path);
+    let open = |mount: &VirtualPath| Root::open(mount.clone(), temp.path(), false).unwrap();
+    let roots = Arc::new(RootTable::new(
+        mounts.iter().map(open).map(Arc::new).collect(),
+    ));
+    let config = mounts.into_iter().map(RootConfig::new);
+    let host = Authority::configured(&config.fold(Config::new(), Config::root)).unwrap();
+    let reached = |policy: Policy| {
+        let worker = host.narrow(&host.admit(&policy, Origin::Host).unwrap());
+        roots.reached_by(&worker)
+    };
+    let narrow = reached(Policy::new().allow("read:file:/b/src"));
+    let names = |roots: Vec<&Root>| -> Vec<String> {
+        let names = roots.iter().map(|root| root.mount().to_string());
+        names.collect()
+    };
+    assert_eq!(names(narrow.iter().collect()), ["/b"]);
+    assert_eq!(names(narrow.closed().collect()), ["/a"]);
+    assert!(narrow.find(&path("/a/x")).is_none());
+    let all = reached(Policy::new().allow("read:file"));
+    assert!(Arc::ptr_eq(&all, &roots));
 }
 
 #[test]
