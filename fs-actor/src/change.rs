@@ -2,6 +2,7 @@
 
 mod contents;
 mod execute;
+mod known_hashes;
 pub(crate) mod permissions;
 pub(crate) mod progress;
 pub(crate) mod put;
@@ -29,6 +30,7 @@ use crate::resolve::{self, Meta};
 use crate::sys::{AtFlags, unlinkat};
 
 pub(crate) use execute::other_device;
+use known_hashes::KnownHashes;
 pub(crate) use state::{State, inspect};
 pub(crate) use tree::TemporaryFiles;
 
@@ -240,11 +242,12 @@ impl From<Vec<Step>> for ChangeSet {
     }
 }
 
-/// Executes steps; each tool has its own. Clones share the sweeper.
+/// Executes steps; each tool has its own. Clones share the sweeper and the known hashes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepExecutor {
     durability: Durability,
     sweeper: Arc<Sweeper>,
+    known_hashes: Arc<KnownHashes>,
     mask_key: OnceLock<[u8; 32]>,
 }
 

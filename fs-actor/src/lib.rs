@@ -5,6 +5,7 @@ compile_error!(
     "bailiwick-fs works on Linux only: it opens files by system calls that other systems do not have"
 );
 
+mod bounded_map;
 mod change;
 mod diff;
 mod edit;

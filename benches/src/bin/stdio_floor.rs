@@ -1,18 +1,25 @@
 //! The least that a stdio server of files has to do, as the baseline of the bench `stdio`.
 //!
-//! One thread reads lines, performs the system calls of each operation on an ambient path, and writes the answers of
-//! all lines of a read at once. There is no policy, no audit log and no diff.
+//! Each thread takes lines, performs the system calls of each operation on an ambient path, and writes its answers at
+//! once when there are no more lines. There is no policy, no audit log and no diff.
 //!
 //! With `--structured` it also does what every answer of bailiwick needs: it hashes the contents that are read and
-//! written, and returns its text as structured content, too.
+//! written, and returns its text as structured content, too. `--threads N` sets the number of threads, 1 by default.
 
 use std::fs;
-use std::io::{self, Read, Write};
+use std::io::{self, Read as _, Write as _};
 use std::path::Path;
+use std::sync::Mutex;
 
 use bailiwick::effect::ContentHash;
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+/// Bytes that are read at once.
+const CHUNK: usize = 64 << 10;
+/// Above this many bytes, answers are written even if there are more lines.
+const MAX_ANSWERS: usize = 64 << 10;
 
 #[derive(Deserialize)]
 struct Request<'a> {
@@ -49,33 +56,93 @@ struct Edit {
     new: String,
 }
 
-/// The result of a call.
-struct Done {
-    text: String,
-    /// The contents that were read and written, besides the text.
-    contents: Vec<String>,
+fn main() -> io::Result<()> {
+    let mut arguments = std::env::args();
+    let (mut structured, mut threads) = (false, 1_usize);
+    while let Some(argument) = arguments.next() {
+        match argument.as_str() {
+            "--structured" => structured = true,
+            "--threads" => {
+                let count = arguments.next().and_then(|count| count.parse().ok());
+                threads = count.ok_or(io::ErrorKind::InvalidInput)?;
+            }
+            _ => {}
+        }
+    }
+    let input = Mutex::new(Input::default());
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads)
+            .map(|_| scope.spawn(|| serve(&input, structured)))
+            .collect();
+        serve(&input, structured)?;
+        others
+            .into_iter()
+            .try_for_each(|other| other.join().map_err(|_| io::ErrorKind::Other)?)
+    })
 }
 
-fn main() -> io::Result<()> {
-    let structured = std::env::args().any(|argument| argument == "--structured");
-    let (mut input, mut output) = (io::stdin().lock(), io::stdout().lock());
-    let (mut lines, mut answers) = (Vec::new(), Vec::new());
-    let mut chunk = vec![0; 64 << 10];
+/// Answers lines until the end of the input.
+fn serve(input: &Mutex<Input>, structured: bool) -> io::Result<()> {
+    let mut answers = Vec::new();
     loop {
-        let read = input.read(&mut chunk)?;
-        if read == 0 {
-            return Ok(());
+        // A thread that waits for lines has the lock.
+        let at_hand = match input.try_lock() {
+            Ok(mut input) if answers.len() < MAX_ANSWERS => input.line(),
+            _ => None,
+        };
+        let line = match at_hand {
+            Some(line) => Some(line),
+            None => {
+                let mut output = io::stdout().lock();
+                output.write_all(&answers)?;
+                output.flush()?;
+                answers.clear();
+                drop(output);
+                input.lock().map_err(|_| io::ErrorKind::Other)?.next_line()?
+            }
+        };
+        match line {
+            Some(line) => answer(&line, structured, &mut answers)?,
+            None => return Ok(()),
         }
-        lines.extend_from_slice(chunk.get(..read).unwrap_or_default());
-        let end = lines.iter().rposition(|byte| *byte == b'\n');
-        let rest = lines.split_off(end.map_or(0, |at| at + 1));
-        for line in lines.split(|byte| *byte == b'\n') {
-            answer(line, structured, &mut answers)?;
+    }
+}
+
+/// What was read and is not answered yet.
+#[derive(Default)]
+struct Input {
+    bytes: Vec<u8>,
+    /// Where the next line begins.
+    start: usize,
+}
+
+impl Input {
+    /// The next line that was read completely.
+    fn line(&mut self) -> Option<Vec<u8>> {
+        let rest = self.bytes.get(self.start..)?;
+        let end = memchr::memchr(b'\n', rest)?;
+        let line = rest.get(..end)?.to_owned();
+        self.start += end + 1;
+        Some(line)
+    }
+
+    /// The next line; `None` at the end of the input.
+    fn next_line(&mut self) -> io::Result<Option<Vec<u8>>> {
+        loop {
+            if let Some(line) = self.line() {
+                return Ok(Some(line));
+            }
+            self.bytes.drain(..self.start);
+            self.start = 0;
+            let length = self.bytes.len();
+            self.bytes.resize(length + CHUNK, 0);
+            let into = self.bytes.get_mut(length..).unwrap_or_default();
+            let read = io::stdin().lock().read(into)?;
+            self.bytes.truncate(length + read);
+            if read == 0 {
+                return Ok(None);
+            }
         }
-        lines = rest;
-        output.write_all(&answers)?;
-        answers.clear();
-        output.flush()?;
     }
 }
 
@@ -94,7 +161,7 @@ fn answer(line: &[u8], structured: bool, answers: &mut Vec<u8>) -> io::Result<()
             br#"{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"floor","version":"0"}}"#,
         ),
         ("tools/call", Some(params)) => {
-            let Done { text, contents } = call(&serde_json::from_str(params.get())?)?;
+            let (text, hashes) = call(&serde_json::from_str(params.get())?, structured)?;
             answers.extend_from_slice(br#"{"content":[{"type":"text","text":"#);
             let start = answers.len();
             serde_json::to_writer(&mut *answers, &text)?;
@@ -103,8 +170,8 @@ fn answer(line: &[u8], structured: bool, answers: &mut Vec<u8>) -> io::Result<()
             if structured {
                 answers.extend_from_slice(br#","structuredContent":{"text":"#);
                 answers.extend_from_within(escaped);
-                for content in std::iter::once(&text).chain(&contents) {
-                    write!(answers, r#","hash":"{}""#, ContentHash::of(content.as_bytes()))?;
+                for hash in hashes {
+                    write!(answers, r#","hash":"{hash}""#)?;
                 }
                 answers.push(b'}');
             }
@@ -116,7 +183,8 @@ fn answer(line: &[u8], structured: bool, answers: &mut Vec<u8>) -> io::Result<()
     Ok(())
 }
 
-fn call(call: &Call) -> io::Result<Done> {
+/// The text of the answer and, with `structured`, the hashes of the contents.
+fn call(call: &Call, structured: bool) -> io::Result<(String, Vec<ContentHash>)> {
     let path = Path::new(&call.arguments.path);
     match call.name.as_str() {
         "list_directory" => {
@@ -131,12 +199,13 @@ fn call(call: &Call) -> io::Result<Done> {
                 listing.push_str(&entry.file_name().to_string_lossy());
                 listing.push('\n');
             }
-            Ok(Done::of(listing, []))
+            Ok((listing, Vec::new()))
         }
         "write_file" => {
             let content = &call.arguments.content;
             replace(path, content)?;
-            Ok(Done::of("written", [content.clone()]))
+            let hash = structured.then(|| ContentHash::of(content.as_bytes()));
+            Ok(("written".to_owned(), hash.into_iter().collect()))
         }
         "edit_file" => {
             let old = fs::read_to_string(path)?;
@@ -147,19 +216,27 @@ fn call(call: &Call) -> io::Result<Done> {
             if !call.arguments.dry_run {
                 replace(path, &text)?;
             }
-            Ok(Done::of("edited", [old, text]))
+            let hashes = structured.then(|| hashes_of(old.as_bytes(), text.as_bytes()));
+            Ok(("edited".to_owned(), hashes.into_iter().flatten().collect()))
         }
-        _ => Ok(Done::of(fs::read_to_string(path)?, [])),
+        _ => {
+            let text = fs::read_to_string(path)?;
+            let hash = structured.then(|| ContentHash::of(text.as_bytes()));
+            Ok((text, hash.into_iter().collect()))
+        }
     }
 }
 
-impl Done {
-    fn of<const N: usize>(text: impl Into<String>, contents: [String; N]) -> Self {
-        Self {
-            text: text.into(),
-            contents: contents.into(),
-        }
-    }
+/// The hashes of two contents. The blocks with which both begin are hashed once.
+fn hashes_of(old: &[u8], new: &[u8]) -> [ContentHash; 2] {
+    const BLOCK: usize = 1 << 10;
+    let blocks = old.chunks_exact(BLOCK).zip(new.chunks_exact(BLOCK));
+    let common = BLOCK * blocks.take_while(|(old, new)| old == new).count();
+    let hasher = Sha256::new_with_prefix(old.get(..common).unwrap_or_default());
+    [old, new].map(|content| {
+        let rest = content.get(common..).unwrap_or_default();
+        ContentHash::from_bytes(hasher.clone().chain_update(rest).finalize().into())
+    })
 }
 
 /// Replaces a file by a new one.

@@ -2,7 +2,7 @@
 
 use bailiwick::effect::{ContentHash, Cost, Entry, FileDiff, Op};
 use bailiwick::tool::{Interrupt, ReadPermit};
-use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath};
+use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath, WorkerId};
 use bytes::Bytes;
 
 use super::state::hashes_of;
@@ -58,7 +58,7 @@ impl NewContent {
             // For other files, the time that this takes would tell how much of the new content is also that of the old one.
             Some(OldFile {
                 bytes: Some(bytes), ..
-            }) if is_readable => states(bytes, &content),
+            }) if is_readable => executor.states(permit.worker(), &path, bytes, &content),
             Some(old) => (old.state(), ContentHash::of(&content)),
             None => (State::Absent, ContentHash::of(&content)),
         };
@@ -75,9 +75,15 @@ impl NewContent {
         })
     }
 
-    /// The new content of a file that the worker may read, in place of the `old` one.
-    pub(crate) fn rewriting(path: VirtualPath, old: Bytes, content: Bytes) -> Self {
-        let (before, hash) = states(&old, &content);
+    /// The new content of a file that the `worker` may read, in place of the `old` one.
+    pub(crate) fn rewriting(
+        executor: &StepExecutor,
+        worker: Option<WorkerId>,
+        path: VirtualPath,
+        old: Bytes,
+        content: Bytes,
+    ) -> Self {
+        let (before, hash) = executor.states(worker, &path, &old, &content);
         Self {
             path,
             entry: before.entry(),
@@ -175,9 +181,20 @@ impl NewContent {
     }
 }
 
-/// The state of a file with the content `old`, and the hash of its new content.
-fn states(old: &[u8], new: &[u8]) -> (State, ContentHash) {
-    let [hash, new] = hashes_of(old, new);
-    let bytes = old.len() as u64;
-    (State::File { hash, bytes }, new)
+impl StepExecutor {
+    /// The state of a file with the content `old`, and the hash of its new content.
+    fn states(
+        &self,
+        worker: Option<WorkerId>,
+        path: &VirtualPath,
+        old: &Bytes,
+        new: &Bytes,
+    ) -> (State, ContentHash) {
+        let [hash, new] = match worker {
+            Some(worker) => self.known_hashes.of(worker, path, [old, new]),
+            None => hashes_of(old, new),
+        };
+        let bytes = old.len() as u64;
+        (State::File { hash, bytes }, new)
+    }
 }

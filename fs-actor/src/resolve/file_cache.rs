@@ -1,11 +1,11 @@
 //! Cache of open files.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bailiwick::VirtualPath;
 
 use super::{Meta, OpenFile};
+use crate::bounded_map::BoundedMap;
 
 /// Maximum number of open files, shared by all workers of a runtime.
 const MAX_FILES: usize = 32;
@@ -15,9 +15,7 @@ const MAX_FILES: usize = 32;
 /// The path is resolved on each call. A cached file is used only if it is the object that was found, and unchanged.
 /// Since it is open, its inode number is not reused.
 #[derive(Debug)]
-pub(crate) struct FileCache<T> {
-    files: Mutex<HashMap<VirtualPath, Arc<CachedFile<T>>>>,
-}
+pub(crate) struct FileCache<T>(BoundedMap<VirtualPath, Arc<CachedFile<T>>>);
 
 /// An open file of the cache.
 #[derive(Debug)]
@@ -48,35 +46,18 @@ impl<T: Clone> CachedFile<T> {
 
 impl<T> Default for FileCache<T> {
     fn default() -> Self {
-        Self {
-            files: Mutex::default(),
-        }
+        Self(BoundedMap::new(MAX_FILES))
     }
 }
 
 impl<T> FileCache<T> {
     /// The cached file for `path`, if it is the object that was `found`.
     pub(super) fn get(&self, path: &VirtualPath, found: &Meta) -> Option<Arc<CachedFile<T>>> {
-        let files = lock(&self.files);
-        let file = files.get(path).filter(|file| file.open.meta == *found)?;
-        Some(Arc::clone(file))
+        self.0.get(path).filter(|file| file.open.meta == *found)
     }
 
-    /// Adds `file`, and evicts an arbitrary other file if the cache is full.
     pub(super) fn insert(&self, path: &VirtualPath, file: &Arc<CachedFile<T>>) {
-        let mut files = lock(&self.files);
-        let replaced = files.insert(path.clone(), Arc::clone(file));
-        let over = files.len() > MAX_FILES;
-        let other = files.keys().find(|other| over && *other != path).cloned();
-        let evicted = other.and_then(|other| files.remove(&other));
-        // Files are closed after the lock is released.
-        drop(files);
-        drop((replaced, evicted));
-    }
-
-    #[cfg(test)]
-    pub(super) fn is_within_bound(&self) -> bool {
-        lock(&self.files).len() <= MAX_FILES
+        self.0.insert(path, Arc::clone(file));
     }
 }
 

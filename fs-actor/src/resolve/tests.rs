@@ -782,21 +782,6 @@ fn cached_file_with_changed_permissions_is_reopened() {
 }
 
 #[test]
-fn file_cache_is_bounded() {
-    let world = World::new(&[]);
-    let cache = FileCache::<()>::default();
-    let opened = (0..100).filter(|number| {
-        world.write(format!("root/{number}"), "x");
-        let requested = path(&format!("/r/{number}"));
-        // The kernel opens none while it changes its mounts.
-        let opened = try_open_nowait(&world.view(), &requested, 100, &cache);
-        assert!(cache.is_within_bound());
-        opened.is_some()
-    });
-    assert!(opened.count() > 50);
-}
-
-#[test]
 fn link_swapped_for_a_device_tree_is_not_walked() {
     let world = World::new(&["dir root/d"]);
     symlink("/dev", world.host("root/dev")).unwrap();

@@ -10,7 +10,7 @@ use bailiwick::effect::{ContentHash, ExcludedChange};
 use bailiwick::journal::UndoRecord;
 use bailiwick::scope::Operation;
 use bailiwick::tool::{Interrupt, Prepared, ReadPermit, WritePermit};
-use bailiwick::{CallError, Code, Plan, Scope, ToolSpec, VirtualPath, WriteTool};
+use bailiwick::{CallError, Code, Plan, Scope, ToolSpec, VirtualPath, WorkerId, WriteTool};
 use bytes::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -195,7 +195,9 @@ impl WriteTool for EditFile {
             permit,
         )?;
         let content = Bytes::from(edited.text);
-        let plan = self.rewrite(path.clone(), (bytes, content), edited.applied, Vec::new());
+        let contents = (bytes, content);
+        let (worker, edits) = (permit.worker(), edited.applied);
+        let plan = self.rewrite(worker, path.clone(), contents, edits, Vec::new());
         target::require_put(permit, &path, &plan.steps.steps, false)?;
         Ok(plan)
     }
@@ -220,15 +222,16 @@ impl WriteTool for EditFile {
 }
 
 impl EditFile {
-    /// Plans to replace the `old` content of a file, which the worker may read, with the `new` one.
+    /// Plans to replace the `old` content of a file, which the `worker` may read, with the `new` one.
     fn rewrite(
         &self,
+        worker: Option<WorkerId>,
         path: VirtualPath,
         (old, new): (Bytes, Bytes),
         edits: Vec<AppliedEdit>,
         excluded: Vec<ExcludedEdit>,
     ) -> Plan<ChangeSet> {
-        let put = NewContent::rewriting(path, old, new);
+        let put = NewContent::rewriting(&self.0, worker, path, old, new);
         put.plan(&self.0, |put, diff, durability| {
             reply::reply(EditFileOutput {
                 path: put.path.to_string(),

@@ -47,7 +47,7 @@ impl EditFile {
         let text = std::str::from_utf8(&old).map_err(|_| not_divisible())?;
         let content = with_hunks(text, made).ok_or_else(not_divisible)?;
         let contents = (old, Bytes::from(content));
-        Ok(self.rewrite(path, contents, edits, not_made))
+        Ok(self.rewrite(None, path, contents, edits, not_made))
     }
 }
 
