@@ -19,21 +19,28 @@ const MAX_SHOWN_LINES: usize = 100_000;
 /// The diff of two contents. Content that is not UTF-8 or too large is only counted. The old text is included for
 /// context, without a copy.
 pub(crate) fn of_bytes(old: &Bytes, new: &[u8]) -> FileDiff {
-    match (text_of(old), text_of(new)) {
-        (Some(before), Some(after)) => {
-            let mut diff = of(before, after);
-            let shown: usize = diff.hunks.iter().map(|hunk| hunk.old_lines).sum();
-            let around = !diff.hunks.is_empty()
-                && old.len() <= MAX_SHOWN_BYTES
-                && shown < line_count(before);
-            diff.old = around.then(|| old.clone());
-            diff
-        }
-        (_, after) => FileDiff {
-            binary: true,
-            binary_type: Some(media::binary_type(if after.is_some() { old } else { new })),
-            ..FileDiff::default()
-        },
+    let Some(before) = text_of(old) else {
+        return binary(if text_of(new).is_some() { old } else { new });
+    };
+    let window = Window::around_the_change(before, new);
+    // Around the window, both are equal.
+    let Some(changed) = text_of(window.new) else {
+        return binary(new);
+    };
+    let mut diff = in_window(&window, changed);
+    let shown = diff.hunks.iter().map(|hunk| hunk.old_lines).sum();
+    let around = !diff.hunks.is_empty()
+        && old.len() <= MAX_SHOWN_BYTES
+        && has_more_lines_than(shown, before);
+    diff.old = around.then(|| old.clone());
+    diff
+}
+
+fn binary(content: &[u8]) -> FileDiff {
+    FileDiff {
+        binary: true,
+        binary_type: Some(media::binary_type(content)),
+        ..FileDiff::default()
     }
 }
 
@@ -50,24 +57,22 @@ pub(crate) fn hidden() -> FileDiff {
     }
 }
 
-/// The diff of two texts. Applying the hunks to `old` gives `new`, unless they are omitted as too large.
-pub(crate) fn of(old: &str, new: &str) -> FileDiff {
-    if old == new {
+/// The diff of the texts in a window, of which `new` is the new one. Applying the hunks to the old text gives the new one,
+/// unless they are omitted as too large.
+fn in_window(window: &Window<'_>, new: &str) -> FileDiff {
+    if window.old == new {
         return FileDiff::default();
     }
-    let window = Window::around_the_change(old, new);
-    let shown = window.old.len().max(window.new.len());
-    if shown > MAX_SHOWN_BYTES
-        || line_count(window.old).max(line_count(window.new)) > MAX_SHOWN_LINES
-    {
+    let shown = window.old.len().max(new.len());
+    if shown > MAX_SHOWN_BYTES || line_count(window.old).max(line_count(new)) > MAX_SHOWN_LINES {
         return FileDiff {
-            added: line_count(window.new),
+            added: line_count(new),
             removed: line_count(window.old),
             large: true,
             ..FileDiff::default()
         };
     }
-    let (old, new) = (Lines::of(window.old), Lines::of(window.new));
+    let (old, new) = (Lines::of(window.old), Lines::of(new));
     let ops = ops(&old, &new);
     let mut diff = FileDiff::default();
     for group in group_diff_ops(ops, CONTEXT) {
@@ -109,13 +114,13 @@ pub(crate) fn with_hunks<'h>(
 /// Both texts without their common beginning and end, except for the context.
 struct Window<'t> {
     old: &'t str,
-    new: &'t str,
+    new: &'t [u8],
     lines_before: usize,
 }
 
 impl<'t> Window<'t> {
-    fn around_the_change(old: &'t str, new: &'t str) -> Self {
-        let (before, after) = common_bytes(old.as_bytes(), new.as_bytes());
+    fn around_the_change(old: &'t str, new: &'t [u8]) -> Self {
+        let (before, after) = common_bytes(old.as_bytes(), new);
         let begin = lines_back(old, before, CONTEXT + 1);
         // The cut must be at the same offset in both texts.
         let end = old.len() - lines_on(old, old.len() - after, CONTEXT + 1);
@@ -138,7 +143,13 @@ fn lines_back(text: &str, at: usize, lines: usize) -> usize {
 fn lines_on(text: &str, at: usize, lines: usize) -> usize {
     let tail = text.as_bytes().get(at..).unwrap_or_default();
     let mut ends = memchr::memchr_iter(b'\n', tail);
-    ends.nth(lines - 1).map_or(text.len(), |end| at + end + 1)
+    let last = lines.checked_sub(1).map(|skipped| ends.nth(skipped));
+    last.map_or(at, |end| end.map_or(text.len(), |end| at + end + 1))
+}
+
+/// Whether `text` has more than `count` lines.
+fn has_more_lines_than(count: usize, text: &str) -> bool {
+    lines_on(text, 0, count) < text.len()
 }
 
 fn line_count(text: &str) -> usize {
@@ -233,6 +244,10 @@ fn start(index: usize, lines: usize, lines_before: usize) -> usize {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+
+    fn of(old: &str, new: &str) -> FileDiff {
+        of_bytes(&Bytes::copy_from_slice(old.as_bytes()), new.as_bytes())
+    }
 
     /// Applies the hunks, and checks kept and removed lines against the old text.
     fn apply(old: &str, diff: &FileDiff) -> String {
@@ -376,6 +391,20 @@ mod tests {
         #[test]
         fn applied_hunks_give_the_new_text(old in "([ab]?\r?\n){0,40}[ab]?", new in "([ab]?\r?\n){0,40}[ab]?") {
             prop_assert_eq!(apply(&old, &of(&old, &new)), new);
+        }
+
+        #[test]
+        fn content_that_is_not_text_is_found_wherever_it_is(
+            old in "(\u{e9}{0,3}\n){0,12}",
+            other in proptest::collection::vec(prop_oneof![Just(0), Just(b'\n'), Just(0xc3), Just(0xa9)], 0..4),
+            from in 0..40_usize,
+            replaced in 0..4_usize,
+        ) {
+            let old = Bytes::from(old);
+            let from = from.min(old.len());
+            let to = (from + replaced).min(old.len());
+            let new = [&old[..from], &other, &old[to..]].concat();
+            prop_assert_eq!(of_bytes(&old, &new).binary, text_of(&new).is_none());
         }
 
         #[test]

@@ -98,7 +98,10 @@ fn serve(input: &Mutex<Input>, structured: bool) -> io::Result<()> {
                 output.flush()?;
                 answers.clear();
                 drop(output);
-                input.lock().map_err(|_| io::ErrorKind::Other)?.next_line()?
+                input
+                    .lock()
+                    .map_err(|_| io::ErrorKind::Other)?
+                    .next_line()?
             }
         };
         match line {

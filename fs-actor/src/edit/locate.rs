@@ -75,7 +75,7 @@ impl<'t> SearchText<'t> {
         let mut removed_crs = Vec::new();
         let plain = if classic {
             Cow::Owned(source.replace('\r', "\n"))
-        } else if memmem::find(source.as_bytes(), b"\r\n").is_some() {
+        } else if source.contains('\r') {
             for (index, (at, _)) in source.match_indices("\r\n").enumerate() {
                 removed_crs.push(at - index);
             }
