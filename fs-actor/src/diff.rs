@@ -139,7 +139,7 @@ fn lines_back(text: &str, at: usize, lines: usize) -> usize {
     ends.nth(lines - 1).map_or(0, |end| end + 1)
 }
 
-/// The offset after `lines` line ends from `at`.
+/// The offset after `lines` line ends from `at`, or the end of the text if there are fewer.
 fn lines_on(text: &str, at: usize, lines: usize) -> usize {
     let tail = text.as_bytes().get(at..).unwrap_or_default();
     let mut ends = memchr::memchr_iter(b'\n', tail);

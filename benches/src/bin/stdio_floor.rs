@@ -70,22 +70,26 @@ fn main() -> io::Result<()> {
         }
     }
     let input = Mutex::new(Input::default());
+    let run = || {
+        if serve(&input, structured).is_err() {
+            // The other threads wait for lines.
+            std::process::exit(1);
+        }
+    };
     std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads)
-            .map(|_| scope.spawn(|| serve(&input, structured)))
-            .collect();
-        serve(&input, structured)?;
-        others
-            .into_iter()
-            .try_for_each(|other| other.join().map_err(|_| io::ErrorKind::Other)?)
-    })
+        for _ in 1..threads {
+            scope.spawn(run);
+        }
+        run();
+    });
+    Ok(())
 }
 
 /// Answers lines until the end of the input.
 fn serve(input: &Mutex<Input>, structured: bool) -> io::Result<()> {
     let mut answers = Vec::new();
     loop {
-        // A thread that waits for lines has the lock.
+        // A thread that waits for lines keeps the lock.
         let at_hand = match input.try_lock() {
             Ok(mut input) if answers.len() < MAX_ANSWERS => input.line(),
             _ => None,
@@ -117,6 +121,8 @@ struct Input {
     bytes: Vec<u8>,
     /// Where the next line begins.
     start: usize,
+    /// Memory to read into.
+    chunk: Vec<u8>,
 }
 
 impl Input {
@@ -137,14 +143,13 @@ impl Input {
             }
             self.bytes.drain(..self.start);
             self.start = 0;
-            let length = self.bytes.len();
-            self.bytes.resize(length + CHUNK, 0);
-            let into = self.bytes.get_mut(length..).unwrap_or_default();
-            let read = io::stdin().lock().read(into)?;
-            self.bytes.truncate(length + read);
+            self.chunk.resize(CHUNK, 0);
+            let read = io::stdin().lock().read(&mut self.chunk)?;
             if read == 0 {
                 return Ok(None);
             }
+            let chunk = self.chunk.get(..read).unwrap_or_default();
+            self.bytes.extend_from_slice(chunk);
         }
     }
 }

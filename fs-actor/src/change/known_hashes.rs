@@ -1,5 +1,7 @@
 //! Hashes of the contents that workers planned with before.
 
+use std::fmt;
+
 use bailiwick::effect::ContentHash;
 use bailiwick::{VirtualPath, WorkerId};
 use bytes::Bytes;
@@ -7,22 +9,29 @@ use bytes::Bytes;
 use super::state::hashes_of;
 use crate::bounded_map::BoundedMap;
 
-/// Maximum number of files, shared by all workers of a runtime, and maximum size of a content that is kept.
+/// Maximum number of files, shared by all workers.
 const MAX_FILES: usize = 64;
+/// Maximum size of a content that is kept.
 const MAX_BYTES: usize = 64 << 10;
 
 /// The last two contents with which each worker planned for a file, with their hashes: a call that was previewed is planned
 /// again, and the content that a call writes is what the next one replaces.
 ///
-/// A content is compared in full. Workers do not share entries, since the time that a plan takes would tell what another
-/// worker planned.
-#[derive(Debug)]
+/// A content is compared in full. Workers do not share entries, since the time that a plan takes would tell the contents that
+/// another worker planned; it tells only that others planned changes of many files, which evicts entries.
 pub(crate) struct KnownHashes(BoundedMap<(WorkerId, VirtualPath), [Hashed; 2]>);
 
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Hashed {
     content: Bytes,
     hash: ContentHash,
+}
+
+/// Without the contents.
+impl fmt::Debug for KnownHashes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KnownHashes").finish_non_exhaustive()
+    }
 }
 
 impl Default for KnownHashes {
@@ -59,10 +68,11 @@ impl KnownHashes {
             ],
         };
         let [old, new] = [(old, hashes[0]), (new, hashes[1])].map(|(content, hash)| Hashed {
-            content: content.clone(),
+            // A copy, since the buffer of a content may be larger than it.
+            content: Bytes::copy_from_slice(content),
             hash,
         });
-        self.0.insert(&key, [old, new]);
+        self.0.insert(key, [old, new]);
         hashes
     }
 }
@@ -91,6 +101,22 @@ mod tests {
                 prop_assert_eq!(hashes, expected);
             }
         }
+    }
+
+    #[test]
+    fn known_content_is_not_hashed_again() {
+        let (known, worker, file) = (KnownHashes::default(), WorkerId(1), path("f"));
+        let [a, b, c] = ["a", "b", "c"].map(Bytes::from);
+        // As if these were the hashes of `a` and `b`.
+        let [hash_of_a, hash_of_b] = [b"1", b"2"].map(|mark| ContentHash::of(mark));
+        let kept = [(&a, hash_of_a), (&b, hash_of_b)].map(|(content, hash)| Hashed {
+            content: content.clone(),
+            hash,
+        });
+        known.0.insert((worker, file.clone()), kept);
+        assert_eq!(known.of(worker, &file, [&b, &a]), [hash_of_b, hash_of_a]);
+        let hashes = known.of(worker, &file, [&b, &c]);
+        assert_eq!(hashes, [hash_of_b, ContentHash::of(b"c")]);
     }
 
     #[test]

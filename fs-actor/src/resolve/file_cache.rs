@@ -57,7 +57,7 @@ impl<T> FileCache<T> {
     }
 
     pub(super) fn insert(&self, path: &VirtualPath, file: &Arc<CachedFile<T>>) {
-        self.0.insert(path, Arc::clone(file));
+        self.0.insert(path.clone(), Arc::clone(file));
     }
 }
 
