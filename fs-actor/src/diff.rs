@@ -408,7 +408,7 @@ mod tests {
         }
 
         #[test]
-        fn change_in_a_long_text_has_its_position(before in 0_usize..30, after in 0_usize..30, old in "[ab\n]{0,6}", new in "[ab\n]{0,6}") {
+        fn change_in_a_long_text_has_its_position(before in 0_usize..30, after in 0_usize..30, old in "[a\u{e9}\u{ea}\n]{0,6}", new in "[a\u{e9}\u{ea}\n]{0,6}") {
             let text = |middle: &str| format!("{}{middle}{}", "p\n".repeat(before), "s\n".repeat(after));
             let (old, new) = (text(&old), text(&new));
             prop_assert_eq!(apply(&old, &of(&old, &new)), new);
