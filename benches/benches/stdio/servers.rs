@@ -111,13 +111,7 @@ impl Folders {
         }
         let floor = [env!("CARGO_BIN_EXE_stdio_floor")];
         servers.push(Server::new("floor", Dialect::Floor, &floor));
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let command = [
-            floor[0],
-            "--structured",
-            "--threads",
-            &processors.to_string(),
-        ];
+        let command = [floor[0], "--structured"];
         servers.push(Server::new("floor, structured", Dialect::Floor, &command));
         servers
     }

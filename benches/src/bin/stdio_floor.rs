@@ -1,10 +1,10 @@
 //! The least that a stdio server of files has to do, as the baseline of the bench `stdio`.
 //!
-//! Each thread takes lines, performs the system calls of each operation on an ambient path, and writes its answers at
-//! once when there are no more lines. There is no policy, no audit log and no diff.
+//! It reads requests, one per line, and performs the system calls of each operation on an ambient path. It writes answers
+//! when no further request has been read. It does not check a policy, write an audit log or make diffs.
 //!
-//! With `--structured` it also does what every answer of bailiwick needs: it hashes the contents that are read and
-//! written, and returns its text as structured content, too. `--threads N` sets the number of threads, 1 by default.
+//! With `--structured` it uses all processors, and also does what every answer of bailiwick needs: it hashes the contents
+//! that are read and written, and returns its text as structured content, too.
 
 use std::fs;
 use std::io::{self, Read as _, Write as _};
@@ -57,18 +57,12 @@ struct Edit {
 }
 
 fn main() -> io::Result<()> {
-    let mut arguments = std::env::args();
-    let (mut structured, mut threads) = (false, 1_usize);
-    while let Some(argument) = arguments.next() {
-        match argument.as_str() {
-            "--structured" => structured = true,
-            "--threads" => {
-                let count = arguments.next().and_then(|count| count.parse().ok());
-                threads = count.ok_or(io::ErrorKind::InvalidInput)?;
-            }
-            _ => {}
-        }
-    }
+    let structured = std::env::args().any(|argument| argument == "--structured");
+    let threads = if structured {
+        std::thread::available_parallelism()?.get()
+    } else {
+        1
+    };
     let input = Mutex::new(Input::default());
     let run = || {
         if serve(&input, structured).is_err() {
@@ -85,7 +79,7 @@ fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Answers lines until the end of the input.
+/// Answers requests until the end of the input.
 fn serve(input: &Mutex<Input>, structured: bool) -> io::Result<()> {
     let mut answers = Vec::new();
     loop {
@@ -115,7 +109,7 @@ fn serve(input: &Mutex<Input>, structured: bool) -> io::Result<()> {
     }
 }
 
-/// What was read and is not answered yet.
+/// Input that was read and that no thread has taken.
 #[derive(Default)]
 struct Input {
     bytes: Vec<u8>,
