@@ -22,7 +22,7 @@ pub fn format_diff(changes: &[Change], color: bool) -> Vec<String> {
             "{:?} {name} (+{} -{})",
             change.op, change.diff.added, change.diff.removed
         ));
-        for hunk in &change.diff.hunks {
+        for hunk in change.diff.hunks.iter() {
             let old = format!("-{},{}", hunk.old_start, hunk.old_lines);
             let new = format!("+{},{}", hunk.new_start, hunk.new_lines);
             lines.push(paint(&format!("@@ {old} {new} @@"), "36", color));
@@ -73,7 +73,7 @@ mod tests {
             before: Entry::Absent,
             after: Entry::Absent,
             diff: FileDiff {
-                hunks: vec![hunk],
+                hunks: [hunk].into(),
                 added: 1,
                 removed: 1,
                 ..FileDiff::default()

@@ -1,5 +1,7 @@
 //! Deterministic line diffs.
 
+use std::sync::Arc;
+
 use bailiwick::effect::{FileDiff, Hunk, HunkLine};
 use bytes::Bytes;
 use similar::{Algorithm, DiffOp, TextDiff, group_diff_ops};
@@ -74,14 +76,21 @@ fn in_window(window: &Window<'_>, new: &str) -> FileDiff {
     }
     let (old, new) = (Lines::of(window.old), Lines::of(new));
     let ops = ops(&old, &new);
-    let mut diff = FileDiff::default();
-    for group in group_diff_ops(ops, CONTEXT) {
-        let hunk = hunk(&group, &old, &new, window.lines_before);
-        diff.added += hunk.lines.iter().filter(|line| line.op == '+').count();
-        diff.removed += hunk.lines.iter().filter(|line| line.op == '-').count();
-        diff.hunks.push(hunk);
+    let groups = group_diff_ops(ops, CONTEXT);
+    let hunks = groups
+        .iter()
+        .map(|group| hunk(group, &old, &new, window.lines_before));
+    let hunks: Arc<[Hunk]> = hunks.collect();
+    let count = |op| {
+        let lines = hunks.iter().flat_map(|hunk| &hunk.lines);
+        lines.filter(|line| line.op == op).count()
+    };
+    FileDiff {
+        added: count('+'),
+        removed: count('-'),
+        hunks,
+        ..FileDiff::default()
     }
-    diff
 }
 
 /// Applies some hunks to `old`; `None` if they are out of order or do not match.
@@ -252,7 +261,7 @@ mod tests {
     /// Applies the hunks, and checks kept and removed lines against the old text.
     fn apply(old: &str, diff: &FileDiff) -> String {
         let (mut added, mut removed) = (0, 0);
-        for hunk in &diff.hunks {
+        for hunk in diff.hunks.iter() {
             let count = |side| hunk.lines.iter().filter(|line| line.op != side).count();
             assert_eq!((count('+'), count('-')), (hunk.old_lines, hunk.new_lines));
             let old_start = hunk.old_start - usize::from(hunk.old_lines > 0);
@@ -261,7 +270,7 @@ mod tests {
             added += hunk.new_lines;
             removed += hunk.old_lines;
         }
-        with_hunks(old, &diff.hunks).expect("the hunks lie in the text")
+        with_hunks(old, diff.hunks.iter()).expect("the hunks lie in the text")
     }
 
     #[track_caller]

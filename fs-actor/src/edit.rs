@@ -270,7 +270,11 @@ fn splice(
 ) -> Result<String, EditError> {
     replacements.sort_by_key(|(edit, replacement)| (replacement.start, replacement.end, *edit));
     let source = text.as_str();
-    let mut out = String::with_capacity(source.len());
+    let edits = replacements.iter().map(|(_, replacement)| replacement);
+    let size = edits.fold(source.len(), |size, edit| {
+        (size + edit.with.len()).saturating_sub(edit.end - edit.start)
+    });
+    let mut out = String::with_capacity(size);
     let (mut at, mut last) = (0, None);
     for (edit, replacement) in &replacements {
         if let Some(last) = last.filter(|_| replacement.start < at) {
@@ -848,9 +852,9 @@ mod tests {
         fn diff_applied_as_a_patch_gives_the_new_text(old in "([ab]{0,2}\r?\n){0,12}[ab]?", new in "([ab]{0,2}\r?\n){0,12}[ab]?") {
             prop_assume!(old != new);
             let mut patch = String::new();
-            for hunk in crate::diff::of_bytes(&old.clone().into(), new.as_bytes()).hunks {
+            for hunk in crate::diff::of_bytes(&old.clone().into(), new.as_bytes()).hunks.iter() {
                 patch += &format!("@@ -{},{} +{},{} @@\n", hunk.old_start, hunk.old_lines, hunk.new_start, hunk.new_lines);
-                for line in hunk.lines {
+                for line in &hunk.lines {
                     patch += &format!("{}{}", line.op, line.text);
                     if !line.text.ends_with('\n') {
                         patch += "\n\\ No newline at end of file\n";

@@ -95,7 +95,8 @@ impl<'t> Text<'t> {
 
     /// Whether its lines end with `\r` alone.
     pub(crate) fn is_classic(&self) -> bool {
-        !self.source.contains('\n') && self.source.contains('\r')
+        let has = |end| memchr::memchr(end, self.source.as_bytes()).is_some();
+        !has(b'\n') && has(b'\r')
     }
 
     fn split(source: &str) -> Vec<Line> {

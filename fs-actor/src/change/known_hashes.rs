@@ -6,7 +6,7 @@ use bailiwick::effect::ContentHash;
 use bailiwick::{VirtualPath, WorkerId};
 use bytes::Bytes;
 
-use super::state::hashes_of;
+use super::state::{State, hashes_of};
 use crate::bounded_map::BoundedMap;
 
 /// Maximum number of files, shared by all workers.
@@ -15,16 +15,40 @@ const MAX_FILES: usize = 64;
 const MAX_BYTES: usize = 64 << 10;
 
 /// The last two contents with which each worker planned for a file, with their hashes: a call that was previewed is planned
-/// again, and the content that a call writes is what the next one replaces.
+/// again, and the content that a call writes is what the next one replaces. So equal contents are hashed and kept once.
 ///
 /// A content is compared in full. Workers do not share entries, since the time that a plan takes would tell the contents that
 /// another worker planned; it tells only that others planned changes of many files, which evicts entries.
 pub(crate) struct KnownHashes(BoundedMap<(WorkerId, VirtualPath), [Hashed; 2]>);
 
-#[derive(Clone)]
-struct Hashed {
-    content: Bytes,
-    hash: ContentHash,
+/// A content and its hash.
+#[derive(Clone, Debug)]
+pub(crate) struct Hashed {
+    pub(crate) content: Bytes,
+    pub(crate) hash: ContentHash,
+}
+
+impl Hashed {
+    pub(super) fn of(content: Bytes) -> Self {
+        Self {
+            hash: ContentHash::of(&content),
+            content,
+        }
+    }
+
+    /// Two contents, of which what both begin with is hashed once.
+    pub(super) fn both([old, new]: [Bytes; 2]) -> [Self; 2] {
+        let [old_hash, new_hash] = hashes_of(&old, &new);
+        [(old, old_hash), (new, new_hash)].map(|(content, hash)| Self { content, hash })
+    }
+
+    /// The state of a file with this content.
+    pub(super) fn state(&self) -> State {
+        State::File {
+            hash: self.hash,
+            bytes: self.content.len() as u64,
+        }
+    }
 }
 
 /// Without the contents.
@@ -41,39 +65,33 @@ impl Default for KnownHashes {
 }
 
 impl KnownHashes {
-    /// The hashes of two contents of the file at `path`, which the worker may read.
+    /// Two contents of the file at `path`, which the worker may read, with their hashes. What is kept is returned in place of
+    /// equal contents, so that plans that are kept share it.
     pub(crate) fn of(
         &self,
         worker: WorkerId,
         path: &VirtualPath,
-        contents: [&Bytes; 2],
-    ) -> [ContentHash; 2] {
-        let [old, new] = contents;
+        [old, new]: [Bytes; 2],
+    ) -> [Hashed; 2] {
         if old.len().max(new.len()) > MAX_BYTES {
-            return hashes_of(old, new);
+            return Hashed::both([old, new]);
         }
         let key = (worker, path.clone());
         let known = self.0.get(&key);
-        let hash_of = |content: &Bytes| {
+        let find = |content: &Bytes| {
             let mut known = known.iter().flatten();
-            let same = known.find(|known| known.content == content);
-            same.map(|known| known.hash)
+            known.find(|known| known.content == content).cloned()
         };
-        let hashes = match contents.map(hash_of) {
-            [Some(old), Some(new)] => return [old, new],
-            [None, None] => hashes_of(old, new),
-            [old_hash, new_hash] => [
-                old_hash.unwrap_or_else(|| ContentHash::of(old)),
-                new_hash.unwrap_or_else(|| ContentHash::of(new)),
-            ],
+        // A copy, since the buffer of a content may be larger than it.
+        let copied = |content: Bytes| Bytes::copy_from_slice(&content);
+        let hashed = match (find(&old), find(&new)) {
+            (Some(old), Some(new)) => return [old, new],
+            (None, None) => Hashed::both([old, new].map(copied)),
+            (Some(old), None) => [old, Hashed::of(copied(new))],
+            (None, Some(new)) => [Hashed::of(copied(old)), new],
         };
-        let [old, new] = [(old, hashes[0]), (new, hashes[1])].map(|(content, hash)| Hashed {
-            // A copy, since the buffer of a content may be larger than it.
-            content: Bytes::copy_from_slice(content),
-            hash,
-        });
-        self.0.insert(key, [old, new]);
-        hashes
+        self.0.insert(key, hashed.clone());
+        hashed
     }
 }
 
@@ -95,10 +113,12 @@ mod tests {
         ) {
             let known = KnownHashes::default();
             for (worker, name, old, new) in plans {
-                let [old, new] = [old, new].map(Bytes::from);
-                let expected = [&old, &new].map(|content| ContentHash::of(content));
-                let hashes = known.of(WorkerId(worker), &path(&name), [&old, &new]);
-                prop_assert_eq!(hashes, expected);
+                let contents = [old, new].map(Bytes::from);
+                let hashed = known.of(WorkerId(worker), &path(&name), contents.clone());
+                for (hashed, content) in hashed.into_iter().zip(contents) {
+                    prop_assert_eq!(hashed.hash, ContentHash::of(&content));
+                    prop_assert_eq!(hashed.content, content);
+                }
             }
         }
     }
@@ -114,9 +134,23 @@ mod tests {
             hash,
         });
         known.0.insert((worker, file.clone()), kept);
-        assert_eq!(known.of(worker, &file, [&b, &a]), [hash_of_b, hash_of_a]);
-        let hashes = known.of(worker, &file, [&b, &c]);
-        assert_eq!(hashes, [hash_of_b, ContentHash::of(b"c")]);
+        let hashes = |old: &Bytes, new: &Bytes| {
+            let contents = [old.clone(), new.clone()];
+            known.of(worker, &file, contents).map(|hashed| hashed.hash)
+        };
+        assert_eq!(hashes(&b, &a), [hash_of_b, hash_of_a]);
+        assert_eq!(hashes(&b, &c), [hash_of_b, ContentHash::of(b"c")]);
+    }
+
+    #[test]
+    fn equal_contents_are_kept_once() {
+        let (known, worker, file) = (KnownHashes::default(), WorkerId(1), path("f"));
+        let contents = || ["a", "b"].map(|text| Bytes::from(text.to_owned()));
+        let [first, second] = [contents(), contents()].map(|contents| {
+            let hashed = known.of(worker, &file, contents);
+            hashed.map(|hashed| hashed.content.as_ptr())
+        });
+        assert_eq!(first, second);
     }
 
     #[test]
@@ -125,10 +159,10 @@ mod tests {
         let (worker, other, file) = (WorkerId(1), WorkerId(2), path("f"));
         let kept = |worker| known.0.get(&(worker, file.clone())).is_some();
         let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);
-        known.of(worker, &file, [&Bytes::new(), &large]);
+        known.of(worker, &file, [Bytes::new(), large.clone()]);
         assert!(!kept(worker));
         let small = large.slice(1..);
-        known.of(worker, &file, [&Bytes::new(), &small]);
+        known.of(worker, &file, [Bytes::new(), small]);
         assert!(kept(worker));
         assert!(!kept(other));
     }

@@ -5,7 +5,7 @@ use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath, WorkerId};
 use bytes::Bytes;
 
-use super::state::hashes_of;
+use super::known_hashes::Hashed;
 use super::target::{self, OldFile};
 use super::{ChangeSet, State, Step, StepExecutor};
 use crate::diff;
@@ -54,22 +54,25 @@ impl NewContent {
             None => target::missing_parents(permit, &path, create_parents)?,
         };
         let is_readable = permit.shows(&path);
-        let (before, hash) = match &old {
+        let meta = old.as_ref().map(|old| old.meta);
+        let (before, old, new) = match old {
             // For other files, the time that this takes would tell how much of the new content is also that of the old one.
             Some(OldFile {
                 bytes: Some(bytes), ..
-            }) if is_readable => executor.states(permit.worker(), &path, bytes, &content),
-            Some(old) => (old.state(), ContentHash::of(&content)),
-            None => (State::Absent, ContentHash::of(&content)),
+            }) if is_readable => {
+                let [old, new] = executor.hashed(permit.worker(), &path, [bytes, content]);
+                (old.state(), Some(old.content), new)
+            }
+            Some(old) => (old.state(), old.bytes, Hashed::of(content)),
+            None => (State::Absent, None, Hashed::of(content)),
         };
-        let (meta, old) = old.map(|old| (old.meta, old.bytes)).unzip();
         Ok(Self {
             entry: executor.entry(&before, meta.as_ref(), is_readable)?,
             path,
             before,
-            hash,
-            old: old.flatten(),
-            content,
+            hash: new.hash,
+            old,
+            content: new.content,
             parents,
             is_readable,
         })
@@ -83,14 +86,15 @@ impl NewContent {
         old: Bytes,
         content: Bytes,
     ) -> Self {
-        let (before, hash) = executor.states(worker, &path, &old, &content);
+        let [old, new] = executor.hashed(worker, &path, [old, content]);
+        let before = old.state();
         Self {
             path,
             entry: before.entry(),
             before,
-            hash,
-            old: Some(old),
-            content,
+            hash: new.hash,
+            old: Some(old.content),
+            content: new.content,
             parents: Vec::new(),
             is_readable: true,
         }
@@ -182,19 +186,16 @@ impl NewContent {
 }
 
 impl StepExecutor {
-    /// The state of a file with the content `old`, and the hash of its new content.
-    fn states(
+    /// The old and the new content of a file that the worker may read, with their hashes.
+    fn hashed(
         &self,
         worker: Option<WorkerId>,
         path: &VirtualPath,
-        old: &Bytes,
-        new: &Bytes,
-    ) -> (State, ContentHash) {
-        let [hash, new] = match worker {
-            Some(worker) => self.known_hashes.of(worker, path, [old, new]),
-            None => hashes_of(old, new),
-        };
-        let bytes = old.len() as u64;
-        (State::File { hash, bytes }, new)
+        contents: [Bytes; 2],
+    ) -> [Hashed; 2] {
+        match worker {
+            Some(worker) => self.known_hashes.of(worker, path, contents),
+            None => Hashed::both(contents),
+        }
     }
 }

@@ -252,6 +252,10 @@ pub(crate) fn read_file(
         match sys::pread(&file.file, spare_capacity(&mut bytes), at) {
             Ok(0) => return Ok(bytes),
             Ok(_) if bytes.len() as u64 > limit => return Err(too_large(path)),
+            // A read that ends before the buffer does has reached the end.
+            Ok(_) if bytes.len() as u64 == file.meta.len && bytes.len() < bytes.capacity() => {
+                return Ok(bytes);
+            }
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(resolve::to_call_error(errno, path)),
         }
@@ -287,6 +291,10 @@ fn read(
         }
         if at > limit {
             return Err(too_large(path));
+        }
+        // A read that ends before the buffer does has reached the end.
+        if at == file.meta.len && buffer.len() < buffer.capacity() {
+            return Ok(at);
         }
     }
 }
@@ -402,4 +410,35 @@ fn not_utf8(path: &VirtualPath) -> CallError {
             "`{path}` contains a name that is not valid in a path, so the policy cannot be checked"
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{World, path};
+
+    #[test]
+    fn file_that_changes_after_it_was_opened_is_read_to_its_end() {
+        let opened = 2 * usize::try_from(PIECE).unwrap();
+        for now in [0, 1, opened - 1, opened, opened + 1, 3 * opened] {
+            let world = World::new(&["file root/a"]);
+            world.write("root/a", vec![b'a'; opened]);
+            let (view, at) = (world.view(), path("/r/a"));
+            let file = resolve::file(&view, &at).unwrap();
+            let content: Vec<u8> = (0..=u8::MAX).cycle().take(now).collect();
+            world.write("root/a", &content);
+            let found = read_file(&file, u64::MAX, &at, &view).unwrap();
+            assert!(found == content, "{now}");
+            let found = hash_file(&file, u64::MAX, &at, &view).unwrap();
+            assert_eq!(found, (ContentHash::of(&content), now as u64));
+            let limit = read_file(&file, now as u64, &at, &view).unwrap();
+            assert!(limit == content, "{now}");
+            if let Some(less) = now.checked_sub(1) {
+                let refused = read_file(&file, less as u64, &at, &view).unwrap_err();
+                assert_eq!(refused.code(), Code::TooLarge);
+                let refused = hash_file(&file, less as u64, &at, &view).unwrap_err();
+                assert_eq!(refused.code(), Code::TooLarge);
+            }
+        }
+    }
 }

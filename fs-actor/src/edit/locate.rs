@@ -75,7 +75,7 @@ impl<'t> SearchText<'t> {
         let mut removed_crs = Vec::new();
         let plain = if classic {
             Cow::Owned(source.replace('\r', "\n"))
-        } else if source.contains('\r') {
+        } else if memchr::memchr(b'\r', source.as_bytes()).is_some() {
             for (index, (at, _)) in source.match_indices("\r\n").enumerate() {
                 removed_crs.push(at - index);
             }

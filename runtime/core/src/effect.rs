@@ -159,7 +159,7 @@ pub enum EntryKind {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FileDiff {
     /// The changed runs, in order; empty for binary, large or hidden content.
-    pub hunks: Vec<Hunk>,
+    pub hunks: Arc<[Hunk]>,
     /// Lines added.
     pub added: usize,
     /// Lines removed.
@@ -321,7 +321,10 @@ impl<S> Plan<S> {
 
     /// Approximate size in bytes while it is kept: old and new content, and the diff in the plan and in the question.
     pub(crate) fn weight(&self) -> u64 {
-        let lines = self.changes.iter().flat_map(|change| &change.diff.hunks);
+        let lines = self
+            .changes
+            .iter()
+            .flat_map(|change| change.diff.hunks.iter());
         let lines = lines.flat_map(|hunk| &hunk.lines);
         let shown: u64 = lines.map(|line| line.text.len() as u64 + 32).sum();
         let old = |change: &Change| match change.before {

@@ -730,7 +730,7 @@ mod tests {
             before: state,
             after: state,
             diff: FileDiff {
-                hunks: vec![hunk(1, "new\n"), hunk(9, "a\u{202e}b\n")],
+                hunks: [hunk(1, "new\n"), hunk(9, "a\u{202e}b\n")].into(),
                 added: 2,
                 removed: 2,
                 ..FileDiff::default()

@@ -93,7 +93,7 @@ pub(crate) fn diff(before: &str, after: &str) -> FileDiff {
     FileDiff {
         added: hunks.len(),
         removed: hunks.len(),
-        hunks,
+        hunks: hunks.into(),
         old: Some(before.to_owned().into()),
         ..FileDiff::default()
     }

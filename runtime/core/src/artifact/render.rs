@@ -236,7 +236,7 @@ mod tests {
             new.split_inclusive('\n').collect(),
         );
         let diff = TextDiff::from_slices(&old, &new);
-        let mut out = FileDiff::default();
+        let (mut out, mut hunks) = (FileDiff::default(), Vec::new());
         for group in diff.grouped_ops(3) {
             let (first, last) = (group.first().unwrap(), group.last().unwrap());
             let (old, new) = (
@@ -257,7 +257,7 @@ mod tests {
                 .collect();
             out.added += lines.iter().filter(|line| line.op == '+').count();
             out.removed += lines.iter().filter(|line| line.op == '-').count();
-            out.hunks.push(Hunk {
+            hunks.push(Hunk {
                 old_start: old.start + usize::from(!old.is_empty()),
                 old_lines: old.len(),
                 new_start: new.start + usize::from(!new.is_empty()),
@@ -265,6 +265,7 @@ mod tests {
                 lines,
             });
         }
+        out.hunks = hunks.into();
         out
     }
 

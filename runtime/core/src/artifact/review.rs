@@ -198,7 +198,10 @@ impl Review {
 
     /// Approximate size in bytes, without the old texts.
     pub(crate) fn size(&self) -> usize {
-        let hunks = self.changes.iter().flat_map(|change| &change.diff.hunks);
+        let hunks = self
+            .changes
+            .iter()
+            .flat_map(|change| change.diff.hunks.iter());
         let lines = hunks.flat_map(|hunk| &hunk.lines);
         let lines: usize = lines.map(|line| line.text.len() + size_of_val(line)).sum();
         let listed = self.changes.iter().filter_map(|change| {
@@ -285,7 +288,7 @@ impl Review {
         let style = LineStyle::of(whole);
         let end = from.saturating_add(if bytes == 0 { 0 } else { count });
         let (mut rows, mut start) = (Vec::new(), 0);
-        for hunk in &change.diff.hunks {
+        for hunk in change.diff.hunks.iter() {
             let length = hunk.lines.len();
             if start + length > from && start < end {
                 let (first, last) = (from.saturating_sub(start), (end - start).min(length));

@@ -182,7 +182,9 @@ impl ArtifactStore {
                 "the diff is not kept: cannot get random bytes from the operating system",
             )
         })?;
-        let refs = parts.kinds().map(|kind| address(tool, id, kind)).collect();
+        let name = id.to_string();
+        let refs = parts.kinds().map(|kind| address(tool, &name, kind));
+        let refs = refs.collect();
         self.with(|state| {
             state.make_room(self.count.saturating_sub(1), self.bytes - size);
             state.size += size;
@@ -242,7 +244,9 @@ impl ArtifactStore {
         self.with(|state| {
             let mine = state.order.values().rev().filter_map(|id| {
                 let set = state.sets.get(id).filter(|set| set.is_of(reader))?;
-                Some(set.parts.kinds().map(|kind| address(&set.tool, *id, kind)))
+                let name = id.to_string();
+                let kinds = set.parts.kinds();
+                Some(kinds.map(move |kind| address(&set.tool, &name, kind)))
             });
             mine.flatten().collect()
         })
@@ -316,12 +320,13 @@ impl StoreState {
     }
 }
 
-fn address(tool: &ToolName, id: Id, kind: Kind) -> ArtifactRef {
+/// `id` is an [`Id`] as text.
+fn address(tool: &ToolName, id: &str, kind: Kind) -> ArtifactRef {
     let [name, title, mime, suffix] = kind.labels();
     ArtifactRef {
-        uri: format!("ui://{tool}/{id}{suffix}"),
+        uri: ["ui://", tool.as_str(), "/", id, suffix].concat(),
         name,
-        title: format!("{title} of {tool}"),
+        title: [title, " of ", tool.as_str()].concat(),
         mime,
     }
 }
@@ -471,7 +476,7 @@ mod tests {
             before: Entry::Absent,
             after: Entry::Absent,
             diff: FileDiff {
-                hunks: vec![hunk],
+                hunks: [hunk].into(),
                 old: Some(Bytes::from_static(old.as_bytes())),
                 ..FileDiff::default()
             },

@@ -153,7 +153,7 @@ impl Head {
         let hash = record_hash(&self.hash, line.as_bytes());
         line.pop();
         line.push_str(HASH_PREFIX);
-        line.push_str(&hash.to_string());
+        line.push_str(hash.hex(&mut [0; 64]));
         line.push_str(HASH_SUFFIX);
         *self = Self {
             next: seq + 1,

@@ -47,7 +47,7 @@ impl ContentHash {
     }
 
     /// Writes the digits to `buffer`. Every audit record contains two hashes, so this avoids `fmt` for each byte.
-    fn hex<'b>(&self, buffer: &'b mut [u8; 64]) -> &'b str {
+    pub(crate) fn hex<'b>(&self, buffer: &'b mut [u8; 64]) -> &'b str {
         let digit = |nibble: u8| match nibble {
             0..=9 => b'0' + nibble,
             _ => b'a' - 10 + nibble,

@@ -826,13 +826,14 @@ mod tests {
         };
         change.diff.removed = 1;
         change.diff.added = usize::from(!added.is_empty());
-        change.diff.hunks = vec![Hunk {
+        change.diff.hunks = [Hunk {
             old_start: 1,
             old_lines: 1 + kept,
             new_start: 1,
             new_lines: 1 + kept,
             lines,
-        }];
+        }]
+        .into();
         change
     }
 
@@ -948,7 +949,7 @@ mod tests {
         assert_eq!(found, [(DangerKind::HiddenCharacters, expected)]);
         let content = |text: &str, op| {
             let mut change = change(Op::Modify, "/r/a");
-            change.diff.hunks = vec![Hunk {
+            change.diff.hunks = [Hunk {
                 old_start: 1,
                 old_lines: 1,
                 new_start: 1,
@@ -957,7 +958,8 @@ mod tests {
                     op,
                     text: text.to_owned(),
                 }],
-            }];
+            }]
+            .into();
             of(request(1, 1, &["write:file:/r/a"]), vec![change])
         };
         let hidden = content("a\u{200b}b\u{1b}[2J\n", '+');

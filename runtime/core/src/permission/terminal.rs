@@ -868,7 +868,7 @@ mod tests {
             before: Entry::Absent,
             after: Entry::Absent,
             diff: FileDiff {
-                hunks: vec![hunk],
+                hunks: [hunk].into(),
                 ..FileDiff::default()
             },
         };
@@ -904,7 +904,7 @@ mod tests {
             .and_then(|it| it.changes.first_mut())
         {
             let hunk = change.diff.hunks.first().cloned().unwrap();
-            change.diff.hunks = vec![hunk.clone(), hunk.clone(), hunk];
+            change.diff.hunks = [hunk.clone(), hunk.clone(), hunk].into();
         }
         question(request)
     }
@@ -1084,12 +1084,17 @@ mod tests {
         assert!(coloured.contains(red), "{coloured}");
     }
 
+    /// Gives the first hunk of `change` 500 lines.
+    fn lengthen(change: &mut Change) {
+        let hunk = &mut Arc::make_mut(&mut change.diff.hunks)[0];
+        hunk.lines = vec![hunk.lines[0].clone(); 500];
+    }
+
     #[test]
     fn long_change_hides_no_other_change() {
         let mut long = hostile("x");
         let changes = &mut long.preview.as_mut().unwrap().changes;
-        let hunk = &mut changes[0].diff.hunks[0];
-        hunk.lines = vec![hunk.lines[0].clone(); 500];
+        lengthen(&mut changes[0]);
         let mut other = changes[0].clone();
         other.path = VirtualPath::parse("/r/other", None).unwrap();
         changes.push(other);
@@ -1104,8 +1109,7 @@ mod tests {
         assert!(shown.len() < 3_000, "{}", shown.len());
         assert!(shown.contains("(9700 more characters)"));
         let mut long = hostile("x");
-        let hunk = &mut long.preview.as_mut().unwrap().changes[0].diff.hunks[0];
-        hunk.lines = vec![hunk.lines[0].clone(); 500];
+        lengthen(&mut long.preview.as_mut().unwrap().changes[0]);
         let shown = prompt(&question(long), false);
         assert!(
             shown.contains("... 392 more lines are not shown"),

@@ -379,7 +379,7 @@ impl WriteTool for Large {
             before: Entry::Absent,
             after: Entry::Absent,
             diff: FileDiff {
-                hunks: vec![hunk],
+                hunks: [hunk].into(),
                 added: 1,
                 ..FileDiff::default()
             },

@@ -21,6 +21,7 @@ fn diff(old: &str, new: &str, context: usize) -> FileDiff {
         old: Some(Bytes::copy_from_slice(old.as_bytes())),
         ..FileDiff::default()
     };
+    let mut hunks = Vec::new();
     for group in group_diff_ops(ops, context) {
         let (mut lines, mut olds, mut news) = (Vec::new(), 0, 0);
         for op in &group {
@@ -41,7 +42,7 @@ fn diff(old: &str, new: &str, context: usize) -> FileDiff {
         }
         made.added += lines.iter().filter(|line| line.op == '+').count();
         made.removed += lines.iter().filter(|line| line.op == '-').count();
-        made.hunks.push(Hunk {
+        hunks.push(Hunk {
             old_start: group[0].old_range().start + usize::from(olds > 0),
             old_lines: olds,
             new_start: group[0].new_range().start + usize::from(news > 0),
@@ -49,6 +50,7 @@ fn diff(old: &str, new: &str, context: usize) -> FileDiff {
             lines,
         });
     }
+    made.hunks = hunks.into();
     made
 }
 
