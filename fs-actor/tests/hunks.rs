@@ -113,6 +113,22 @@ async fn outcome(pending: PendingCall) -> bailiwick::Outcome {
 }
 
 #[tokio::test]
+async fn previews_of_one_worker_share_the_old_text() {
+    let stage = Stage::new().await;
+    let second = WorkerSpec::new("second").policy(Policy::inherit());
+    let second = stage.runtime.spawn(second).await.unwrap();
+    let mut old_texts = Vec::new();
+    for worker in [&stage.worker, &stage.worker, &second] {
+        let mut preview = worker.preview("edit_file", three_edits()).await.unwrap();
+        old_texts.push(preview.changes.remove(0).diff.old.unwrap());
+    }
+    assert!(old_texts.iter().all(|old| *old == text(|_| None)));
+    let [first, again, other] = [0, 1, 2].map(|at| old_texts[at].as_ptr());
+    assert_eq!(first, again);
+    assert_ne!(first, other);
+}
+
+#[tokio::test]
 async fn excluded_hunks_are_not_applied_and_reported() {
     let stage = Stage::new().await;
     let pending = stage.three().await;

@@ -1,4 +1,4 @@
-//! Hashes of the contents that workers planned with before.
+//! The contents that workers planned with before, and their hashes.
 
 use std::fmt;
 
@@ -15,14 +15,14 @@ const MAX_FILES: usize = 64;
 const MAX_BYTES: usize = 64 << 10;
 
 /// The last two contents with which each worker planned for a file, with their hashes: a call that was previewed is planned
-/// again, and the content that a call writes is what the next one replaces. So equal contents are hashed and kept once.
+/// again, and the content that a call writes is what the next one replaces. Neither is then hashed or kept again.
 ///
 /// A content is compared in full. Workers do not share entries, since the time that a plan takes would tell the contents that
 /// another worker planned; it tells only that others planned changes of many files, which evicts entries.
 pub(crate) struct KnownHashes(BoundedMap<(WorkerId, VirtualPath), [Hashed; 2]>);
 
 /// A content and its hash.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Hashed {
     pub(crate) content: Bytes,
     pub(crate) hash: ContentHash,
@@ -65,8 +65,8 @@ impl Default for KnownHashes {
 }
 
 impl KnownHashes {
-    /// Two contents of the file at `path`, which the worker may read, with their hashes. What is kept is returned in place of
-    /// equal contents, so that plans that are kept share it.
+    /// Two contents of the file at `path`, which the worker may read, with their hashes. If one equals a content that is kept,
+    /// the kept one is returned, so that previews and waiting calls share memory.
     pub(crate) fn of(
         &self,
         worker: WorkerId,
@@ -145,12 +145,21 @@ mod tests {
     #[test]
     fn equal_contents_are_kept_once() {
         let (known, worker, file) = (KnownHashes::default(), WorkerId(1), path("f"));
-        let contents = || ["a", "b"].map(|text| Bytes::from(text.to_owned()));
-        let [first, second] = [contents(), contents()].map(|contents| {
-            let hashed = known.of(worker, &file, contents);
-            hashed.map(|hashed| hashed.content.as_ptr())
-        });
-        assert_eq!(first, second);
+        let kept = |old: &str, new: &str| {
+            let contents = [old, new].map(|text| Bytes::from(text.to_owned()));
+            known
+                .of(worker, &file, contents)
+                .map(|hashed| hashed.content)
+        };
+        let is_one = |one: &Bytes, other: &Bytes| one.as_ptr() == other.as_ptr();
+        let [a, b] = kept("a", "b");
+        let [a_again, b_again] = kept("a", "b");
+        assert!(is_one(&a, &a_again) && is_one(&b, &b_again));
+        let [b_again, c] = kept("b", "c");
+        assert!(is_one(&b, &b_again));
+        let [d, c_again] = kept("d", "c");
+        assert!(is_one(&c, &c_again));
+        assert_eq!((&*c, &*d), (&b"c"[..], &b"d"[..]));
     }
 
     #[test]

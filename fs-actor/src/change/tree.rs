@@ -252,7 +252,7 @@ pub(crate) fn read_file(
         match sys::pread(&file.file, spare_capacity(&mut bytes), at) {
             Ok(0) => return Ok(bytes),
             Ok(_) if bytes.len() as u64 > limit => return Err(too_large(path)),
-            // A read that ends before the buffer does has reached the end.
+            // A short read that ends at the known length has reached the end; others may have been interrupted.
             Ok(_) if bytes.len() as u64 == file.meta.len && bytes.len() < bytes.capacity() => {
                 return Ok(bytes);
             }
@@ -286,13 +286,13 @@ fn read(
                 take(&buffer);
                 at += read as u64;
             }
-            Err(Errno::INTR) => {}
+            Err(Errno::INTR) => continue,
             Err(errno) => return Err(resolve::to_call_error(errno, path)),
         }
         if at > limit {
             return Err(too_large(path));
         }
-        // A read that ends before the buffer does has reached the end.
+        // A short read that ends at the known length has reached the end; others may have been interrupted.
         if at == file.meta.len && buffer.len() < buffer.capacity() {
             return Ok(at);
         }
@@ -417,26 +417,33 @@ mod tests {
     use super::*;
     use crate::testing::{World, path};
 
+    fn content(length: usize) -> Vec<u8> {
+        (0..=u8::MAX).cycle().take(length).collect()
+    }
+
     #[test]
     fn file_that_changes_after_it_was_opened_is_read_to_its_end() {
-        let opened = 2 * usize::try_from(PIECE).unwrap();
-        for now in [0, 1, opened - 1, opened, opened + 1, 3 * opened] {
+        let piece = usize::try_from(PIECE).unwrap();
+        let lengths = [0, 5, piece - 1, piece, piece + 5, 2 * piece];
+        let pairs = lengths.map(|opened| lengths.map(|now| (opened, now)));
+        for (opened, now) in pairs.into_iter().flatten() {
             let world = World::new(&["file root/a"]);
-            world.write("root/a", vec![b'a'; opened]);
+            world.write("root/a", content(opened));
             let (view, at) = (world.view(), path("/r/a"));
             let file = resolve::file(&view, &at).unwrap();
-            let content: Vec<u8> = (0..=u8::MAX).cycle().take(now).collect();
+            let content = content(now);
             world.write("root/a", &content);
-            let found = read_file(&file, u64::MAX, &at, &view).unwrap();
-            assert!(found == content, "{now}");
-            let found = hash_file(&file, u64::MAX, &at, &view).unwrap();
-            assert_eq!(found, (ContentHash::of(&content), now as u64));
-            let limit = read_file(&file, now as u64, &at, &view).unwrap();
-            assert!(limit == content, "{now}");
-            if let Some(less) = now.checked_sub(1) {
-                let refused = read_file(&file, less as u64, &at, &view).unwrap_err();
+            let limit = now as u64;
+            let read = read_file(&file, limit, &at, &view).unwrap();
+            assert!(read == content, "{opened} {now}");
+            let hashed = hash_file(&file, limit, &at, &view).unwrap();
+            assert_eq!(hashed, (ContentHash::of(&content), limit));
+            let is_same = has_content(&file, &content, &at, &view).unwrap();
+            assert_eq!(is_same, opened == now);
+            if let Some(less) = limit.checked_sub(1) {
+                let refused = read_file(&file, less, &at, &view).unwrap_err();
                 assert_eq!(refused.code(), Code::TooLarge);
-                let refused = hash_file(&file, less as u64, &at, &view).unwrap_err();
+                let refused = hash_file(&file, less, &at, &view).unwrap_err();
                 assert_eq!(refused.code(), Code::TooLarge);
             }
         }

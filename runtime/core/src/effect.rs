@@ -319,7 +319,8 @@ impl<S> Plan<S> {
         })
     }
 
-    /// Approximate size in bytes while it is kept: old and new content, and the diff in the plan and in the question.
+    /// Approximate size in bytes while it is kept: old and new content, the diff, and the changes of other resources in the
+    /// plan, the question and its review.
     pub(crate) fn weight(&self) -> u64 {
         let lines = self
             .changes
@@ -332,8 +333,8 @@ impl<S> Plan<S> {
             Entry::Absent | Entry::Directory { .. } => 0,
         };
         let resources = self.resources.iter().map(|one| one.text_bytes() as u64);
-        let shown = shown + resources.sum::<u64>();
-        self.changes.iter().map(old).sum::<u64>() + self.cost.bytes + 3 * shown
+        let contents = self.changes.iter().map(old).sum::<u64>() + self.cost.bytes;
+        contents + shown + 3 * resources.sum::<u64>()
     }
 }
 

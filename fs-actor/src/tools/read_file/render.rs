@@ -104,14 +104,18 @@ pub(super) fn render(
             }
             render_text(job, path, selection, &data, file, content)
         }
-        (media::Kind::Text, Source::Streamed(opened)) => {
-            let read = stream::text(view, job, path, selection, opened, file.clone(), content);
+        (media::Kind::Text, Source::Streamed(mut opened)) => {
+            let (from, into) = (&mut opened, file.clone());
+            let read = stream::text(view, job, path, selection, from, into, content);
             match read {
                 Err(Interrupt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
                 read => return read,
             }
-            let again = Source::Streamed(resolve::file(view, path)?);
-            let data = read_binary(path, length, most, again)?;
+            opened
+                .file
+                .rewind()
+                .map_err(|error| lines::failed(&error))?;
+            let data = read_binary(path, length, most, Source::Streamed(opened))?;
             Ok(render_binary(job, kind, path, &data, file, content))
         }
         (media::Kind::Other(guess), _) if !job.binary => Err(not_text(path, length, guess).into()),

@@ -26,7 +26,7 @@ pub(super) fn text(
     job: &Job,
     path: &VirtualPath,
     selection: LineSelection,
-    mut opened: OpenFile,
+    opened: &mut OpenFile,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
@@ -37,7 +37,7 @@ pub(super) fn text(
     let range = if selection.offset < 0 {
         let mut lines = 0;
         let mut open = false;
-        each_chunk(view, &mut opened, |chunk| {
+        each_chunk(view, opened, |chunk| {
             lines += count_lines(chunk) - u64::from(open);
             open = chunk.last().is_some_and(|last| *last != b'\n');
             true
@@ -50,7 +50,7 @@ pub(super) fn text(
     let mut hasher = Sha256::new();
     let mut begun = false;
     let mut read_all = true;
-    each_chunk(view, &mut opened, |chunk| {
+    each_chunk(view, opened, |chunk| {
         hasher.update(chunk);
         let bom = !begun && chunk.starts_with(BOM);
         file.bom |= bom;
@@ -111,7 +111,7 @@ fn each_chunk(
 fn tail(
     path: &VirtualPath,
     selection: LineSelection,
-    mut opened: OpenFile,
+    opened: &mut OpenFile,
     mut file: FileContent,
     content: &mut Vec<Content>,
 ) -> Result<FileContent, Interrupt> {
