@@ -67,22 +67,6 @@ async fn tools_have_extensions_for_raw_and_typed_clients() {
     assert_eq!(bad["error"]["code"], -32602);
 }
 
-#[tokio::test]
-async fn model_sees_at_most_8_kb_of_the_list_of_tools() {
-    let workspace = Workspace::new();
-    let mut client = workspace.client(Trust::Host);
-    client.initialize("2025-11-25", json!({})).await;
-    let answer = client.request("tools/list", json!({})).await;
-    let tools = answer["result"]["tools"].as_array().unwrap();
-    let shown = tools.iter().map(|tool| {
-        let [name, description, schema] =
-            ["name", "description", "inputSchema"].map(|key| &tool[key]);
-        json!({"name": name, "description": description, "inputSchema": schema})
-    });
-    let bytes = Value::from_iter(shown).to_string().len();
-    assert!((4_000..=8_000).contains(&bytes), "{bytes}");
-}
-
 /// Keywords that converters of model providers drop or refuse, and lists of types, wherever a schema stands.
 fn not_plain(schema: &Value, found: &mut Vec<String>) {
     match schema {
@@ -110,6 +94,19 @@ async fn listed(workspace: &Workspace) -> Value {
     let mut client = workspace.client(Trust::Host);
     client.initialize("2025-11-25", json!({})).await;
     client.request("tools/list", json!({})).await
+}
+
+#[tokio::test]
+async fn model_sees_at_most_8_kb_of_the_list_of_tools() {
+    let answer = listed(&Workspace::new()).await;
+    let tools = answer["result"]["tools"].as_array().unwrap();
+    let shown = tools.iter().map(|tool| {
+        let [name, description, schema] =
+            ["name", "description", "inputSchema"].map(|key| &tool[key]);
+        json!({"name": name, "description": description, "inputSchema": schema})
+    });
+    let bytes = Value::from_iter(shown).to_string().len();
+    assert!((4_000..=8_000).contains(&bytes), "{bytes}");
 }
 
 #[tokio::test]
