@@ -182,9 +182,9 @@ impl ArtifactStore {
                 "the diff is not kept: cannot get random bytes from the operating system",
             )
         })?;
-        let name = id.to_string();
-        let refs = parts.kinds().map(|kind| address(tool, &name, kind));
-        let refs = refs.collect();
+        let id_text = id.to_string();
+        let kinds = parts.kinds();
+        let refs = kinds.map(|kind| address(tool, &id_text, kind)).collect();
         self.with(|state| {
             state.make_room(self.count.saturating_sub(1), self.bytes - size);
             state.size += size;
@@ -244,9 +244,9 @@ impl ArtifactStore {
         self.with(|state| {
             let mine = state.order.values().rev().filter_map(|id| {
                 let set = state.sets.get(id).filter(|set| set.is_of(reader))?;
-                let name = id.to_string();
+                let id_text = id.to_string();
                 let kinds = set.parts.kinds();
-                Some(kinds.map(move |kind| address(&set.tool, &name, kind)))
+                Some(kinds.map(move |kind| address(&set.tool, &id_text, kind)))
             });
             mine.flatten().collect()
         })
