@@ -105,8 +105,8 @@ pub(super) fn render(
             render_text(job, path, selection, &data, file, content)
         }
         (media::Kind::Text, Source::Streamed(mut opened)) => {
-            let (from, into) = (&mut opened, file.clone());
-            let read = stream::text(view, job, path, selection, from, into, content);
+            let (from, facts) = (&mut opened, file.clone());
+            let read = stream::text(view, job, path, selection, from, facts, content);
             match read {
                 Err(Interrupt::Failed(error)) if job.binary && error.code() == Code::NotText => {}
                 read => return read,

@@ -7,7 +7,7 @@ use serde_json::json;
 use bailiwick::effect::ContentHash;
 use bytes::Bytes;
 
-use super::render::MAX_BUFFERED;
+use super::render::{MAX_BUFFERED, Source, render};
 use super::*;
 use crate::testing::{KernelMode, World, path};
 
@@ -322,6 +322,39 @@ fn large_text_is_streamed() {
     let reply = read(&world, &job("/r/f")).unwrap();
     assert!(texts(&reply)[0].len() <= 100);
     assert_eq!(first(&reply)["next_offset"], json!(14));
+}
+
+#[test]
+fn large_file_that_is_replaced_while_it_is_read_is_reported_as_opened() {
+    // It looks like text until its end.
+    let former = [
+        "a".repeat(usize::try_from(MAX_BUFFERED).unwrap())
+            .as_bytes(),
+        b"\n\xff",
+    ]
+    .concat();
+    let world = World::new(&["file root/new \u{0}"]);
+    world.write("root/f", &former);
+    let (view, at) = (world.view(), path("/r/f"));
+    let binary = Job {
+        binary: true,
+        ..job("/r/f")
+    };
+    let opened = resolve::file(&view, &at).unwrap();
+    rustix::fs::rename(world.host("root/new"), world.host("root/f")).unwrap();
+    let budget = ByteBudget {
+        text: u64::MAX,
+        all: u64::MAX,
+    };
+    let mut content = Vec::new();
+    let source = Source::Streamed(opened);
+    let facts = render(&view, &binary, &at, budget, source, &mut content).unwrap();
+    assert_eq!(facts.bytes, Some(former.len() as u64));
+    let expected = Content::Blob {
+        path: at,
+        bytes: former.into(),
+    };
+    assert!(content == [expected]);
 }
 
 #[test]
