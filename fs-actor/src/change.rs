@@ -2,7 +2,7 @@
 
 mod contents;
 mod execute;
-mod known_hashes;
+mod known_contents;
 pub(crate) mod permissions;
 pub(crate) mod progress;
 pub(crate) mod put;
@@ -30,7 +30,7 @@ use crate::resolve::{self, Meta};
 use crate::sys::{AtFlags, unlinkat};
 
 pub(crate) use execute::other_device;
-use known_hashes::KnownHashes;
+use known_contents::KnownContents;
 pub(crate) use state::{State, inspect};
 pub(crate) use tree::TemporaryFiles;
 
@@ -247,7 +247,7 @@ impl From<Vec<Step>> for ChangeSet {
 pub(crate) struct StepExecutor {
     durability: Durability,
     sweeper: Arc<Sweeper>,
-    known_hashes: Arc<KnownHashes>,
+    known_contents: Arc<KnownContents>,
     mask_key: OnceLock<[u8; 32]>,
 }
 

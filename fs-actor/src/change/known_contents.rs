@@ -19,7 +19,7 @@ const MAX_BYTES: usize = 64 << 10;
 ///
 /// A content is compared in full. Workers do not share entries, since the time that a plan takes would tell the contents that
 /// another worker planned; it tells only that others planned changes of many files, which evicts entries.
-pub(crate) struct KnownHashes(BoundedMap<(WorkerId, VirtualPath), [Hashed; 2]>);
+pub(crate) struct KnownContents(BoundedMap<(WorkerId, VirtualPath), [Hashed; 2]>);
 
 /// A content and its hash.
 #[derive(Clone)]
@@ -52,19 +52,19 @@ impl Hashed {
 }
 
 /// Without the contents.
-impl fmt::Debug for KnownHashes {
+impl fmt::Debug for KnownContents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("KnownHashes").finish_non_exhaustive()
+        f.debug_struct("KnownContents").finish_non_exhaustive()
     }
 }
 
-impl Default for KnownHashes {
+impl Default for KnownContents {
     fn default() -> Self {
         Self(BoundedMap::new(MAX_FILES))
     }
 }
 
-impl KnownHashes {
+impl KnownContents {
     /// Two contents of the file at `path`, which the worker may read, with their hashes. If one equals a content that is kept,
     /// the kept one is returned, so that previews and waiting calls share memory.
     pub(crate) fn of(
@@ -108,10 +108,10 @@ mod tests {
         #![proptest_config(crate::testing::property_config())]
 
         #[test]
-        fn known_hashes_are_those_of_the_contents(
+        fn known_contents_have_their_hashes(
             plans in proptest::collection::vec((0..2_u64, "[fg]", "[ab]{0,2}", "[ab]{0,2}"), 1..20),
         ) {
-            let known = KnownHashes::default();
+            let known = KnownContents::default();
             for (worker, name, old, new) in plans {
                 let contents = [old, new].map(Bytes::from);
                 let hashed = known.of(WorkerId(worker), &path(&name), contents.clone());
@@ -125,7 +125,7 @@ mod tests {
 
     #[test]
     fn known_content_is_not_hashed_again() {
-        let (known, worker, file) = (KnownHashes::default(), WorkerId(1), path("f"));
+        let (known, worker, file) = (KnownContents::default(), WorkerId(1), path("f"));
         let [a, b, c] = ["a", "b", "c"].map(Bytes::from);
         // As if these were the hashes of `a` and `b`.
         let [hash_of_a, hash_of_b] = [b"1", b"2"].map(|mark| ContentHash::of(mark));
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn equal_contents_are_kept_once() {
-        let (known, worker, file) = (KnownHashes::default(), WorkerId(1), path("f"));
+        let (known, worker, file) = (KnownContents::default(), WorkerId(1), path("f"));
         let kept = |old: &str, new: &str| {
             let contents = [old, new].map(|text| Bytes::from(text.to_owned()));
             known
@@ -164,7 +164,7 @@ mod tests {
 
     #[test]
     fn only_the_worker_that_planned_with_a_small_content_has_its_hash() {
-        let known = KnownHashes::default();
+        let known = KnownContents::default();
         let (worker, other, file) = (WorkerId(1), WorkerId(2), path("f"));
         let kept = |worker| known.0.get(&(worker, file.clone())).is_some();
         let large = Bytes::from(vec![b'x'; MAX_BYTES + 1]);

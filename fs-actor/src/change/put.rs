@@ -5,7 +5,7 @@ use bailiwick::tool::{Interrupt, ReadPermit};
 use bailiwick::{CallError, Change, Code, Plan, Reply, VirtualPath, WorkerId};
 use bytes::Bytes;
 
-use super::known_hashes::Hashed;
+use super::known_contents::Hashed;
 use super::target::{self, OldFile};
 use super::{ChangeSet, State, Step, StepExecutor};
 use crate::diff;
@@ -194,7 +194,7 @@ impl StepExecutor {
         contents: [Bytes; 2],
     ) -> [Hashed; 2] {
         match worker {
-            Some(worker) => self.known_hashes.of(worker, path, contents),
+            Some(worker) => self.known_contents.of(worker, path, contents),
             None => Hashed::both(contents),
         }
     }

@@ -252,14 +252,17 @@ pub(crate) fn read_file(
         match sys::pread(&file.file, spare_capacity(&mut bytes), at) {
             Ok(0) => return Ok(bytes),
             Ok(_) if bytes.len() as u64 > limit => return Err(too_large(path)),
-            // A short read that ends at the known length has reached the end; others may have been interrupted.
-            Ok(_) if bytes.len() as u64 == file.meta.len && bytes.len() < bytes.capacity() => {
-                return Ok(bytes);
-            }
+            Ok(_) if is_end(file, bytes.len() as u64, &bytes) => return Ok(bytes),
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(resolve::to_call_error(errno, path)),
         }
     }
+}
+
+/// Whether the read into `buffer` that ended at `at` has reached the end: if it did not fill the buffer and ended at the known
+/// length. Other reads that do not fill it may have been interrupted.
+fn is_end(file: &OpenFile, at: u64, buffer: &Vec<u8>) -> bool {
+    at == file.meta.len && buffer.len() < buffer.capacity()
 }
 
 fn reserve(bytes: &mut Vec<u8>, more: u64) {
@@ -292,8 +295,7 @@ fn read(
         if at > limit {
             return Err(too_large(path));
         }
-        // A short read that ends at the known length has reached the end; others may have been interrupted.
-        if at == file.meta.len && buffer.len() < buffer.capacity() {
+        if is_end(file, at, &buffer) {
             return Ok(at);
         }
     }
