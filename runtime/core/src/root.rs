@@ -10,7 +10,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use cap_std::ambient_authority;
-use cap_std::fs::Dir;
+use cap_std::fs::{Dir, FileType};
 use rustix::fs::{Mode, OFlags, ResolveFlags, fstat, fstatfs, openat2};
 use rustix::io::Errno;
 
@@ -331,6 +331,18 @@ fn kernel_reason(dir: BorrowedFd<'_>) -> Option<&'static str> {
     }
 }
 
+/// What the kernel has cached about a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CachedKind {
+    /// The mount point of a root, which is known without a lookup.
+    Root,
+    Directory,
+    /// It does not exist, or is in no root.
+    Missing,
+    /// Another kind, or not cached.
+    Unknown,
+}
+
 /// The roots of one worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootTable {
@@ -364,15 +376,22 @@ impl RootTable {
 
     /// Whether `path` is a file; links are not followed.
     pub(crate) fn is_file(&self, path: &VirtualPath) -> bool {
-        let found = self.find(path);
-        let meta = found.and_then(|(root, rest)| root.dir.symlink_metadata(rest).ok());
-        meta.is_some_and(|meta| meta.is_file())
+        self.file_type(path).is_some_and(|found| found.is_file())
     }
 
-    /// Whether the kernel has cached that `path` is a directory or does not exist. This does not block.
-    pub(crate) fn is_known_not_to_be_file(&self, path: &VirtualPath) -> bool {
-        let Some((root, rest)) = self.find(path) else {
-            return true;
+    /// The type of `path`, if it exists; links are not followed.
+    pub(crate) fn file_type(&self, path: &VirtualPath) -> Option<FileType> {
+        let (root, rest) = self.find(path)?;
+        let meta = root.dir.symlink_metadata(rest).ok()?;
+        Some(meta.file_type())
+    }
+
+    /// What `path` is, as far as the kernel has cached it. This does not block.
+    pub(crate) fn cached_kind(&self, path: &VirtualPath) -> CachedKind {
+        let (root, rest) = match self.find(path) {
+            Some((_, "")) => return CachedKind::Root,
+            Some(found) => found,
+            None => return CachedKind::Missing,
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // A mount point of a network file system would be looked up again at its server.
@@ -380,8 +399,11 @@ impl RootTable {
             | ResolveFlags::NO_MAGICLINKS
             | ResolveFlags::NO_XDEV
             | ResolveFlags::CACHED;
-        let found = openat2(&root.dir, rest, flags, Mode::empty(), how);
-        matches!(found, Ok(_) | Err(Errno::NOENT))
+        match openat2(&root.dir, rest, flags, Mode::empty(), how) {
+            Ok(_) => CachedKind::Directory,
+            Err(Errno::NOENT) => CachedKind::Missing,
+            Err(_) => CachedKind::Unknown,
+        }
     }
 
     /// The roots in which `authority` may allow something; this table if these are all.

@@ -32,6 +32,7 @@ use crate::worker::{
 };
 use restart::Restarts;
 
+pub(crate) use spawn::LastDirectory;
 pub use spawn::SpawnError;
 pub(crate) use tree::Tree;
 
@@ -75,6 +76,7 @@ pub(crate) struct Core {
     pub(crate) workers: AtomicU64,
     pub(crate) registry: DashMap<WorkerId, Arc<Shared>, FixedState>,
     pub(crate) actors: Actors,
+    pub(crate) last_directory: LastDirectory,
     /// The delegation tree; locked when workers start and end, never on a call.
     pub(crate) tree: Mutex<Tree>,
     /// One supervisor per CPU core, so that a hundred thousand workers do not share one map and mailbox.

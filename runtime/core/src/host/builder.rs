@@ -21,12 +21,11 @@ use crate::pipeline::PreviewKey;
 use crate::policy::{Policy, PolicyError};
 use crate::root::{Root, RootError};
 use crate::scope::{ScopeError, ScopePattern};
-use crate::supervisor::Core;
+use crate::supervisor::{Core, LastDirectory};
 use crate::tool::{RegistryError, RemoteServers, RemoteTools, ToolSet, Tools};
 use crate::worker::{
     Actors, Admission, ConfineFiles, Deadlines, PathLocks, Pool, ToolSlots, recover,
 };
-use check::Checked;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -532,14 +531,9 @@ impl RuntimeBuilder {
     /// # Errors
     /// [`BuildError`] with all faults that were found.
     pub async fn build(mut self) -> Result<(Runtime, GrantAuthority), BuildError> {
-        let Checked {
-            config,
-            roots,
-            unavailable,
-            kept_out,
-            authority,
-        } = self.checked()?;
-        let confinement = threads::confinement(self.confine_files, &config, &roots)?;
+        let checked = self.checked()?;
+        let (config, roots) = (&checked.config, &checked.roots);
+        let confinement = threads::confinement(self.confine_files, config, roots)?;
         let audit = Audit::start(self.sink, self.audit_capacity).map_err(BuildFault::Audit)?;
         if let Some(keep) = self.keep_calls {
             audit.monitor().keep_calls(keep);
@@ -561,10 +555,10 @@ impl RuntimeBuilder {
             tool_slots: ToolSlots::of(&self.tools),
             tools: Tools::new(self.tools, self.remote),
             changes: self.changes,
-            names: config.namespace().without(unavailable),
-            authority,
-            roots: Arc::new(roots),
-            kept_out,
+            names: config.namespace().without(checked.unavailable),
+            authority: checked.authority,
+            roots: Arc::new(checked.roots),
+            kept_out: checked.kept_out,
             audit,
             broker,
             journal: journal.as_ref().map(Journal::downgrade),
@@ -586,6 +580,7 @@ impl RuntimeBuilder {
             workers: 0.into(),
             registry: dashmap::DashMap::default(),
             actors: Actors::new(tokio::runtime::Handle::current()),
+            last_directory: LastDirectory::default(),
             tree: parking_lot::Mutex::default(),
             supervisors: OnceLock::new(),
         });

@@ -177,7 +177,7 @@ fn worker_has_only_the_roots_that_it_reaches() {
 }
 
 #[test]
-fn only_a_directory_or_a_missing_entry_is_known_not_to_be_a_file() {
+fn cached_kind_is_that_of_directories_and_missing_entries() {
     let temp = tempfile::tempdir().unwrap();
     let host = temp.path().canonicalize().unwrap();
     std::fs::create_dir(host.join("folder")).unwrap();
@@ -187,19 +187,21 @@ fn only_a_directory_or_a_missing_entry_is_known_not_to_be_a_file() {
     }
     std::os::unix::fs::symlink("/", host.join("out")).unwrap();
     let roots = RootTable::new(vec![Arc::new(open(&host).unwrap())]);
-    for (name, is_file, is_known) in [
-        ("/r/folder/file", true, false),
-        ("/r/to-folder/file", true, false),
-        ("/r/to-file", false, false),
-        ("/r/folder", false, true),
-        ("/r", false, true),
-        ("/r/missing", false, true),
-        ("/elsewhere", false, true),
+    for (name, is_file, kind) in [
+        ("/r/folder/file", true, CachedKind::Unknown),
+        ("/r/to-folder/file", true, CachedKind::Unknown),
+        ("/r/to-file", false, CachedKind::Unknown),
+        ("/r/folder", false, CachedKind::Directory),
+        ("/r", false, CachedKind::Root),
+        ("/r/missing", false, CachedKind::Missing),
+        ("/elsewhere", false, CachedKind::Missing),
     ] {
         assert_eq!(roots.is_file(&path(name)), is_file, "{name}");
         // A rename elsewhere on the machine may interrupt a lookup.
-        let known = (0..1000).any(|_| roots.is_known_not_to_be_file(&path(name)));
-        assert_eq!(known, is_known, "{name}");
+        let mut lookups = (0..1000).map(|_| roots.cached_kind(&path(name)));
+        let cached = lookups.find(|cached| *cached != CachedKind::Unknown);
+        assert_eq!(cached.unwrap_or(CachedKind::Unknown), kind, "{name}");
     }
-    assert!(!roots.is_known_not_to_be_file(&path("/r/out/etc")));
+    let outside = roots.cached_kind(&path("/r/out/etc"));
+    assert_eq!(outside, CachedKind::Unknown);
 }

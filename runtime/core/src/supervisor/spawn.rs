@@ -5,6 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
 use super::Core;
 use crate::audit::{AuditEvent, Step as AuditStep};
 use crate::budget::Budget;
@@ -14,9 +17,11 @@ use crate::config::Namespace;
 use crate::error::{CallError, Code};
 use crate::id::{WorkerId, is_agent_name};
 use crate::journal::JournalView;
+use crate::path::VirtualPath;
 use crate::permission::DecidedBy;
 use crate::pipeline::WorkerHandles;
 use crate::policy::{Authority, Policy, PolicyError, Verdict};
+use crate::root::CachedKind;
 use crate::scope::{Scope, Verb};
 use crate::worker::{OF_CLIENTS, Shared, WorkerSpec};
 
@@ -87,6 +92,30 @@ impl From<SpawnError> for CallError {
             SpawnError::Budget(error) => error.into(),
             error => Self::new(error.code(), error.to_string()),
         }
+    }
+}
+
+/// How long a working directory is assumed to still be a directory.
+pub(super) const DIRECTORY_TTL: Duration = Duration::from_secs(1);
+
+/// The last working directory that was seen to be a directory, since many workers often start in the same one.
+///
+/// If a file replaces it meanwhile, a worker that may use only that file has the path of the file as its working directory instead
+/// of the folder that contains it, and its children inherit that. Only relative paths are affected; no authority depends on it.
+#[derive(Debug, Default)]
+pub(crate) struct LastDirectory(Mutex<Option<(VirtualPath, Instant)>>);
+
+impl LastDirectory {
+    fn is(&self, path: &VirtualPath) -> bool {
+        let last = self.0.lock();
+        let last = last.as_ref().filter(|(last, _)| last == path);
+        last.is_some_and(|(_, seen)| seen.elapsed() < DIRECTORY_TTL)
+    }
+
+    fn set(&self, path: VirtualPath) {
+        let replaced = self.0.lock().replace((path, Instant::now()));
+        // Freed after the lock is released.
+        drop(replaced);
     }
 }
 
@@ -300,18 +329,24 @@ impl Core {
 
     /// If only a single file is open to a worker, the folder that contains the file becomes the working directory.
     async fn above_file(&self, parent: &Namespace, names: Namespace) -> Namespace {
-        let Some(cwd) = names.moved_from(parent).cloned() else {
+        let cwd = names.moved_from(parent);
+        let Some(cwd) = cwd.filter(|cwd| !self.last_directory.is(cwd)).cloned() else {
             return names;
         };
-        if self.roots.is_known_not_to_be_file(&cwd) {
-            return names;
+        match self.roots.cached_kind(&cwd) {
+            CachedKind::Directory => self.last_directory.set(cwd),
+            CachedKind::Root | CachedKind::Missing => {}
+            CachedKind::Unknown => {
+                let (roots, path) = (Arc::clone(&self.roots), cwd.clone());
+                let look = move || roots.file_type(&path);
+                match self.io.run(&Arc::default(), look).await.flatten() {
+                    Some(found) if found.is_file() => return names.above(),
+                    Some(found) if found.is_dir() => self.last_directory.set(cwd),
+                    Some(_) | None => {}
+                }
+            }
         }
-        let roots = Arc::clone(&self.roots);
-        let look = move || roots.is_file(&cwd);
-        match self.io.run(&Arc::default(), look).await {
-            Some(true) => names.above(),
-            Some(false) | None => names,
-        }
+        names
     }
 
     /// Revokes a worker when the lifetime in its policy has passed.
@@ -332,5 +367,26 @@ impl Core {
             }
         };
         shared.end_with(self.deadlines.arm(Duration::from_millis(ttl_ms), end));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn last_directory_is_kept_for_a_second() {
+        let [a, b] = ["/a", "/b"].map(|path| VirtualPath::parse(path, None).unwrap());
+        let last = LastDirectory::default();
+        assert!(!last.is(&a));
+        last.set(a.clone());
+        assert!(last.is(&a) && !last.is(&b));
+        tokio::time::advance(DIRECTORY_TTL - Duration::from_millis(1)).await;
+        assert!(last.is(&a));
+        tokio::time::advance(Duration::from_millis(1)).await;
+        assert!(!last.is(&a));
+        last.set(a.clone());
+        last.set(b.clone());
+        assert!(last.is(&b) && !last.is(&a));
     }
 }

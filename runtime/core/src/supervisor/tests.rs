@@ -1,10 +1,12 @@
-//! Tests of actors that die and of spawns that are dropped.
+//! Tests of actors that die, of working directories, and of spawns that are dropped.
+#![expect(clippy::disallowed_methods, reason = "tests create files directly")]
 
 use std::pin::pin;
 use std::task::Poll;
 
 use serde_json::{Value, json};
 
+use super::spawn::DIRECTORY_TTL;
 use crate::budget::Budget;
 use crate::id::CallId;
 use crate::monitor::{EventKind, Events};
@@ -74,6 +76,31 @@ async fn killed_worker_fails_open_calls_and_restarts_with_same_authority() {
         .filter(|record| record.line().contains("\"restarted\""))
         .count();
     assert_eq!(restarted, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn worker_with_a_single_file_starts_in_the_folder_that_contains_it() {
+    let (runtime, _, root) = runtime(&MemoryAudit::new(1000)).await;
+    let entry = root.path().join("entry");
+    let cwd = async || {
+        let policy = Policy::new().allow("read:file:/r/entry");
+        let spec = WorkerSpec::new("main").policy(policy);
+        let worker = runtime.spawn(spec).await.unwrap();
+        worker.cwd().unwrap().to_string()
+    };
+    // The kernel has cached that it is missing when it is looked up again.
+    assert_eq!(cwd().await, "/r/entry");
+    assert_eq!(cwd().await, "/r/entry");
+    std::fs::write(&entry, "").unwrap();
+    assert_eq!(cwd().await, "/r");
+    std::fs::remove_file(&entry).unwrap();
+    std::fs::create_dir(&entry).unwrap();
+    assert_eq!(cwd().await, "/r/entry");
+    std::fs::remove_dir(&entry).unwrap();
+    std::fs::write(&entry, "").unwrap();
+    assert_eq!(cwd().await, "/r/entry", "it was a directory before");
+    tokio::time::advance(DIRECTORY_TTL).await;
+    assert_eq!(cwd().await, "/r");
 }
 
 /// The steps that end a call, as `step CODE`.
