@@ -11,7 +11,7 @@ use super::{Worker, outcome};
 use crate::call::{Call, Mode};
 use crate::effect::Outcome;
 use crate::error::CallError;
-use crate::permission::Question;
+use crate::permission::{Question, QuestionSender};
 
 /// Progress of a call.
 #[derive(Debug)]
@@ -54,21 +54,37 @@ impl Worker {
         self.start_call(call, Mode::Apply).begun().await
     }
 
+    /// Starts a call whose questions [`RunningCall::next`] returns.
     #[doc(hidden)]
     #[must_use]
     pub fn start_call(&self, call: Call, mode: Mode) -> RunningCall {
         let (question_tx, questions) = mpsc::unbounded_channel();
+        let running = self.start(call, mode, Some(question_tx));
+        RunningCall {
+            questions: Some(questions),
+            ..running
+        }
+    }
+
+    /// Starts a call whose questions are not returned; its [`Asks`](crate::call::Asks) say whether an approver is asked.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn start_call_without_questions(&self, call: Call, mode: Mode) -> RunningCall {
+        self.start(call, mode, None)
+    }
+
+    fn start(&self, call: Call, mode: Mode, question_tx: Option<QuestionSender>) -> RunningCall {
         let hold = ResultHold::new(&self.shared);
         let options = CallOptions {
-            question_tx: Some(question_tx),
+            question_tx,
             hold: Some(Arc::clone(&hold)),
             ..CallOptions::new(mode)
         };
         let shared = Arc::clone(&self.shared);
+        let call = async move { admission::submit(&shared, call, options).await };
         RunningCall {
-            call: Box::pin(async move { admission::submit(&shared, call, options).await }),
-            questions,
             hold: Some(hold),
+            ..RunningCall::without_questions(call)
         }
     }
 }
@@ -85,19 +101,19 @@ pub enum CallEvent {
 #[doc(hidden)]
 pub struct RunningCall {
     call: Pin<Box<dyn Future<Output = Result<Done, CallError>> + Send>>,
-    questions: mpsc::UnboundedReceiver<Box<Question>>,
+    /// Its questions, if they are returned.
+    questions: Option<mpsc::UnboundedReceiver<Box<Question>>>,
     hold: Option<Arc<ResultHold>>,
 }
 
 impl RunningCall {
-    /// Wraps a call that asks no questions.
+    /// Wraps a call whose questions are not returned.
     pub fn without_questions(
         call: impl Future<Output = Result<Done, CallError>> + Send + 'static,
     ) -> Self {
-        let (_, questions) = mpsc::unbounded_channel();
         Self {
             call: Box::pin(call),
-            questions,
+            questions: None,
             hold: None,
         }
     }
@@ -105,10 +121,12 @@ impl RunningCall {
     /// Waits until the call ends or asks a question. Cancel safe; must not be called after the end.
     #[doc(hidden)]
     pub async fn next(&mut self) -> Result<CallEvent, CallError> {
+        let questions = &mut self.questions;
+        let question = async { questions.as_mut()?.recv().await };
         tokio::select! {
             biased;
             done = &mut self.call => Ok(CallEvent::End(Box::new(done?))),
-            Some(question) = self.questions.recv() => Ok(CallEvent::Question(question)),
+            Some(question) = question => Ok(CallEvent::Question(question)),
         }
     }
 

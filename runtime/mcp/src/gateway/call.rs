@@ -517,19 +517,21 @@ impl ToolCall {
             requests
         });
         ClientCall {
-            call: self.start_in_worker(call),
+            call: self.start_in_worker(call, asks_client),
             requests,
-            asks_client,
             progress: self.progress.clone(),
         }
     }
 
-    /// Starts the call with its grants.
-    fn start_in_worker(&self, call: Call) -> RunningCall {
+    /// Starts the call with its grants. Its questions are returned only if the client is asked.
+    fn start_in_worker(&self, call: Call, asks_client: bool) -> RunningCall {
         let (worker, mode) = (self.backend.worker(), self.mode());
         let grants = self.backend.grants.as_ref();
         let Some(grants) = grants.filter(|_| !self.options.granted.is_empty()) else {
-            return worker.start_call(call, mode);
+            return match asks_client {
+                true => worker.start_call(call, mode),
+                false => worker.start_call_without_questions(call, mode),
+            };
         };
         let (grants, worker) = (Arc::clone(grants), worker.clone());
         let granted = self.options.granted.clone();
@@ -553,6 +555,7 @@ impl ToolCall {
         let result = loop {
             match running.next().await {
                 Ok(ClientCallEvent::End(done)) => break convert::done(&done, self.links),
+                // A task gets neither questions nor requests of servers.
                 Ok(ClientCallEvent::Input(_)) => {}
                 Err(error) => break Err(self.with_hint(error)),
             }

@@ -257,7 +257,6 @@ mod tests {
         ClientCall {
             call,
             requests: None,
-            asks_client: true,
             progress: None,
         }
     }

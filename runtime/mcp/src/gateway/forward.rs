@@ -149,8 +149,6 @@ pub(super) struct ClientCall {
     pub(super) call: RunningCall,
     /// Requests of servers within the call, if the client answers any.
     pub(super) requests: Option<mpsc::UnboundedReceiver<Box<ForwardedRequest>>>,
-    /// The client is asked permission questions.
-    pub(super) asks_client: bool,
     /// Counts progress if the client sent a progress token with the request that started the call.
     pub(super) progress: Option<Progress>,
 }
@@ -165,25 +163,21 @@ pub(super) enum ClientCallEvent {
 impl ClientCall {
     /// Waits for the next event. Cancel safe; must not be called after the end.
     pub(super) async fn next(&mut self) -> Result<ClientCallEvent, CallError> {
-        loop {
-            let requests = &mut self.requests;
-            let request = async { requests.as_mut()?.recv().await };
-            let reached = tokio::select! {
-                biased;
-                reached = self.call.next() => reached?,
-                Some(request) = request => {
-                    return Ok(ClientCallEvent::Input(PendingInput::Request(*request)));
-                }
-            };
-            match reached {
-                CallEvent::End(done) => return Ok(ClientCallEvent::End(done)),
-                CallEvent::Question(question) if self.asks_client => {
-                    return Ok(ClientCallEvent::Input(PendingInput::Question(question)));
-                }
-                // Another approver answers it.
-                CallEvent::Question(_) => {}
+        let requests = &mut self.requests;
+        let request = async { requests.as_mut()?.recv().await };
+        let reached = tokio::select! {
+            biased;
+            reached = self.call.next() => reached?,
+            Some(request) = request => {
+                return Ok(ClientCallEvent::Input(PendingInput::Request(*request)));
             }
-        }
+        };
+        Ok(match reached {
+            CallEvent::End(done) => ClientCallEvent::End(done),
+            CallEvent::Question(question) => {
+                ClientCallEvent::Input(PendingInput::Question(question))
+            }
+        })
     }
 }
 
