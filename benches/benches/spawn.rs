@@ -1,5 +1,6 @@
 //! The cost of starting a worker, alone and with its first call, and of that call, which starts its actor, compared with a
-//! linked ractor actor, and with opening a folder like its working directory.
+//! linked ractor actor, and with opening a folder like its working directory. Workers that start one after another in one
+//! folder do not open it again.
 #![expect(clippy::unwrap_used, reason = "benchmarks panic on failure")]
 
 use std::sync::{Arc, Mutex};
@@ -40,7 +41,7 @@ type Actors = Arc<Mutex<Vec<(ActorRef<Msg>, JoinHandle<()>)>>>;
 impl<'t> Bench<'t> {
     fn new(tokio: &'t tokio::runtime::Runtime) -> Self {
         let root = tempfile::tempdir().unwrap();
-        std::fs::create_dir(root.path().join("src")).unwrap();
+        std::fs::create_dir_all(root.path().join("src/deep")).unwrap();
         tokio.block_on(async {
             let (runtime, spec) = build_runtime(root.path(), 8192).await.unwrap();
             Self {
@@ -65,8 +66,20 @@ impl<'t> Bench<'t> {
         run_task(self.tokio, LinkedActors::stop(actors)).unwrap();
     }
 
+    /// Starts workers in the folder `src`.
     fn start_workers(&self, calls: bool, n: u32) {
-        let host = (self.runtime.clone(), self.spec.clone());
+        let specs = [self.spec.clone(), self.spec.clone()];
+        self.start_workers_like(specs, calls, n);
+    }
+
+    /// Starts workers in the folders `src` and `src/deep` in turn.
+    fn start_workers_in_two_folders(&self, calls: bool, n: u32) {
+        let specs = [self.spec.clone(), self.spec.clone().cwd("/r/src/deep")];
+        self.start_workers_like(specs, calls, n);
+    }
+
+    fn start_workers_like(&self, specs: [WorkerSpec; 2], calls: bool, n: u32) {
+        let host = (self.runtime.clone(), specs);
         let workers = Arc::clone(&self.workers);
         run_task(self.tokio, start_workers(host, workers, calls, n));
     }
@@ -105,6 +118,13 @@ fn bench(tokio: &tokio::runtime::Runtime, title: &'static str, calls: bool) {
             Target::Times(2.0),
             BATCH,
             |n| bench.start_workers(calls, n),
+            || bench.end_workers(),
+        )
+        .case_then(
+            "runtime.spawn, two folders in turn",
+            Target::None,
+            BATCH,
+            |n| bench.start_workers_in_two_folders(calls, n),
             || bench.end_workers(),
         )
         .run();
@@ -156,12 +176,12 @@ async fn start_actors(linked: Arc<LinkedActors>, actors: Actors, calls: bool, n:
 }
 
 async fn start_workers(
-    (runtime, spec): (Runtime, WorkerSpec),
+    (runtime, specs): (Runtime, [WorkerSpec; 2]),
     workers: Arc<Mutex<Vec<Worker>>>,
     calls: bool,
     n: u32,
 ) {
-    for _ in 0..n {
+    for (_, spec) in (0..n).zip(specs.iter().cycle()) {
         let spec = spec.clone();
         let worker = if calls {
             spawn_and_call(&runtime, spec).await.unwrap()
