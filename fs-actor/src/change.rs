@@ -242,7 +242,7 @@ impl From<Vec<Step>> for ChangeSet {
     }
 }
 
-/// Executes steps; each tool has its own. Clones share the sweeper and the known hashes.
+/// Executes steps; each tool has its own. Clones share the sweeper and the known contents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StepExecutor {
     durability: Durability,

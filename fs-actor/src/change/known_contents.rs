@@ -97,8 +97,18 @@ impl KnownContents {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use bailiwick::config::Namespace;
+    use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
+    use bailiwick::{
+        CallError, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
+    };
     use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::put::NewContent;
+    use super::super::{StepExecutor, target};
+    use super::*;
+    use crate::testing::World;
 
     fn path(name: &str) -> VirtualPath {
         VirtualPath::parse(&format!("/r/{name}"), None).unwrap()
@@ -160,6 +170,56 @@ mod tests {
         let [d, c_again] = kept("d", "c");
         assert!(is_one(&c, &c_again));
         assert_eq!((&*c, &*d), (&b"c"[..], &b"d"[..]));
+    }
+
+    /// Plans to write `new` to `/r/f`.
+    struct PlansToWrite(StepExecutor);
+
+    impl ReadTool for PlansToWrite {
+        type Args = serde_json::Value;
+        type Output = ();
+        type Job = ();
+
+        fn spec(&self) -> ToolSpec {
+            ToolSpec::new("plan", "Plan", "Plans to write a file.")
+        }
+
+        fn prepare(&self, _: serde_json::Value, _: &Namespace) -> Result<Prepared<()>, CallError> {
+            Ok(Prepared {
+                needs: vec![Scope::file(Verb::Write, path("f"))],
+                job: (),
+            })
+        }
+
+        fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Interrupt> {
+            let old = target::read_old(permit, &path("f"))?;
+            let new = Bytes::from_static(b"new");
+            NewContent::new(&self.0, permit, path("f"), old, new, false)?;
+            Ok(Reply::text("planned", ()))
+        }
+    }
+
+    #[tokio::test]
+    async fn contents_of_files_that_the_worker_may_not_read_are_not_kept() {
+        let world = World::new(&["file root/f old"]);
+        let executor = StepExecutor::default();
+        let tools = ToolSet::new().reader(PlansToWrite(executor.clone()));
+        let (runtime, _) = Runtime::builder()
+            .root("r", world.host("root"))
+            .tools(tools.for_files())
+            .build()
+            .await
+            .unwrap();
+        let write = Policy::nothing().allow("write:file:/r");
+        let read_and_write = write.clone().allow("read:file:/r");
+        for (policy, is_kept) in [(write, false), (read_and_write, true)] {
+            let spec = WorkerSpec::new("main").policy(policy);
+            let worker = runtime.spawn(spec).await.unwrap();
+            worker.call("plan", json!({})).await.unwrap();
+            let key = (worker.id(), path("f"));
+            let known = &executor.known_contents.0;
+            assert_eq!(known.get(&key).is_some(), is_kept);
+        }
     }
 
     #[test]
