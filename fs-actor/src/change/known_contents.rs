@@ -97,13 +97,10 @@ impl KnownContents {
 
 #[cfg(test)]
 mod tests {
-    use bailiwick::config::Namespace;
-    use bailiwick::tool::{Interrupt, Prepared, ReadPermit};
-    use bailiwick::{
-        CallError, Policy, ReadTool, Reply, Runtime, Scope, ToolSet, ToolSpec, Verb, WorkerSpec,
-    };
+    use bailiwick::tool::ReadPermit;
+    use bailiwick::{Policy, Reply, Runtime, Scope, ToolSet, ToolSpec, Verb, WorkerSpec};
     use proptest::prelude::*;
-    use serde_json::json;
+    use serde_json::{Value, json};
 
     use super::super::put::NewContent;
     use super::super::{StepExecutor, target};
@@ -172,38 +169,20 @@ mod tests {
         assert_eq!((&*c, &*d), (&b"c"[..], &b"d"[..]));
     }
 
-    /// Plans to write `new` to `/r/f`.
-    struct PlansToWrite(StepExecutor);
-
-    impl ReadTool for PlansToWrite {
-        type Args = serde_json::Value;
-        type Output = ();
-        type Job = ();
-
-        fn spec(&self) -> ToolSpec {
-            ToolSpec::new("plan", "Plan", "Plans to write a file.")
-        }
-
-        fn prepare(&self, _: serde_json::Value, _: &Namespace) -> Result<Prepared<()>, CallError> {
-            Ok(Prepared {
-                needs: vec![Scope::file(Verb::Write, path("f"))],
-                job: (),
-            })
-        }
-
-        fn read(&self, (): &(), permit: &ReadPermit) -> Result<Reply, Interrupt> {
-            let old = target::read_old(permit, &path("f"))?;
-            let new = Bytes::from_static(b"new");
-            NewContent::new(&self.0, permit, path("f"), old, new, false)?;
-            Ok(Reply::text("planned", ()))
-        }
-    }
-
     #[tokio::test]
     async fn contents_of_files_that_the_worker_may_not_read_are_not_kept() {
         let world = World::new(&["file root/f old"]);
         let executor = StepExecutor::default();
-        let tools = ToolSet::new().reader(PlansToWrite(executor.clone()));
+        let spec = ToolSpec::new("plan", "Plan", "Plans a write.");
+        let planner = executor.clone();
+        let needs = |_: &Value, _: &_| Ok(vec![Scope::file(Verb::Write, path("f"))]);
+        let plan = move |_: &Value, permit: &ReadPermit| {
+            let old = target::read_old(permit, &path("f"))?;
+            let new = Bytes::from_static(b"new");
+            NewContent::new(&planner, permit, path("f"), old, new, false)?;
+            Ok(Reply::text("planned", ()))
+        };
+        let tools = ToolSet::new().read_function(spec, needs, plan);
         let (runtime, _) = Runtime::builder()
             .root("r", world.host("root"))
             .tools(tools.for_files())
