@@ -904,12 +904,13 @@ test("a rejected answer shows its error and can be repeated", async ({ page, sit
   await expect(page.getByText("No open questions")).toBeVisible();
 });
 
+const SUGGESTION = { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change or remove everything beneath /a/b, now and later", spares: 3, holder: { session: { session: "main", worker: 3 } }, lifetime: "session" };
+
 test("a suggested rule is added only on request", async ({ page, site }) => {
   await page.clock.install();
   const host = new FakeHost();
   host.state.questions = [question(1), question(2)];
-  const suggestion = { run, agent: "main/worker-3", pattern: "write:file:/a/b", covers: "change or remove everything beneath /a/b, now and later", spares: 3, holder: { session: { session: "main", worker: 3 } }, lifetime: "session" };
-  host.answers.set("suggestions", { suggestion });
+  host.answers.set("suggestions", { suggestion: SUGGESTION });
   await host.open(page, site);
   await expect(yes(page)).toBeEnabled();
   await press(page, yes(page));
@@ -918,8 +919,32 @@ test("a suggested rule is added only on request", async ({ page, site }) => {
   expect(host.to("grant")).toEqual([]);
   await press(page, page.getByRole("button", { name: "Add this rule" }));
   await expect(page.getByText("You allowed 3 questions like this.")).toHaveCount(0);
-  const { spares: _spares, agent: _agent, covers: _covers, ...given } = suggestion;
-  expect(host.to("grant")).toEqual([given]);
+  const { spares: _spares, agent: _agent, covers: _covers, ...given } = SUGGESTION;
+  await expect.poll(() => host.to("grant")).toEqual([given]);
+});
+
+test("a suggested rule that the host refuses can be added again", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new FakeHost();
+  host.state.questions = [question(1)];
+  host.answers.set("suggestions", { suggestion: SUGGESTION });
+  let refuse: (error: Error) => void = () => undefined;
+  host.answers.set("grant", new Promise((resolve) => (refuse = resolve)));
+  await host.open(page, site);
+  await expect(yes(page)).toBeEnabled();
+  await press(page, yes(page));
+  const add = page.getByRole("button", { name: "Add this rule" });
+  await press(page, add);
+  // It cannot be pressed twice.
+  await expect(add).toHaveCount(0);
+  await expect.poll(() => host.to("grant")).toHaveLength(1);
+  refuse(new Error("too many grants"));
+  await expect(page.getByRole("alert")).toHaveText("too many grants");
+  host.answers.delete("grant");
+  await press(page, add);
+  await expect.poll(() => host.to("grant")).toHaveLength(2);
+  await expect(page.getByRole("alert")).toHaveCount(0);
+  await expect(add).toHaveCount(0);
 });
 
 test("a page without the secret shows only an error", async ({ page, site }) => {

@@ -118,10 +118,20 @@ test("a rule is suggested only on request, and added only on request", async ({ 
   await add.click();
   expect(host.to("grant")).toEqual([]);
   await page.clock.resume();
+  let refuse: (error: Error) => void = () => undefined;
+  host.answers.set("grant", new Promise((resolve) => (refuse = resolve)));
   await press(page, add);
+  // It cannot be pressed twice, but again after the host refused it.
   await expect(add).toHaveCount(0);
   const { spares: _spares, agent: _agent, covers: _covers, ...given } = suggestion;
-  expect(host.to("grant")).toEqual([given]);
+  await expect.poll(() => host.to("grant")).toEqual([given]);
+  refuse(new Error("too many grants"));
+  await expect(page.getByRole("alert")).toHaveText("too many grants");
+  host.answers.delete("grant");
+  await press(page, add);
+  await expect.poll(() => host.to("grant")).toEqual([given, given]);
+  await expect(page.getByRole("alert")).toHaveCount(0);
+  await expect(add).toHaveCount(0);
 });
 
 test("a rule says who may do what, how long, and how often it was used", async ({ page, site }) => {

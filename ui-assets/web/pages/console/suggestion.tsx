@@ -20,9 +20,16 @@ export async function suggest(about: object): Promise<void> {
   suggestion.value = found.suggestion;
 }
 
-async function give({ agent: _, covers: _covers, spares: _spares, ...rule }: Suggestion): Promise<void> {
+/** Hides the suggestion while it is added, so that it cannot be added twice. */
+async function add(one: Suggestion): Promise<void> {
+  const { agent: _agent, covers: _covers, spares: _spares, ...rule } = one;
   suggestion.value = undefined;
-  await failure.of(host("grant", rule));
+  try {
+    await host("grant", rule);
+  } catch (error) {
+    suggestion.value ??= one;
+    throw error;
+  }
 }
 
 export function SuggestionView() {
@@ -33,7 +40,7 @@ export function SuggestionView() {
     <div key={agent + pattern} class="notice">
       <p>{`You allowed ${spares} questions like this. Let `}<Agent name={agent} />{" do this without asking until it or its session ends: "}<Name text={covers} most={400} />?</p>
       <div class="line">
-        <CalmButton press={() => void give(rule)}>Add this rule</CalmButton>
+        <CalmButton press={() => void failure.of(add(rule))}>Add this rule</CalmButton>
         <Button press={() => (suggestion.value = undefined)}>Keep asking</Button>
       </div>
     </div>

@@ -83,10 +83,17 @@ async function suggest(): Promise<void> {
   if (now === round) suggestion.value = came;
 }
 
+/** Hides the suggestion while it is added, so that it cannot be added twice. */
 async function add(one: Suggestion): Promise<void> {
-  const { spares: _spares, agent: _agent, covers: _covers, ...body } = one;
-  await host("grant", body);
+  const { spares: _spares, agent: _agent, covers: _covers, ...rule } = one;
+  const now = round;
   suggestion.value = undefined;
+  try {
+    await host("grant", rule);
+  } catch (error) {
+    if (now === round) suggestion.value = one;
+    throw error;
+  }
 }
 
 function Suggest() {
