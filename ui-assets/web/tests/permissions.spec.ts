@@ -381,6 +381,27 @@ test("a rule is given to an agent from the list, with its effect on the last hou
   await expect(page.getByText(`Rule given: main/worker-1 may, for 10 uses: ${COVERS}.`)).toBeVisible();
 });
 
+test("a rule is given once if its button is pressed again before the host answers", async ({ page, site }) => {
+  await page.clock.install();
+  const host = new ConsoleFake();
+  host.state.agents = [agent(1)];
+  await host.open(page, site, "permissions");
+  await openForm(page);
+  await pick(page, "Agent", "main/worker-1");
+  await form(page).getByLabel("Path below it").fill("docs/");
+  let finish: (answer: unknown) => void = () => undefined;
+  host.answers.set("grant", new Promise((resolve) => (finish = resolve)));
+  await give(page);
+  await expect.poll(() => host.to("grant")).toHaveLength(1);
+  await press(page, giving(page));
+  finish({ grants: [] });
+  await expect(page.getByText(/^Rule given: main\/worker-1/)).toBeVisible();
+  expect(host.to("grant")).toHaveLength(1);
+  // Another press gives another rule.
+  await press(page, giving(page));
+  await expect.poll(() => host.to("grant")).toHaveLength(2);
+});
+
 test("a read of one file until the agent or its session ends is given to the worker of the session", async ({ page, site }) => {
   await page.clock.install();
   const host = new ConsoleFake();

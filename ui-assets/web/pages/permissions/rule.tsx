@@ -72,7 +72,14 @@ effect(() => {
   typing = setTimeout(() => void ask(now), TYPING);
 });
 
-async function give({ path, body, agent: name, time: long }: Draft, what?: string): Promise<void> {
+/** The draft that is being given, so that another press does not give it twice. */
+let giving = "";
+
+async function give(now: Draft, what?: string): Promise<void> {
+  const { path, body, agent: name, time: long } = now;
+  const id = key(now);
+  if (giving === id) return;
+  giving = id;
   error.value = undefined;
   isSure.value = false;
   given.value = "";
@@ -82,6 +89,7 @@ async function give({ path, body, agent: name, time: long }: Draft, what?: strin
   } catch (why) {
     error.value = why;
   }
+  if (giving === id) giving = "";
 }
 
 const Field = ({ label, value, placeholder }: { readonly label: string; readonly value: typeof other; readonly placeholder: string }) => (
