@@ -31,7 +31,7 @@ use crate::servers::{self, START_TIMEOUT, ServerSetupError, Servers, ServersFile
 use crate::signals::{self, StopSignals};
 use bailiwick::activity::KeepCalls;
 use bailiwick::audit::AuditFileError;
-use bailiwick::config::{ConfigSchema, ConfigSource, RootConfig};
+use bailiwick::config::{ConfigSchema, ConfigSource, Effective, RootConfig};
 use bailiwick::journal::{Journal, JournalError};
 use bailiwick::permission::{AskLimits, GrantStore, GrantStoreError};
 use bailiwick::{
@@ -128,6 +128,8 @@ struct RuntimeOpener {
     preview_key: Option<PreviewKey>,
     /// The journal, which all runtimes use.
     journal: Option<Journal>,
+    /// The configuration of the server, without that of a client.
+    effective: Effective,
 }
 
 /// Scopes of third-party servers that are grantable unless the configuration sets `grantable`.
@@ -221,7 +223,11 @@ impl RuntimeOpener {
     }
 
     async fn open_runtime(&self, configuration: Option<Value>) -> Result<Backend, BackendError> {
-        let builder = runtime_builder(&self.options, configuration, self.servers.as_ref())?;
+        let effective = match configuration {
+            None => self.effective.clone(),
+            Some(configuration) => with_initialize(&self.options, &self.effective, configuration)?,
+        };
+        let builder = runtime_builder(&self.options, effective, self.servers.as_ref());
         let mut builder = builder.with_tools(&self.options);
         // Files that were removed cannot be accessed.
         for secret in self.secrets.iter().flat_map(|file| file.canonicalize()) {
@@ -295,27 +301,33 @@ fn log_notes<'n>(notes: impl Iterator<Item = &'n String>) {
     }
 }
 
-/// Configures a runtime. `initialize` is the configuration from a client of trust `Host`, or from one that names the roots
-/// and otherwise can only narrow.
+/// The configuration of the server together with that of a client of trust `Host`, or of one that names the roots and
+/// otherwise can only narrow.
+fn with_initialize(
+    options: &Options,
+    known: &Effective,
+    configuration: Value,
+) -> Result<Effective, BuildError> {
+    let sources = options.sources.clone();
+    let sources = match options.trust {
+        Trust::Host => sources.with(ConfigSource::Initialize, configuration)?,
+        Trust::Client | Trust::Agent => {
+            sources.with_narrowing(ConfigSource::Initialize, configuration)?
+        }
+    };
+    let effective = sources.effective()?;
+    // The notes on the other sources were logged when the server started.
+    let notes = effective.notes().iter();
+    log_notes(notes.filter(|note| !known.notes().contains(note)));
+    Ok(effective)
+}
+
+/// Configures a runtime.
 fn runtime_builder(
     options: &Options,
-    initialize: Option<Value>,
+    effective: Effective,
     servers: Option<&Servers>,
-) -> Result<Configured, BuildError> {
-    let mut effective = options.sources.effective()?;
-    if let Some(configuration) = initialize {
-        let sources = options.sources.clone();
-        let sources = match options.trust {
-            Trust::Host => sources.with(ConfigSource::Initialize, configuration)?,
-            Trust::Client | Trust::Agent => {
-                sources.with_narrowing(ConfigSource::Initialize, configuration)?
-            }
-        };
-        // The notes on the other sources were logged when the server started.
-        let known = std::mem::replace(&mut effective, sources.effective()?);
-        let notes = effective.notes().iter();
-        log_notes(notes.filter(|note| !known.notes().contains(note)));
-    }
+) -> Configured {
     let no_grantable = effective.origin("grantable").is_none();
     let has_files = has_files(options, &effective.config);
     let roots = effective.config.roots.iter();
@@ -344,7 +356,7 @@ fn runtime_builder(
     if let Some(file) = &options.flags.config {
         builder = builder.keep_out(file);
     }
-    Ok(Configured { builder, has_files })
+    Configured { builder, has_files }
 }
 
 /// Serves until the client disconnects or a signal stops the server.
@@ -356,10 +368,10 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
     }
     let effective = options.sources.effective().map_err(BuildError::from)?;
     log_notes(effective.notes().iter());
-    check_roots(&options, &effective.config)?;
+    check_roots(&options, &effective)?;
     let servers = options.servers.as_ref().map(ServersFile::read);
     let servers = servers.transpose()?;
-    let journal = preflight(&options).await?;
+    let journal = preflight(&options, &effective).await?;
     if let Some(commands) = options.commands.take() {
         options.commands = Some(sandbox::tested(commands).await?);
     }
@@ -382,8 +394,8 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
         Some(servers) => Some(servers.start(START_TIMEOUT).await?),
         None => None,
     };
-    let config = effective.config;
-    let has_files = has_files(&options, &config);
+    let config = &effective.config;
+    let has_files = has_files(&options, config);
     let mut about = match &servers {
         None => about(),
         Some(servers) => about_with_servers(servers, has_files),
@@ -397,12 +409,13 @@ pub(crate) async fn run(mut options: Options) -> Result<(), ServeError> {
         console,
         servers: servers.clone(),
         secrets,
-        preview_key: preview_key(&options, &config),
+        preview_key: preview_key(&options, config),
         journal,
+        effective: effective.clone(),
     };
     let gateway = Gateway::with_factory(opener, options.trust, about);
     let gateway = approval::ask_client(gateway, options.flags.ask, routes)?;
-    let gateway = with_options(gateway, &options, &config).build();
+    let gateway = with_options(gateway, &options, config).build();
     let served = match listener {
         None => {
             let stop = stop_on_signals()?;
@@ -479,8 +492,9 @@ fn has_files(options: &Options, config: &Config) -> bool {
 }
 
 /// Rejects roots that cannot be opened, or that contain a file of the server. No file is created yet.
-fn check_roots(options: &Options, config: &Config) -> Result<(), ServeError> {
-    runtime_builder(options, None, None)?.builder.check()?;
+fn check_roots(options: &Options, effective: &Effective) -> Result<(), ServeError> {
+    let configured = runtime_builder(options, effective.clone(), None);
+    configured.builder.check()?;
     let flags = &options.flags;
     let mut files = Vec::new();
     let chosen = [
@@ -502,15 +516,18 @@ fn check_roots(options: &Options, config: &Config) -> Result<(), ServeError> {
         files.push((secret::dir(), remedy));
     }
     for (file, remedy) in files {
-        reject_roots_holding(options, config, &file, remedy)?;
+        reject_roots_holding(options, &effective.config, &file, remedy)?;
     }
     Ok(())
 }
 
 /// Checks that the audit file and the grant store can be opened. Opens the journal, and rolls back incomplete changes that
 /// a crash interrupted.
-async fn preflight(options: &Options) -> Result<Option<Journal>, ServeError> {
-    let mut configured = runtime_builder(options, None, None)?;
+async fn preflight(
+    options: &Options,
+    effective: &Effective,
+) -> Result<Option<Journal>, ServeError> {
+    let mut configured = runtime_builder(options, effective.clone(), None);
     if let Some(file) = &options.flags.audit {
         // The first runtime opens it again.
         drop(JsonLines::append(file)?);
@@ -529,7 +546,8 @@ async fn preflight(options: &Options) -> Result<Option<Journal>, ServeError> {
             tracing::warn!("{recovered}");
         }
         runtime.shutdown().await;
-    } else {
+    } else if options.flags.audit.is_some() || options.flags.grants.is_some() {
+        // Without these files, it was checked before.
         configured.builder.check()?;
     }
     Ok(journal)

@@ -24,6 +24,7 @@ fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
     let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
         panic!("expected `serve`");
     };
+    let effective = options.sources.effective().unwrap();
     RuntimeOpener {
         options: Arc::new(*options),
         files: Arc::default(),
@@ -32,6 +33,7 @@ fn opener_with(flag: &str, file: PathBuf) -> RuntimeOpener {
         secrets: Vec::new(),
         preview_key: None,
         journal: None,
+        effective,
     }
 }
 
@@ -47,8 +49,8 @@ async fn durability_option_applies_to_writes() {
         let Invocation::Serve(options) = parse(arguments, [], None).unwrap() else {
             panic!("expected `serve`");
         };
-        let (runtime, _grants) = runtime_builder(&options, None, None)
-            .unwrap()
+        let effective = options.sources.effective().unwrap();
+        let (runtime, _grants) = runtime_builder(&options, effective, None)
             .with_tools(&options)
             .build()
             .await
